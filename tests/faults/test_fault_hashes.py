@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,12 +16,14 @@ from hypothesis import strategies as st
 
 from faulty import examples
 from workbench.cli.main import main
+from workbench.errors import BadCapture
+from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.captures import Captures, Kept, tables_of
+from workbench.ncu.captures import LAUNCHES, Captures, Kept, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
@@ -180,3 +184,19 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     for data in (recording.compressed(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
     assert isinstance(tables_of(SMALL, kept)[0][0], Kept)
+
+
+@pytest.mark.parametrize("value", [b"-1.0", b"18446744073709551616", b"NaN"])
+def test_an_impossible_sample_makes_tables_unusable(value: bytes, tmp_path: Path) -> None:
+    """Their checksum is their own: whoever changes them can make another."""
+    head, _, rest = TEXT.partition(CONTENT)
+    body = rest.partition(LAUNCHES)[2]
+    at = re.search(rb'"smsp__pcsamp_warps_issue_stalled_wait", ?([\d.]+)', body)
+    assert at is not None
+    body = body[: at.start(1)] + value + body[at.end(1) :]
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    kept = tmp_path / TABLES.name
+    kept.write_bytes(frames.compressed(head + CONTENT + checksum + LAUNCHES + body))
+    where = re.escape(kept.name) + ".* has 'smsp__pcsamp_warps_issue_stalled_wait'"
+    with pytest.raises(BadCapture, match=where):
+        tables_of(tmp_path / SMALL.name, kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record
 from workbench.evidence.timing import Timing
+from workbench.study import json_text
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
@@ -181,3 +183,41 @@ def test_a_verb_ends_in_2_or_shows_the_rest(
         assert main([*verb, "--project", str(workspace)]) in {0, 2, *wrong}
     finally:
         kept.replace(path)
+
+
+@pytest.mark.parametrize("value", ["-1", str(2**64), "-0.5", "1e300", "NaN", "1e999"])
+def test_an_impossible_sample_is_refused_with_its_field(value: str) -> None:
+    name = f"{SHAPE}/timings/{SESSION}"
+    data = json.loads(json.dumps(CONTENT[name]))
+    series = data["sessions"][0]["series"][0]
+    series["microseconds"][1] = "HERE"
+    told = read(name, json.dumps(data).replace('"HERE"', value).encode())
+    assert "sessions[0].series[0].microseconds" in told or "JSON is malformed" in told
+    assert read(name, json.dumps({**data, "stride": -1}).replace('"HERE"', "1").encode())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_key_that_stands_twice_is_refused(name: str) -> None:
+    """Whichever of the two is the damage: the first was passed over without a word."""
+    whole = json.dumps(CONTENT[name]).encode()
+    for first in (b'{"provenance": 5, ', b'{"provenance" : 5, ', b'{"unknown": 1, "unknown": 2, '):
+        told = read(name, first + whole[1:])
+        assert "twice" in told or "provenance" in told
+    assert read(name, whole) == ""
+
+
+def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="MiB of memory"):
+        json_text.as_data(b"[" * 9_000_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        json_text.as_data("[" * 1_000_000)
+    with pytest.raises(ValueError, match="no number"):
+        json_text.as_data("[NaN]")
+    path = tmp_path / "builds" / "fix10.json"
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        file.truncate(1 << 32)
+    assert "is larger than" in str(refusal(path, Build))
+    path.unlink()
+    os.mkfifo(path)
+    assert "no regular file" in str(refusal(path, Build))

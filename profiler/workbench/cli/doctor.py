@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ from workbench.cuda import header_folders
 from workbench.render.document.machine import DoctorRow, findings
 from workbench.run import machine
 from workbench.run.gpu import is_divided, look, why_none
+from workbench.study import json_text
 from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -152,7 +152,7 @@ def run(options: DoctorOptions) -> None:
         from workbench.remote.target import remote_of
 
         about = remote_of(options.on, note).look(doctor=True)
-        data = json.loads(about.doctor)
+        data = json_text.as_data(about.doctor)
         rows, can = [DoctorRow(**each) for each in data["rows"]], data["works"]
         where, told, needed = {"host": about.host}, data["conclusion"], "measure"
         title = f"{about.host}: {told}"

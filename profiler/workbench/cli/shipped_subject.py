@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +37,7 @@ from workbench.run.commits import repository_of
 from workbench.run.protocol import Packable
 from workbench.run.recording import now
 from workbench.shipped.facts import Facts
+from workbench.study import json_text
 from workbench.study.front_ends import is_compiling
 from workbench.study.keeps import kept_between_calls
 from workbench.study.model import Study, Variant
@@ -353,7 +353,7 @@ def cubins_of(subject: Subject, folder: Path) -> Iterator[ShippedCubin]:
     known = {kernel.code for kernel in build.kernels if kernel.code} if build else set()
     there = build.arch if build else ""
     index = folder / "index.json"
-    built = json.loads(index.read_text("utf-8")) if index.is_file() else {}
+    built = json_text.as_data(index.read_bytes()) if index.is_file() else {}
     for each in built.values():
         found = {key: each[key] for key in ShippedCubin.__struct_fields__ if key in each}
         yield ShippedCubin(

@@ -22,6 +22,7 @@ from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
+from workbench.study import json_text
 from workbench.study.config import Config
 from workbench.study.model import Step
 from workbench.words import Origin
@@ -78,8 +79,9 @@ def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Abla
 def _read(path: Path) -> Mapping[str, Record]:
     """Empty if there is no such file, or none that can be read: the next ``ablate`` writes it."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept).studies
-    except (OSError, msgspec.DecodeError):
+        found: Kept = json_text.as_type(path.read_bytes(), Kept)
+        return found.studies
+    except (OSError, ValueError, msgspec.DecodeError):
         return {}
 
 

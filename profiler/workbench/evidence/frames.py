@@ -9,6 +9,7 @@ from workbench.errors import BadCapture
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MOST = 4 << 30  # bytes that any file may hold
+MOST_READ = 256 << 20  # of those that are read whole
 RATIO = 1000  # times its size; reports have 25, their tables 16
 ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
 CHUNK = 1 << 22
@@ -89,7 +90,7 @@ def whole(data: bytes) -> bytes:
     import zstandard
 
     try:
-        if not 0 < zstandard.frame_content_size(data) <= bound(len(data)):
+        if not 0 < zstandard.frame_content_size(data) <= min(MOST_READ, bound(len(data))):
             raise ValueError("it does not say what it holds, or holds too much")
         return zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:

@@ -7,20 +7,28 @@ Keys that a record does not have are passed over: a newer version may write more
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from workbench.words import SCHEMA_VERSION, CheckResult, Parameter
 
 Number = int | float
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+# Of what is measured and cannot be negative, in any unit that is used.
+Measure = (
+    Annotated[int, msgspec.Meta(ge=0, le=10**12)] | Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+)
 UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version."""
+    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version;
+    ``partial``: a file has more keys than are read.
+    """
 
     schema: ClassVar[int] = SCHEMA_VERSION
+    partial: ClassVar[bool] = False
     mend: ClassVar[str] = "restore it, or delete it and measure again"
 
     def written(self, content: dict[str, Any]) -> dict[str, Any]:
@@ -46,9 +54,9 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
     gpu_uuid: str | None = None
     host: str | None = None
     compute_capability: str | None = None
-    sm_count: int | None = None
-    l2_bytes: int | None = None
-    memory_bytes: int | None = None
+    sm_count: Count | None = None
+    l2_bytes: Count | None = None
+    memory_bytes: Count | None = None
     driver: str | None = None
     cuda: str | None = None
     nvrtc: str | None = None
@@ -80,11 +88,11 @@ class BuiltKernel(Record, frozen=True, kw_only=True):
     """
 
     kernel: str
-    registers: int
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
+    registers: Count
+    shared_bytes: Count = 0
+    stack_bytes: Count = 0
+    spill_store_bytes: Count = 0
+    spill_load_bytes: Count = 0
     source: str
     code: str = ""
 
@@ -160,9 +168,9 @@ class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     kernel: str
-    registers: int | None = None
-    shared_bytes: int | None = None
-    spill_instructions: int | None = None
+    registers: Count | None = None
+    shared_bytes: Count | None = None
+    spill_instructions: Count | None = None
 
 
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -178,7 +186,7 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     report: str
     sha256: str
     range: str
-    launches: int
+    launches: Count
     ncu: str
     ncu_flags: tuple[str, ...]
     provenance: Provenance
@@ -205,12 +213,12 @@ class Ceiling(Record, frozen=True, kw_only=True):
     unit: str
     value: Number
     best: Number
-    rounds: int
-    round_ms: Number
-    settings: int
+    rounds: Count
+    round_ms: Measure
+    settings: Count
     ran: str
-    sm_clock_mhz: Number | None
-    memory_clock_mhz: Number | None
+    sm_clock_mhz: Measure | None
+    memory_clock_mhz: Measure | None
     temperature_c: Number | None
     throttled: bool
     tried: tuple[Tried, ...]
@@ -245,8 +253,8 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     shape: str
-    microseconds: Number
-    sessions: int
+    microseconds: Measure
+    sessions: Count
     file: str
     reference: str = ""
     ratio: Number | None = None
@@ -267,7 +275,7 @@ class ShippedCubin(Record, frozen=True, kw_only=True, omit_defaults=True):
     arch: str
     source: str
     kernel: str
-    registers: int
+    registers: Count
     code: str = ""
     measured: bool | None = None
     defines: dict[str, str] = msgspec.field(default_factory=dict)

@@ -27,6 +27,8 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import frames
 from workbench.evidence.layout import PACKED, EvidenceFolder, is_there, unreadable
 from workbench.evidence.records import Record
+from workbench.study import json_text
+from workbench.study.text import no_file, too_large
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
@@ -49,11 +51,11 @@ class _Header(msgspec.Struct):
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
     try:
+        if why := no_file(path) or too_large(path):
+            raise UsageError(f"{path} {why}", hint=kind.mend)
         data = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
-    except ValueError as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
     return decode(path, data, kind)
 
 
@@ -62,11 +64,10 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
-        return msgspec.json.decode(data, type=kind)
+        found: R = json_text.as_type(data, kind, besides=1, part=kind.partial)
+        return found
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.mend) from None
-    except RecursionError:
-        raise UsageError(f"{path} cannot be read: nested too deeply", hint=kind.mend) from None
     except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
 
@@ -76,7 +77,9 @@ def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int
     try:
         # As they are written; else all of it has to be read twice.
         first = _FIRST.match(data) or _OWN_LINE.search(data)
-        version = int(first[1]) if first else msgspec.json.decode(data, type=_Header).schema_version
+        if first is None:
+            header: _Header = json_text.as_type(data, _Header, part=True)
+        version = int(first[1]) if first else header.schema_version
     except msgspec.ValidationError:
         raise UsageError(
             f"{path} has no schema_version", hint="it is not evidence of the workbench"
@@ -115,7 +118,7 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
     path = folder.tables(name)
     try:
         head, found, _ = frames.beginning(path.read_bytes()).partition(CONTENT)
-        return str(json.loads(head + b"}")["of"]["report"]) if found else ""
+        return str(json_text.as_data(head + b"}")["of"]["report"]) if found else ""
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -216,12 +219,11 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
             continue
         try:
             require_schema(path, line)
-            found.append(msgspec.json.decode(line, type=kind))
+            found.append(json_text.as_type(line, kind, besides=1))
         except UsageError as error:
             told.append(f"line {number} of {path.name} is passed over: {error.message}")
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            why = str(error) or "nested too deeply"
-            told.append(f"line {number} of {path.name} is passed over: it is damaged: {why}")
+        except (msgspec.DecodeError, ValueError) as error:
+            told.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
     return found, told
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.evidence.records import Number, Provenance, Record
+from workbench.evidence.records import Count, Measure, Number, Provenance, Record
 from workbench.words import NodeKind, Regime
 
 
@@ -20,7 +20,7 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     grid: tuple[int, int, int] = (0, 0, 0)
     block: tuple[int, int, int] = (0, 0, 0)
-    shared_bytes: int = 0
+    shared_bytes: Count = 0
 
 
 class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,13 +33,13 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     variant: str
-    instance: int
+    instance: Count
     regime: Regime
-    calls: int
-    microseconds: tuple[Number, ...]
-    around: tuple[Number, ...] = ()
-    mhz: tuple[Number, ...] = ()
-    around_mhz: tuple[Number, ...] = ()
+    calls: Count
+    microseconds: tuple[Measure, ...]
+    around: tuple[Measure, ...] = ()
+    mhz: tuple[Measure, ...] = ()
+    around_mhz: tuple[Measure, ...] = ()
     twin: bool = False
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     variant: str
-    outputs: int
+    outputs: Count
     relative: Number | None = None
     why: str = ""
 
@@ -70,13 +70,13 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     (``reasons``, NVML's names); ``temperature_c`` at its end. ``instances`` a variant.
     """
 
-    number: int
-    instances: int
+    number: Count
+    instances: Count
     series: tuple[Series, ...]
     audits: tuple[Audit, ...] = ()
     alone: bool = False
     temperature_c: Number | None = None
-    throttled: Number | None = None
+    throttled: Measure | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -100,10 +100,11 @@ class TimingHead(Record, frozen=True, kw_only=True):
     """What a timing is of, without its measurements: a quarter of the time to read."""
 
     schema: ClassVar[int] = 2
+    partial: ClassVar[bool] = True
 
     fingerprints: dict[str, str]
     sessions: tuple[Head, ...]
-    planned: int = 0
+    planned: Count = 0
 
     @property
     def is_complete(self) -> bool:
@@ -127,11 +128,11 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     shape: str
     fingerprints: dict[str, str]
     nodes: dict[str, tuple[GraphNode, ...]]
-    stride: int
+    stride: Count
     sessions: tuple[Session, ...]
     provenance: Provenance
-    copies: int = 1
-    planned: int = 0  # not recorded
+    copies: Count = 1
+    planned: Count = 0  # not recorded
     unsteady: tuple[str, ...] = ()
 
     @cached_property

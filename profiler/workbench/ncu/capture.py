@@ -10,8 +10,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.errors import UsageError, unknown
-from workbench.ncu.catalog import needed_metrics
+from workbench.errors import BadCapture, UsageError, unknown
+from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
 from workbench.ncu.disassembly import (
     LINE_COUNTERS,
     Code,
@@ -23,6 +23,7 @@ from workbench.ncu.disassembly import (
 from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (
+    CUT,
     Wanted,
     actions,
     extents,
@@ -52,6 +53,7 @@ RULE_COLUMNS = [
 ]
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
+MOST = 2.0**63
 # What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
 L2_SECTORS, SECTOR_BYTES = "lts__t_sectors_srcunit_tex.sum", 32
 
@@ -137,7 +139,11 @@ class Decoded:
     @cached_property
     def metrics(self) -> list[tuple[Any, ...]]:
         """All metrics that some figure or a stall's share may want."""
-        return read_metrics(self.action, [*needed_metrics(), *stall_metrics(self.action).values()])
+        names = [*needed_metrics(), *stall_metrics(self.action).values()]
+        found = read_metrics(self.action, names)
+        if wrong := impossible(found):
+            raise BadCapture(f"{self.path} {wrong}", hint=CUT)
+        return found
 
     @cached_property
     def _counted(self) -> Counted:
@@ -225,6 +231,14 @@ def _table(
 ) -> Table:
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
     return Table(rows, columns)
+
+
+def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
+    """What no counter can have: a number beyond 64 bits, or fewer than none; "" for nothing."""
+    for name, value, _ in metrics:
+        if not -MOST < value < MOST or (value < 0 and name.startswith(STALL_PREFIX)):
+            return f"has '{name}' {value:g}, which is impossible"
+    return ""
 
 
 def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:

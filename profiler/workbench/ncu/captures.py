@@ -23,9 +23,10 @@ from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, write_bytes
-from workbench.ncu.capture import Capture, Decoded, Launched, Tables
+from workbench.ncu.capture import Capture, Decoded, Launched, Tables, impossible
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
+from workbench.study import json_text
 
 Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
@@ -38,7 +39,7 @@ class Kept:
     """One launch from the file; see ``Tables``."""
 
     kernel: str
-    metrics: list[tuple[Any, ...]]
+    metrics: list[tuple[str, float, str]]
     lines: list[tuple[Any, ...]]
     rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
     collected: frozenset[str]
@@ -50,7 +51,7 @@ class Kept:
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        found = json.loads(self.instructions or b"null")
+        found = json_text.as_data(self.instructions or b"null")
         return unpacked(found, _seen[self.report], self._action) if found else None
 
     def _action(self) -> Any:
@@ -110,7 +111,7 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
     try:
         text = frames.whole(path.read_bytes())
         head, _, rest = text.partition(CONTENT)
-        of = json.loads(head + b"}")["of"]["report"]
+        of = json_text.as_data(head + b"}")["of"]["report"]
         if sha256 not in ("", of):
             raise Unusable(f"is of another report than {report.name}")
         checksum, _, body = rest.partition(LAUNCHES)
@@ -124,18 +125,21 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
         raise
     except FileNotFoundError:
         raise Unusable("is missing, and its report too") from None
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise Unusable(f"cannot be read: {error}") from None
 
 
 def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
-    """Raises as ``json.loads``."""
+    """Raises as ``json_text.as_data``."""
     texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
     for index, text in enumerate(texts):
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
-        launch = json.loads(LAUNCH + head + b"}")
+        launch = json_text.as_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
         more = {"instructions": instructions, "report": report, "index": index}
-        yield msgspec.convert({**launch, **more}, Kept), launch["ranges"]
+        found = msgspec.convert({**launch, **more}, Kept)
+        if wrong := impossible(found.metrics):
+            raise Unusable(wrong)
+        yield found, launch["ranges"]
 
 
 def _packed(found: Launches, report: Path) -> bytes:

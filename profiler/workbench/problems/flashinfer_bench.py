@@ -7,7 +7,6 @@ themselves where they stand beside the definition, or as in the data set.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from workbench.problems.problem import (
     require,
 )
 from workbench.problems.sources import Versus, baseline, compared_with, modules, study_name
+from workbench.study import json_text
 from workbench.study.text import read_text
 from workbench.words import Parameter
 
@@ -87,7 +87,7 @@ def read(request: Request) -> Problem:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(read_text(path))
+        data = json_text.as_data(read_text(path))
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}", hint="mend the place named") from None
     if not isinstance(data, dict):
@@ -171,7 +171,7 @@ def _workload_file(request: Request, path: Path, name: str) -> Path | None:
 def _workload(file: Path, number: int, line: str, name: str) -> dict[str, Any] | None:
     """Of a line, which may be a trace; None where it is one of another definition."""
     try:
-        data = json.loads(line)
+        data = json_text.as_data(line)
     except ValueError as error:
         raise UsageError(f"{file.name}:{number} is no JSON: {error}") from None
     if data.get("definition", name) != name:

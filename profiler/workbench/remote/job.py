@@ -22,6 +22,7 @@ from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob
+from workbench.study import json_text
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.workspace import CONFIG_FILE
@@ -107,10 +108,10 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
             if len(entries) > MOST_FILES or sum(e.file_size for e in entries) > MOST_BYTES:
                 raise ToolFailed("a zip is too large", hint=f"{MOST_BYTES >> 20} MiB at most")
             found = {entry.filename: _content(packed, entry) for entry in entries}
-        head = msgspec.json.decode(found.pop(HEAD, b""), type=kind)
+        head: H = json_text.as_type(found.pop(HEAD, b""), kind)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
         raise ToolFailed(f"a zip cannot be read: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise ToolFailed(f"the head of a zip is damaged: {error}") from None
     for name, content in found.items():
         if digest(content) != name:

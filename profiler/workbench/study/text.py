@@ -18,6 +18,7 @@ from workbench.cuda.includes import source_text
 from workbench.errors import UsageError, nearest
 
 Filled = TypeVar("Filled")
+MOST = 64 << 20  # bytes of a file that is read whole
 NAME_BYTES = 200  # of a name that becomes a file's, with its ending
 
 
@@ -44,9 +45,16 @@ def no_file(path: Path) -> str:
     return "" if stat.S_ISREG(mode) else "is no regular file"
 
 
+def too_large(path: Path) -> str:
+    """Why a file is not read; "" where it is."""
+    return f"is larger than {MOST >> 20} MiB" if path.stat().st_size > MOST else ""
+
+
 def read_text(path: Path) -> str:
-    """Raises UsageError for what is no file, may not be read, or is not UTF-8: with the byte."""
-    if why := no_file(path):
+    """Raises UsageError for what is no file, is too large, may not be read, or is not UTF-8: with
+    the byte.
+    """
+    if why := no_file(path) or too_large(path):
         raise UsageError(f"{path} {why}", hint="put a text file there")
     try:
         return source_text(path, str(path))
