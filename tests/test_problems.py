@@ -301,7 +301,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
     assert found.kind == "a CUDA source"
     write(found, tmp_path, Facts())
     text = (tmp_path / "kernels/softmax/baseline.py").read_text()
-    assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", defines={"INFINITY"' in text
+    assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", compiler="program")' in text
     assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
 
 

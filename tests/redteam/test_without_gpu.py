@@ -18,8 +18,9 @@ import torch
 
 from cheats import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
 from workbench import cuda
-from workbench.cuda.build import CompileError, Source, waits
+from workbench.cuda.build import Source, waits
 from workbench.cuda.includes import expand_includes
+from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
 from workbench.run.worker.check import compare
 from workbench.run.worker.guard import Opened, unseen

@@ -7,22 +7,24 @@ a cubin was built from, so that no cubin passes for that of another source.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import json
 import os
+import pickle
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from workbench.cuda import nvcc, programs
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
-from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, nearest
+from workbench.cuda.programs import CompileError
+from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.words import INSTALL, Parameter
 
 
@@ -86,10 +88,11 @@ def compiler_message(text: str) -> str:
     return "\n".join(kept[:40])
 
 
+NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
-KEPT_AS = 3  # how a kept cubin is written
-CUBINS = "*.build.json"  # in that folder
+KEPT_AS = 2  # how a kept cubin is written
+CUBINS = "*.pickle"  # in that folder
 
 
 @dataclass(frozen=True)
@@ -104,16 +107,13 @@ def arch_of(major: int, minor: int) -> str:
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
-class CompileError(ToolFailed):
-    """The compiler refused a source; the message holds its diagnostics with file and line."""
-
-
 @dataclass(frozen=True)
 class Source:
     """A kernel ``name`` in a file, compiled with these macros and these options of ptxas.
 
     One that ``must_wait`` is refused where it has no ``griddepcontrol.wait``: started early, it
-    would read what the kernel ahead of it has not yet written.
+    would read what the kernel ahead of it has not yet written. ``compiler`` is as in
+    ``cuda.kernel``.
     """
 
     path: Path
@@ -121,25 +121,98 @@ class Source:
     defines: Mapping[str, Parameter]
     options: tuple[str, ...]
     must_wait: bool = False
+    compiler: str = NVRTC
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
         """See ``Kernel.compile``."""
         text = expand_includes(self.path)
-        waiting = ("waits",) if self.must_wait else ()
-        kept = kept_cubin(text, arch, self.defines, self.options, self.name, *waiting)
-        if kept is not None and kept.is_file() and (found := _restore(kept)):
-            return found
+        settings = [*(("waits",) if self.must_wait else ()), *self._toolchain]
+        kept = kept_cubin(text, arch, self.defines, self.options, self.name, *settings)
+        if kept is not None and kept.is_file():
+            return _restore(kept)
         report, code = self._compile(text, arch)
         if kept is not None:
-            symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
-            cubin = base64.b64encode(bytes(code.code)).decode()
-            whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
+            whole = pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping)))
             part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
-            part.write_bytes(whole.encode())
+            part.write_bytes(whole)
             part.replace(kept)
         return report, code
 
+    @property
+    def _toolchain(self) -> tuple[str, ...]:
+        """What a build depends on where NVRTC is not all."""
+        found = nvcc.find()
+        return () if self.compiler == NVRTC else (self.compiler, found and nvcc.version(found))
+
+    @property
+    def _is_plain(self) -> bool:
+        return re.fullmatch(r"\w+", self.name) is not None
+
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:
+        """nvcc compiles a file whole, or its device code where it lacks the host's headers. Where
+        nvcc is not installed or does not work, NVRTC compiles the device code.
+        """
+        if self.compiler == NVRTC:
+            return self._by_nvrtc(text, arch)
+        tool = nvcc.find()
+        if not tool and self.compiler == NVCC:
+            raise EnvironmentLacks(
+                f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
+                hint="install the CUDA toolkit and g++, or leave compiler= out: NVRTC",
+            )
+        why = ""
+        if tool:
+            try:
+                return self._by_nvcc(tool, text, arch)
+            except nvcc.Refused as error:
+                if self.compiler == NVCC:
+                    raise self._error(arch, error.log) from None
+                why = error.log
+        source = programs.for_nvrtc(text, virtual_name(self.path))
+        try:
+            built, left_out = programs.compiled(source, partial(self._by_nvrtc, arch=arch))
+        except CompileError as error:
+            both = f"{why.strip()}\n{error.message}" if why else error.message
+            raise CompileError(both, hint=error.hint, log=error.log) from error
+        return self._noting(left_out, *built)
+
+    def _by_nvcc(self, tool: str, text: str, arch: str) -> tuple[Compiled, Any]:
+        """Raises CompileError, and ``nvcc.Refused`` where nvcc itself does not work."""
+
+        def compiled(source: str) -> tuple[str, bytes, str]:
+            folders = header_folders(named_only=True)
+            ptxas = (*STANDARD_OPTIONS, *self.options)
+            try:
+                return nvcc.compiled(tool, source, self.name, arch, self.defines, folders, ptxas)
+            except nvcc.Refused as error:
+                if error.is_fatal:
+                    raise
+                raise self._error(arch, error.log) from error
+
+        left_out: list[str] = []
+        text = f'#line 1 "{virtual_name(self.path)}"\n{text}'
+        try:
+            log, cubin, symbol = compiled(text)
+        except CompileError:
+            device_code = programs.without_host_code(text)
+            (log, cubin, symbol), left_out = programs.compiled(device_code, compiled)
+        from cuda.core import ObjectCode
+
+        code = ObjectCode.from_cubin(cubin, symbol_mapping={self.name: symbol.encode()})
+        return self._noting(left_out, self._report(arch, log, cubin, symbol), code)
+
+    def _error(self, arch: str, log: str) -> CompileError:
+        return CompileError(
+            f"{self.path.name} does not compile for {arch}\n{compiler_message(log)}",
+            hint="the compiler's message above names the file and line",
+            log=log,
+        )
+
+    def _noting(self, headers: list[str], report: Compiled, code: Any) -> tuple[Compiled, Any]:
+        notes = [f"{one} was not found and left out: only the host uses it" for one in headers]
+        return replace(report, warnings=(*report.warnings, *notes)), code
+
+    def _by_nvrtc(self, text: str, arch: str) -> tuple[Compiled, Any]:
         try:
             from cuda.core import Program, ProgramOptions
         except ImportError as error:
@@ -147,42 +220,50 @@ class Source:
                 f"cuda-core cannot be imported: {error}",
                 hint=INSTALL,
             ) from None
+        is_program = self.compiler != NVRTC
         options = ProgramOptions(
             name=virtual_name(self.path),
             arch=arch,
             lineinfo=True,
-            include_path=header_folders(),
+            include_path=header_folders() + (header_folders(named_only=True) if is_program else []),
             define_macro=[(key, str(value)) for key, value in self.defines.items()] or None,
             ptxas_options=[*STANDARD_OPTIONS, *self.options],
+            device_as_default_execution_space=is_program or None,
         )
         log = io.StringIO()
-        plain = re.fullmatch(r"\w+", self.name) is not None
         try:
             program = Program(text, "c++", options)
-            code = program.compile("cubin", () if plain else (self.name,), logs=log)
+            code = program.compile("cubin", () if self._is_plain else (self.name,), logs=log)
         except Exception as error:
-            told = "\n".join(filter(None, (log.getvalue().strip(), str(error).strip())))
-            raise CompileError(
-                f"{self.path.name} does not compile for {arch}\n{compiler_message(told)}",
-                hint="the compiler's message above names the file and line",
+            raise self._error(
+                arch, "\n".join(filter(None, (log.getvalue().strip(), str(error).strip())))
             ) from error
         if self.must_wait and not waits(ptx_of(program), self.name):
             raise CompileError(
                 f"{self.path.name}: {self.name} starts early and never waits",
                 hint="griddepcontrol.wait belongs ahead of its first access to global memory",
             )
-        builds, warnings = parse_log(log.getvalue())
-        digests = code_digests(bytes(code.code))
-        if plain and self.name not in digests:
+        symbol = self.name
+        if is_program and not self._is_plain:
+            symbol = code.symbol_mapping[self.name].decode()
+        return self._report(arch, log.getvalue(), bytes(code.code), symbol), code
+
+    def _report(self, arch: str, log: str, cubin: bytes, symbol: str) -> Compiled:
+        """Of all kernels of a study's source; of the ``symbol`` alone of a program."""
+        builds, warnings = parse_log(log)
+        digests = code_digests(cubin)
+        if self._is_plain and self.name not in digests:
             raise CompileError(
                 f"{self.path.name} has no kernel '{self.name}'", hint=self._named(digests)
             )
-        launched = {self.name} if plain else set(digests)
+        is_program = self.compiler != NVRTC
+        launched = {symbol} if self._is_plain or is_program else set(digests)
         builds = [
             replace(one, code=digests.get(one.kernel, "") if one.kernel in launched else "")
             for one in builds
+            if not is_program or one.kernel == symbol
         ]
-        return Compiled(arch, tuple(builds), tuple(warnings)), code
+        return Compiled(arch, tuple(builds), tuple(warnings))
 
     def _named(self, known: Iterable[str]) -> str:
         """A way out where no kernel has this name; C++ puts more into one than is written."""
@@ -245,24 +326,14 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
         return None
     made_by = (KEPT_AS, compiler_version(), header_folders())
     key = hashlib.sha256(f"{source}\0{settings!r}\0{made_by!r}".encode()).hexdigest()
-    return Path(folder) / CUBINS.replace("*", key)
+    return Path(folder) / f"{key}.pickle"
 
 
-def _restore(kept: Path) -> tuple[Compiled, Any] | None:
-    """None for a file that ``Source.compile`` did not write: it is data, and nothing in it runs
-    here.
-    """
+def _restore(kept: Path) -> tuple[Compiled, Any]:
     from cuda.core import ObjectCode
 
-    try:
-        found = json.loads(kept.read_bytes())
-        report, cubin = found["report"], base64.b64decode(found["cubin"], validate=True)
-        kernels = tuple(KernelBuild(**one) for one in report["kernels"])
-        compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
-        symbols = {name: symbol.encode() for name, symbol in found["symbols"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-    return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
+    report, cubin, symbols = pickle.loads(kept.read_bytes())
+    return report, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
 
 
 INDEX = "index.json"
@@ -287,6 +358,7 @@ def key_of(source: Source, arch: str) -> str:
         list(source.options),
         source.must_wait,
         arch,
+        *([] if source.compiler == NVRTC else [source.compiler]),
     ]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from workbench.cuda.build import NVCC, NVRTC, PROGRAM
 from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
@@ -31,6 +32,7 @@ def kernel(
     early_start: bool = False,
     carveout: int | None = None,
     cooperative: bool = False,
+    compiler: str = NVRTC,
 ) -> Kernel:
     """Declare a kernel of ``source``, a file beside the calling module.
 
@@ -42,7 +44,19 @@ def kernel(
     most; by itself the driver gives what the kernel needs, and a kernel that starts early and needs
     more finds no room beside it. Blocks of a ``cooperative`` launch may wait for each other: all
     run at once, or the driver refuses.
+
+    ``compiler`` is "nvrtc", "nvcc", or "program" for a file that has host code as well: nvcc
+    compiles that where it is installed, and NVRTC its device code elsewhere. Other folders of
+    headers are those of ``CPATH`` then.
     """
+    if compiler not in (NVRTC, NVCC, PROGRAM):
+        raise UsageError(f"there is no compiler '{compiler}'", hint="nvrtc, nvcc or program")
+    if early_start and compiler != NVRTC:
+        raise UsageError(
+            f"{name} has early_start, and {compiler} compiles it: NVRTC alone is asked whether a "
+            "kernel waits",
+            hint="leave compiler= out",
+        )
     module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
     folder, path = module.parent, module.parent / source
     _stay_within(module, source)
@@ -61,6 +75,7 @@ def kernel(
         early_start=early_start,
         carveout=carveout,
         cooperative=cooperative,
+        compiler=compiler,
     )
     _declared.append(result)
     return result

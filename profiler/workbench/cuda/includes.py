@@ -14,8 +14,15 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 _COMPUTED = re.compile(r'^\s*#\s*include\s*([^\s"<].*)')
 
 
-def header_folders() -> list[str]:
-    """Folders with ``cuda_fp16.h`` and its like: the toolkit's, else the pip wheels'."""
+NAMED = ("CPATH", "CPLUS_INCLUDE_PATH")  # variables of g++ that name folders of headers
+
+
+def header_folders(*, named_only: bool = False) -> list[str]:
+    """Folders with ``cuda_fp16.h`` and its like: the toolkit's, else the pip wheels'. Only those
+    that the user names, with ``named_only``.
+    """
+    if named_only:
+        return [part for name in NAMED for part in os.environ.get(name, "").split(":") if part]
     found = []
     toolkit = Path("/usr/local/cuda/include")
     if (toolkit / "cuda_fp16.h").is_file():

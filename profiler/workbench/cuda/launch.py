@@ -8,7 +8,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.cuda.build import Compiled, Source, arch_of, code_of
+from workbench.cuda.build import NVRTC, Compiled, Source, arch_of, code_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 
@@ -27,6 +27,7 @@ class Kernel:
     early_start: bool = False
     carveout: int | None = None
     cooperative: bool = False
+    compiler: str = NVRTC
 
     def __post_init__(self) -> None:
         self._carved: set[int] = set()  # devices where the driver knows
@@ -45,7 +46,9 @@ class Kernel:
     @property
     def source(self) -> Source:
         """What it is compiled from."""
-        return Source(self.path, self.name, self.defines, self.options, self.early_start)
+        return Source(
+            self.path, self.name, self.defines, self.options, self.early_start, self.compiler
+        )
 
     @property
     def shown_defines(self) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from workbench.cuda.build import PROGRAM
+from workbench.cuda.host_code import Entry, entries
+from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import (
     LAUNCH_HINT,
     Launch,
-    literal,
     read_input,
     read_launch,
     read_output,
@@ -18,29 +19,21 @@ from workbench.problems.expressions import (
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.sources import COMPILE, find_versus, modules, together
-from workbench.study.text import read_text
-
-_KERNEL = re.compile(
-    r"__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+"
-    r"(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
-)
-# What nvcc has of the host's math.h, and NVRTC has not: the bits of the number.
-_DEFINES = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 
 
 def read(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
-    text = read_text(path)
-    kernels = {name: " ".join(taken.split()) for name, taken in _KERNEL.findall(text)}
+    kernels = entries(expand_includes(path))
     if not kernels:
         raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
     made = [read_input(one) for one in request.inputs]
     known = [one.name for one in made]
     if not request.launch:
-        first = request.function or next(iter(kernels))
+        first = next(iter(kernels))
+        entry = _named(request.function or first, kernels, path)
         raise UsageError(
-            f"{path.name} needs --launch: how {first}({kernels.get(first, '')}) is launched",
+            f"{path.name} needs --launch: how {entry.name}({entry.parameters}) is launched",
             hint=LAUNCH_HINT,
         )
     if not made:
@@ -53,24 +46,28 @@ def read(request: Request) -> Problem:
         outputs.append(read_output(one, known))
         known.append(outputs[-1][0])
     launch = read_launch(request.launch, known)
-    bare = launch.kernel.partition("<")[0].strip()
-    if bare not in kernels:
-        raise unknown(f"kernel of {path.name}", bare, kernels)
+    bare, angle, given = launch.kernel.partition("<")
+    kernel = _named(bare.strip(), kernels, path)
+    called = f"{kernel.name}{angle}{given}"
+    if kernel.template is not None and not angle:
+        raise UsageError(
+            f"{called} is a template of {kernel.template}, and --launch names no instance",
+            hint=f"such as --launch '{called}<...><<<grid, block>>>(...)'",
+        )
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
-            f"{path.name} needs --vs: nothing says what {bare} should compute",
+            f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
     compared = find_versus(request, path.parent)
     files = together(path)
     references = modules([compared], files)
-    called = launch.kernel
-    if called == bare and 'extern "C"' not in text:
-        called = f"::{bare}"
+    if kernel.template is None and not kernel.c_linkage:
+        called = f"::{called}"
     return Problem(
         kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: its kernel {launch.kernel}",
-        name=bare,
+        name=kernel.name.rpartition("::")[2],
         title=f"{launch.kernel} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
@@ -89,6 +86,15 @@ def read(request: Request) -> Problem:
     )
 
 
+def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
+    """With its namespaces or without. Raises UsageError for one that the file does not have."""
+    name = name.removeprefix("::")
+    fits = [one for full, one in kernels.items() if name in (full, full.rpartition("::")[2])]
+    if not fits:
+        raise unknown(f"kernel of {path.name}", name, kernels)
+    return next((one for one in fits if one.name == name), fits[0])
+
+
 def _module(
     path: Path,
     kernel: str,
@@ -97,15 +103,12 @@ def _module(
     launch: Launch,
 ) -> str:
     """What one would write by hand."""
-    text = read_text(path)
-    defines = {n: v for n, v in _DEFINES.items() if re.search(rf"\b{n}\b", text)}
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
-    macros = f", defines={literal(defines)}" if defines else ""
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{path.name}", "{kernel}"{macros})
+kernel = cuda.kernel("{path.name}", "{kernel}", compiler="{PROGRAM}")
 
 
 def cdiv(a, b):
@@ -119,9 +122,9 @@ def run({", ".join(inputs)}):
 
 FORMAT = Format(
     label="a CUDA source",
-    files=".cu",
+    files=".cu or .cuh",
     priority=10,
-    is_of=lambda request: request.source.suffix == ".cu",
+    is_of=lambda request: request.source.suffix in (".cu", ".cuh"),
     read=read,
     options=frozenset({"inputs", "launch", "outputs"}),
 )

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from workbench.errors import UsageError
-from workbench.study.text import TomlTable
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance
@@ -46,7 +43,8 @@ class Variant:
     params: tuple[tuple[str, Parameter], ...] = ()
 
 
-class Prediction(TomlTable, frozen=True):
+@dataclass(frozen=True)
+class Prediction:
     """A figure's expected value after the change, as a factor of the parent's or as a range.
 
     ``figure`` is an id of ``metrics.toml`` or ``time``. Exactly one of ``factor`` and ``range``
@@ -59,7 +57,8 @@ class Prediction(TomlTable, frozen=True):
     written: Written | None = None
 
 
-class Step(TomlTable, frozen=True):
+@dataclass(frozen=True)
+class Step:
     """One rung of the ladder: a variant, its parent, the one change, and what was expected.
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
@@ -71,12 +70,12 @@ class Step(TomlTable, frozen=True):
     """
 
     variant: str
-    parent: str | None = None
-    key_change: str = ""
+    parent: str | None
+    key_change: str
     bottleneck: str = ""
     rationale: str = ""
     lesson: str = ""
-    predictions: tuple[Prediction, ...] = msgspec.field(default=(), name="prediction")
+    predictions: tuple[Prediction, ...] = ()
     shape: str = ""
     chooses: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()

@@ -1,0 +1,113 @@
+"""nvcc: where it is, and what it makes of a source."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from workbench.cuda.cubin import sections
+from workbench.words import Parameter
+
+TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
+HOST_COMPILERS = ("g++", "clang++", "c++")  # nvcc preprocesses with one
+FLAGS = ("-cubin", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda")
+SOURCE, CUBIN, ENTRY = "kernel.cu", "kernel.cubin", "workbench_entry"
+SECONDS = 600.0
+SYMBOL = struct.Struct("<IBBHQQ")
+RELOCATION = struct.Struct("<QQq")
+
+
+class Refused(Exception):
+    """nvcc did not compile it. ``is_fatal``: nvcc itself does not work, whatever the source."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.log = log
+        self.is_fatal = re.search(r"^nvcc fatal", log, re.MULTILINE) is not None
+
+
+@cache
+def find() -> str:
+    """Its path: on PATH, or in the CUDA toolkit; "" without a host compiler as well."""
+    found = shutil.which("nvcc") or (str(TOOLKIT) if TOOLKIT.is_file() else "")
+    return found if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
+
+
+@cache
+def version(nvcc: str) -> str:
+    """Such as ``13.0.88``; "" where it does not run."""
+    try:
+        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
+    return found[1] if found else ""
+
+
+def compiled(
+    nvcc: str,
+    text: str,
+    kernel: str,
+    arch: str,
+    defines: Mapping[str, Parameter],
+    folders: Sequence[str],
+    ptxas: Sequence[str],
+) -> tuple[str, bytes, str]:
+    """Log, cubin, and the symbol of ``kernel``: an ``extern "C"`` name or a name expression, whose
+    template is instantiated then. Raises Refused.
+    """
+    plain = re.fullmatch(r"\w+", kernel) is not None
+    if not plain:
+        text += f"\n__device__ auto {ENTRY} = &{kernel};\n"
+    with tempfile.TemporaryDirectory(prefix="workbench-nvcc-") as folder:
+        Path(folder, SOURCE).write_text(text, encoding="utf-8")
+        command = [
+            nvcc,
+            *FLAGS,
+            f"-arch={arch}",
+            *(f"-D{name}={value}" for name, value in defines.items()),
+            *(part for each in folders for part in ("-isystem", each)),
+            *(part for each in ptxas for part in ("-Xptxas", each)),
+            *("-o", CUBIN, SOURCE),
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Refused(f"nvcc fatal: {error}") from None
+        if done.returncode != 0:
+            raise Refused(done.stdout or f"nvcc fatal: exit code {done.returncode}")
+        cubin = Path(folder, CUBIN).read_bytes()
+    return done.stdout, cubin, kernel if plain else pointed_at(cubin, ENTRY)
+
+
+def pointed_at(cubin: bytes, variable: str) -> str:
+    """The function that a variable of a cubin is a pointer to. Raises ValueError where it has no
+    such variable, and what ``cubin.sections`` raises.
+    """
+    parts = {part.name: part.body for part in sections(cubin)}
+    names = parts[".strtab"]
+    symbols: list[tuple[str, int]] = [
+        (names[name : names.index(b"\0", name)].decode(), value)
+        for name, _, _, _, value, _ in SYMBOL.iter_unpack(parts[".symtab"])
+    ]
+    places = [value for name, value in symbols if name == variable]
+    for at, info, _ in RELOCATION.iter_unpack(parts.get(".rela.nv.global.init", b"")):
+        if at in places:
+            name, _ = symbols[int(info) >> 32]
+            return name
+    raise ValueError(f"the cubin has no pointer {variable}")
