@@ -18,11 +18,11 @@ from pathlib import Path
 from workbench.cli.target import find_target
 from workbench.derive.figures import TIME, stall_times
 from workbench.derive.intervals import Ratio
-from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import View, Views
+from workbench.render.document.advice import CATALOGUE
 from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]

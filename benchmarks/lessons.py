@@ -11,10 +11,10 @@ from pathlib import Path
 
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
-from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import Views
+from workbench.render.document.advice import CATALOGUE
 from workbench.render.numbers import fine, interval
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Change, Role, Status

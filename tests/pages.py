@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Sequence
 from functools import lru_cache
 
-from synthetic import ablation, bottleneck, with_row
+import msgspec
+
+from synthetic import ablation, bottleneck, saying, with_row
 from workbench.cli.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import ProfiledSource, Sources
@@ -82,7 +84,7 @@ def long_ladder() -> tuple[Ablation, Sources]:
         row = steps[n % len(steps)]
         assert row.step is not None
         name = f"step{n + 1:02}"
-        step = dataclasses.replace(row.step, variant=name, parent=rows[-1].variant)
+        step = msgspec.structs.replace(row.step, variant=name, parent=rows[-1].variant)
         sides[name] = renamed(sources.sides[row.variant], row.variant, name)
         diffs[name] = source_diff(sides[rows[-1].variant], sides[name])
         rows.append(dataclasses.replace(row, variant=name, step=step))
@@ -115,11 +117,13 @@ def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
 def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     """Every text that comes from outside is ``nasty`` or holds it."""
     name = f'fix1"{nasty}'
-    found = ablation(1, title=nasty, gpu=nasty, warnings=(nasty,), parameters={nasty: nasty})
+    found = ablation(
+        1, title=nasty, gpu=nasty, warnings=(saying(nasty),), parameters={nasty: nasty}
+    )
     found = dataclasses.replace(found, environment=Environment(ncu_flags=(nasty,)))
     row = found.row("fix1")
     assert row.step is not None
-    step = dataclasses.replace(
+    step = msgspec.structs.replace(
         row.step, variant=name, key_change=nasty, bottleneck=nasty, rationale=nasty, lesson=nasty
     )
     limit = dataclasses.replace(bottleneck(nasty, nasty), message=nasty, metric=nasty)
@@ -132,7 +136,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         kernels=("<script>", nasty),
         capture=nasty,
         bottlenecks=(limit,),
-        gates=(Gate(nasty, GateState.FAILED, nasty),),
+        gates=(Gate(nasty, GateState.FAILED, saying(nasty)),),
         stalls={**row.stalls, nasty: 0.2},
         predictions=(prediction,),
         title=nasty,

@@ -20,6 +20,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparability import Environment
 from workbench.judge.comparison import Comparison, RuleChange
+from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
@@ -271,9 +272,14 @@ def reference(variant: str, microseconds: float, intensity: float) -> Row:
     return dataclasses.replace(row, role=Role.REFERENCE)
 
 
+def saying(text: str) -> Finding:
+    """A finding that reads like that."""
+    return Finding("stopped", {"text": text})
+
+
 GATES = (
-    Gate("correct", GateState.PASSED, "max error 0.00041 over 3 shapes"),
-    Gate("compiler", GateState.PASSED, "no warning, no spill"),
+    Gate("correct", GateState.PASSED, saying("max error 0.00041 over 3 shapes")),
+    Gate("compiler", GateState.PASSED, saying("no warning, no spill")),
 )
 
 
@@ -302,7 +308,7 @@ def judged(row: Row, parent: Row) -> Row:
         step=step(row.variant, parent.variant),
         regimes=regimes(new, old),
         deciding=over,
-        gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, why)),
+        gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, saying(why))),
         verdict=Verdict.KEPT if kept else Verdict.REJECTED,
         predictions=(
             PredictionOutcome(
@@ -421,7 +427,7 @@ def not_current(found: Ablation, variant: str, status: str, problem: str) -> Abl
         step=old.step,
         state=CURRENT,
         status=Status(status),
-        problem=problem,
+        problem=saying(problem),
         verdict=Verdict.INCONCLUSIVE if old.step and old.step.parent else old.verdict,
         role=old.role,
     )

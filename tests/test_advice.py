@@ -30,7 +30,6 @@ from workbench.judge.advice.advise import (
     together,
     trust,
 )
-from workbench.judge.advice.candidate import CATALOGUE
 from workbench.judge.advice.subject import Subject, subject
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
@@ -38,7 +37,9 @@ from workbench.judge.snapshot import snapshot
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import as_json, markdown
 from workbench.render import as_json as advice_json
+from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
+from workbench.render.document.findings import sentence
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict
@@ -209,7 +210,7 @@ def test_floats_go_to_the_tensor_cores_at_a_price() -> None:
     floats = given(kernel, dataclasses.replace(PRODUCT, dtype="float32"))[0]
     assert halves.id == floats.id == "pipe.fma/tensor"
     assert floats.expected < halves.expected
-    assert "TF32" in floats.why
+    assert "TF32" in sentence(floats.why)
     doubles = given(kernel, dataclasses.replace(PRODUCT, dtype="float64"))
     assert Change.TENSOR not in [one.change for one in doubles]
 
@@ -223,7 +224,8 @@ def test_where_the_study_says_no_work_the_executed_operations_speak() -> None:
     few = dataclasses.replace(bare, executed=10 * PRODUCT.bytes)
     (tensor,) = [one for one in advise(many) or () if one.change == Change.TENSOR]
     assert (
-        tensor.why == "500 FLOP a byte, none on the tensor cores; if these are products of matrices"
+        sentence(tensor.why)
+        == "500 FLOP a byte, none on the tensor cores; if these are products of matrices"
     )
     assert tensor.expected < given(kernel, PRODUCT)[0].expected
     for other in (few, bare):
@@ -276,7 +278,7 @@ def test_what_limits_next_caps_the_gain() -> None:
     assert alone.id == crowded.id == "latency.long_scoreboard/async-copy"
     assert alone.saved == pytest.approx(0.99 * 0.8 * 0.9)
     assert crowded.saved == pytest.approx(1 - 0.55)
-    assert crowded.why.endswith("L2 would be the next limit")
+    assert sentence(crowded.why).endswith("L2 would be the next limit")
     assert crowded.gain == pytest.approx(1 / 0.55)
 
 

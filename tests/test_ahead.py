@@ -104,9 +104,9 @@ def test_a_cubin_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
     source = Source(tmp_path / "k.cu", "k", {}, ())
     source.compile("sm_90a")
     assert seen == [[f".{os.getpid()}"]]
-    assert [p.suffix for p in (tmp_path / "cubins").iterdir()] == [".pickle"]
+    assert [p.suffix for p in (tmp_path / "cubins").iterdir()] == [".json"]
     again: Any = source.compile("sm_90a")
-    assert again == ".pickle"
+    assert again == ".json"
 
 
 def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(

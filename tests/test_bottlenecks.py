@@ -106,3 +106,18 @@ def test_ncus_markup_is_rendered_as_text() -> None:
     text = f"See the {link} and @section:LaunchStats:Launch Statistics@."
     assert "@" not in plain(text)
     assert "Guide" in plain(text)
+
+
+def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_counts() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("wait", 2.0), share("selected", 20.0)])
+    found["dram_pct"], found["fma_pipe"] = seen(88), seen(84)
+    unrated = rule("SOLBottleneck", "High Throughput", math.nan)
+    rules = Table([unrated, rule("CPIStall", "Wait Stalls", 40)], RULE_COLUMNS)
+    lines = Table([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
+    roof, advice = bottlenecks(rules, lines, found, {}, levels={"l2": 30.0, "dram": 85.0})
+    assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
+    assert blocks.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
+    assert advice.title == "High Throughput"
+    assert "no estimate" in blocks.plain(brief(advice))
+    (stall,) = bottlenecks(Table([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {})
+    assert stall.title == "Long scoreboard stalls"

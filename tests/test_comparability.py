@@ -20,6 +20,7 @@ from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Kept
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.blocks import plain
+from workbench.render.document.findings import sentences
 from workbench.render.document.result import result
 from workbench.study.config import Config
 
@@ -75,7 +76,7 @@ def warnings(
 ) -> tuple[str, ...]:
     indexes = {"base": index("base"), "fix": fix or index("fix")}
     taken = profiled(clocks or {"base": 1.98e9, "fix": 1.98e9}, indexes)
-    return judge(taken, Config()).warnings
+    return sentences(judge(taken, Config()).warnings)
 
 
 def test_like_captures_need_no_word() -> None:
@@ -119,7 +120,7 @@ def test_captures_at_another_shape_that_a_verdict_rests_on_are_held_against_each
         for name, variant in large.variants.items()
     }
     shapes = {**taken.shapes, "large": dataclasses.replace(large, variants=variants)}
-    clocks, *rest = judge(dataclasses.replace(taken, shapes=shapes), Config()).warnings
+    clocks, *rest = sentences(judge(dataclasses.replace(taken, shapes=shapes), Config()).warnings)
     assert clocks == (
         "captures ran at different SM clocks at large: fix at 1.600 GHz, base at 1.800 GHz"
     )
@@ -151,7 +152,7 @@ def test_throttling_is_told_with_its_share() -> None:
     shapes = {"s": dataclasses.replace(shape, timings=(slowed,))}
     found = judge(dataclasses.replace(taken, shapes=shapes), Config())
     told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
-    assert found.warnings == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
+    assert sentences(found.warnings) == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
     assert f"The card was {told}." in plain(result(found))
 
 
@@ -186,7 +187,7 @@ def test_of_shapes_that_are_always_throttled_the_lowest_clock_is_told() -> None:
         shape: Throttling(1.0, ("sw_power_cap",), "fix", clock, 1980.0)
         for shape, clock in (("s", 1640.0), ("t", 1530.0), ("u", None))
     }
-    (told,) = throttling_warnings(found)
+    (told,) = sentences(throttling_warnings(found))
     assert told == (
         "the GPU was power-limited at s, t, u, at most in 100 % of the rounds: SM clock 1.53 GHz "
         "of 1.98 (fix)"

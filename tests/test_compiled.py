@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
-from workbench.judge.gates import captured_gate, gate_of, lines_missing, why_no_lines
+from workbench.judge.gates import captured_gate, gate_of, lines_missing
 from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources
+from workbench.render.document.findings import sentence, why_no_lines
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker
 from workbench.run.protocol import Hello, Start
 from workbench.run.scratch import compiler_environment
@@ -60,7 +61,7 @@ FIGURES: Any = {"registers": SimpleNamespace(value=48.0)}
             None,
             (),
             "passed",
-            "48 registers in the capture, spills not collected; compiled elsewhere",
+            "48 registers, spills not collected in the capture; compiled elsewhere",
         ),
     ],
 )
@@ -68,7 +69,7 @@ def test_the_gate_speaks_of_what_the_capture_says(
     kernels: Any, front_ends: Any, state: str, why: str
 ) -> None:
     gate = captured_gate(kernels, FIGURES, front_ends, LIMITS)
-    assert (gate.state, gate.why) == (state, why)
+    assert (gate.state, sentence(gate.why)) == (state, why)
 
 
 def test_spills_may_be_allowed() -> None:
@@ -79,7 +80,7 @@ def test_spills_may_be_allowed() -> None:
 def test_without_a_capture_it_is_open_and_decides_nothing() -> None:
     gate = captured_gate(None, {}, ("Triton",), LIMITS)
     assert (gate.state, gate.binding) == (GateState.OPEN, False)
-    assert gate.why == "not collected: compiled by Triton, and not captured"
+    assert sentence(gate.why) == "not collected: compiled by Triton, and not captured"
 
 
 def evidence(
@@ -129,7 +130,7 @@ def evidence(
 )
 def test_what_was_compiled_here_is_told_by_the_compiler(given: Any, state: str, why: str) -> None:
     gate = gate_of(given, LIMITS)
-    assert (gate.state, gate.why) == (state, why)
+    assert (gate.state, sentence(gate.why)) == (state, why)
 
 
 def test_others_kernels_fail_a_step_that_has_its_own_too() -> None:
@@ -213,7 +214,7 @@ def test_where_there_are_no_lines_the_reason_is_told(
     lines: Any, front_ends: Any, said: str
 ) -> None:
     found = lines_missing(capture(*lines), front_ends)
-    assert found.startswith(said) if said else found == ""
+    assert sentence(found).startswith(said) if said else found is None
 
 
 def test_the_reason_says_what_gives_lines() -> None:

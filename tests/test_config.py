@@ -82,7 +82,7 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("key_change =", "key_chnge =", ["'step.key_chnge'", "'key_change'"]),
+        ("key_change =", "key_chnge =", ["'step 'b'.key_chnge'", "'key_change'"]),
         ('key_change = "b"\n', "", ["step 'b' has no 'key_change'"]),
         ('parent = "baseline"', 'parent = "basline"', ["'basline'", "'baseline'"]),
         ('parent = "baseline"\n', "", ["step 'b' has no 'parent'"]),

@@ -221,7 +221,7 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     row = next(r for r in table["versions"] if r["variant"] == WRONG)
     assert recorded[SHAPE]["status"] == "wrong"
     assert (row["status"], row["verdict"]) == ("failed", "rejected")
-    assert row["problem"] == f"wrong: {recorded[SHAPE]['why']}"
+    assert row["problem"]["message"] == f"wrong: {recorded[SHAPE]['why']}"
     assert row["gates"]["correct"]["passed"] is False
     assert (row["microseconds"], row["regimes"]) == (None, {})
     for path in EVIDENCE.glob("*/timings/*.json.zst"):

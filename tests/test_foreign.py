@@ -28,6 +28,7 @@ from workbench.judge.comparability import warnings
 from workbench.ncu.report import Launch, Report, parse_options, read_report
 from workbench.render import markdown
 from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.findings import sentences
 from workbench.render.document.launches import extent, kernel, unmatched
 from workbench.render.document.pair import figure_pairs, limiters
 from workbench.render.numbers import factor as times
@@ -266,7 +267,7 @@ def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[s
     assert "flash_fwd" not in text
     clocks = [(i["before"]["sm_clock_ghz"], i["after"]["sm_clock_ghz"]) for i in found["kernels"]]
     apart = any(max(pair) > 1.02 * min(pair) for pair in clocks)
-    assert any("SM clocks are up to" in w for w in found["warnings"]) == apart
+    assert any("SM clocks are up to" in w["message"] for w in found["warnings"]) == apart
 
 
 def launch(index: int, signature: str, **changes: Any) -> Launch:
@@ -377,7 +378,7 @@ def test_differences_of_gpu_ncu_options_and_clock_are_called_out() -> None:
     before = report("a", (launch(0, "f(int)"),))
     after = report("b", (launch(0, "f(int)", sm_clock=1.54, gpu="NVIDIA A100"),), "2024.1.0")
     after.options.clear()
-    said = "\n".join(warnings(before, after, match(before.launches, after.launches)))
+    said = "\n".join(sentences(warnings(before, after, match(before.launches, after.launches))))
     assert "differ in GPU: NVIDIA H200 and NVIDIA A100" in said
     assert "differ in ncu version: 2025.3.1 and 2024.1.0" in said
     assert "differ in ncu --clock-control: base and not collected" in said

@@ -85,12 +85,12 @@ def there(case: Case) -> bool:
 def test_it_is_right_and_what_is_profiled_is_what_was_timed(case: Case, silu: Rows) -> None:
     row = silu[case.variant]
     if not there(case):
-        assert case.needs in row["problem"]
+        assert case.needs in row["problem"]["message"]
         return
     assert row["status"] == "current", row["problem"]
     for gate in ("correct", "kernels", "timed outputs"):
         assert row["gates"][gate]["passed"] is True, row["gates"][gate]
-    assert row["gates"]["kernels"]["why"].startswith("1 kernel timed as captured")
+    assert row["gates"]["kernels"]["why"]["message"].startswith("1 kernel timed as captured")
     assert row["microseconds"]["value"] > 0
 
 
@@ -100,7 +100,7 @@ def test_the_compiler_gate_says_who_compiled_it_and_whether_it_spills(
 ) -> None:
     if there(case):
         gate = silu[case.variant]["gates"]["compiler"]
-        assert case.compiler in gate["why"]
+        assert case.compiler in gate["why"]["message"]
         assert gate["passed"] is not case.spills
 
 
@@ -109,7 +109,7 @@ def test_the_hottest_line_is_one_of_the_users_own_file(case: Case, silu: Rows, r
     if not there(case):
         return
     if not case.own:
-        assert silu[case.variant]["no_source_lines"].startswith("no source lines")
+        assert silu[case.variant]["no_source_lines"]["message"].startswith("no source lines")
         return
     where = ("--project", str(root), "--study", "silu")
     code, found = said("show", case.variant, "--source", *where)
@@ -138,7 +138,7 @@ def test_inputs_changed_in_place_are_restored_timed_and_audited(root: Path) -> N
         assert rows[name]["gates"]["timed outputs"]["passed"] is True
         assert rows[name]["gates"]["kernels"]["passed"] is True
     assert rows["fused"]["speedup_over_parent"]["ratio"] > 2
-    assert "changes its input 'gradient'" in rows["twice"]["problem"]
+    assert "changes its input 'gradient'" in rows["twice"]["problem"]["message"]
 
 
 def test_gradients_are_captured_and_timed(root: Path) -> None:
@@ -147,7 +147,7 @@ def test_gradients_are_captured_and_timed(root: Path) -> None:
         assert rows[name]["status"] == "current", rows[name]["problem"]
         for gate in ("timed outputs", "kernels"):
             assert rows[name]["gates"][gate]["passed"] is True, rows[name]["gates"][gate]
-    assert "leaves a gradient in its input 'x'" in rows["keeps"]["problem"]
+    assert "leaves a gradient in its input 'x'" in rows["keeps"]["problem"]["message"]
 
 
 # ---- memory ------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,26 +19,28 @@ import snapshots
 import workspaces
 from commits import Repository, repository
 from workbench.cli.main import main
-from workbench.cuda.build import Source
+from workbench.cuda.build import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
-from workbench.evidence import store
+from workbench.evidence import frames, store
+from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
 from workbench.evidence.timing import Timing
 from workbench.judge.commits import Change, Timed, judge_change, time_verdict, with_controls
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
+from workbench.ncu.captures import LAUNCHES
 from workbench.run import machine, measure
 from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
-from workbench.study.config import CommitGate, Config, Gates
+from workbench.study.config import CommitGate, Config
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
-from workspaces import EVIDENCE, FIXTURE, GOOD, copy_of_fixture, make
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, GOOD, SHOWN, copy_of_fixture, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -193,7 +197,8 @@ def test_a_reference_whose_package_is_missing_is_not_broken(scale: Repository, g
     module = scale.workspace / "kernels" / "scale" / "lib.py"
     module.write_text("import no_such_package\n\n\ndef run(x):\n    return x\n")
     scale.commit("a reference")
-    assert gate("HEAD~1")[0] == 0
+    code, told = gate("HEAD~1")
+    assert (code, verdicts(told)["lib"]) == (5, "new")  # a reference is a rule, too
     scale.edit("kernels/scale/lib.py", "return x", "return 2 * x")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)["lib"]) == (5, "cannot tell")
@@ -225,6 +230,35 @@ def test_kept_cubins_are_not_compiled_again(scale: Repository, gate: Any, tmp_pa
     assert len(kept) == 2
     gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()} == kept
+
+
+class Runs:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("content", ["pickle", "[]", '{"report": {}}', ""])
+def test_nothing_in_a_folder_of_cubins_runs_here(
+    tmp_path: Path, monkeypatch: Patch, content: str
+) -> None:
+    file, ran = tmp_path / "one.cu", tmp_path / "ran"
+    file.write_text('extern "C" __global__ void one(int* x) { x[0] = 1; }\n')
+    monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path))
+    source = Source(file, "one", {}, ())
+    report, code = source.compile("sm_90a")
+    (kept,) = tmp_path.glob(CUBINS)
+    whole = kept.read_text()
+    kept.write_bytes(pickle.dumps(Runs(ran)) if content == "pickle" else content.encode())
+    again, same = source.compile("sm_90a")
+    assert (again, bytes(same.code), ran.exists()) == (report, bytes(code.code), False)
+    assert kept.read_text() == whole
+    restored, same = source.compile("sm_90a")
+    assert (restored, bytes(same.code)) == (report, bytes(code.code))
 
 
 def test_the_machine_code_of_a_kernel_without_its_lines(tmp_path: Path) -> None:
@@ -327,27 +361,95 @@ def judged(before: AtCommit, after: AtCommit, timed: Timed | None = None) -> Cha
 
 
 @pytest.mark.parametrize(
-    ("changed", "move"),
+    ("changed", "fact"),
     [
-        ({"registers": 40}, Move.CANNOT_TELL),
-        ({"registers": 49}, Move.SLOWER),
-        ({"spill_store_bytes": 8}, Move.SLOWER),
-        ({"shared_bytes": 1024}, Move.CANNOT_TELL),
+        ({"registers": 40}, ""),
+        ({"registers": 49}, " (registers 32 → 49 of k)"),
+        ({"registers": 8}, " (registers 32 → 8 of k)"),
+        ({"spill_store_bytes": 8}, " (spills, bytes 0 → 8 of k)"),
+        ({"shared_bytes": 1024}, ""),
     ],
 )
-def test_what_the_compiler_says_where_nothing_else_does(
-    changed: dict[str, int], move: Move
-) -> None:
+def test_without_a_measurement_nothing_is_slower(changed: dict[str, int], fact: str) -> None:
+    """What the compiler says stands beside it: fewer spills for more registers may be faster."""
     found = judged(at("a", kernels=kernel()), at("b", kernels=kernel("b", **changed)))
-    assert (found.move, found.cause, found.tier) == (move, Cause.SOURCE, 0)
+    assert (found.move, found.cause, found.tier) == (Move.CANNOT_TELL, Cause.SOURCE, 0)
+    assert found.why == f"its machine code is another: it needs measuring{fact}"
     assert len(found.findings) == 2  # and its machine code
 
 
-def test_a_warning_more_is_not_allowed() -> None:
+def test_a_warning_more_is_a_fact() -> None:
     after = at("b", kernels=kernel("b"), warnings=("declared but never used",))
-    assert judged(at(kernels=kernel()), after).move == Move.SLOWER
-    lenient = replace(RULES, gates=Gates(allow_warnings=True))
-    assert judge_change("v", at(kernels=kernel()), after, lenient).move == Move.CANNOT_TELL
+    found = judged(at(kernels=kernel()), after)
+    assert (found.move, "(warnings 0 → 1)" in found.why) == (Move.CANNOT_TELL, True)
+
+
+# ---- rules ---------------------------------------------------------------------------------
+def rows(told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {change["variant"]: change for change in told["studies"][0]["changes"]}
+
+
+def test_a_change_does_not_choose_the_rules_it_is_judged_by(
+    scale: Repository, gate: Any, bench: type[Bench]
+) -> None:
+    """6 % slower, and a margin of 100 % with it."""
+    scale.edit("kernels/scale/fast.cu", "3.f, -x[i]", "4.f, -2 * x[i]")
+    settings = scale.workspace / "workbench.toml"
+    settings.write_text(settings.read_text() + "\n[gate]\nmargin = 1.0\n")
+    scale.commit("a wider margin")
+    bench.times = {"baseline": 20.0, "fast__base": 10.0, "fast": 10.6}
+    code, told = gate("HEAD~2")
+    assert (code, rows(told)["fast"]["verdict"]) == (1, "slower")
+    assert rows(told)["workbench.toml"]["why"] == "gate.margin: 0.02 → 1.0"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "why"),
+    [
+        (
+            "kernels/scale/study.py",
+            "Tolerance(absolute=1e-6",
+            "Tolerance(absolute=1.0",
+            "tolerance at large: 1e-06, relative 1e-06 → 1, relative 1e-06; "
+            "tolerance at odd: 1e-06, relative 1e-06 → 1, relative 1e-06; "
+            "code of study.py (inputs, reference, work)",
+        ),
+        (
+            "kernels/scale/study.py",
+            "torch.randn",
+            "torch.ones",
+            "code of study.py (inputs, reference, work)",
+        ),
+        ("kernels/scale/study.py", "n=1001", "n=1024", "shape odd: n=1001 → n=1024"),
+        (
+            "kernels/scale/study.py",
+            ', "odd": Shape(profiled=False, n=1001)',
+            "",
+            "shape odd: n=1001 → none",
+        ),
+        (
+            "ablations/scale/ablation.toml",
+            'key_change = "fast"',
+            'key_change = "fast"\ndrops = ["odd"]',
+            "fast.drops: none → odd",
+        ),
+    ],
+)
+def test_other_rules_are_reported_and_are_not_the_same(
+    scale: Repository, gate: Any, capsys: Capture, file: str, old: str, new: str, why: str
+) -> None:
+    scale.edit(file, old, new)
+    code, told = gate("HEAD~1")
+    name = Path(file).name
+    assert (code, rows(told)[name]["verdict"], rows(told)[name]["why"]) == (5, "cannot tell", why)
+    if name == "study.py":  # what it checks and times is not what it was
+        assert set(verdicts(told).values()) == {"cannot tell"}
+
+
+def test_other_texts_are_no_other_rules(scale: Repository, gate: Any) -> None:
+    scale.edit("kernels/scale/study.py", "def work", "# as it was\ndef work")
+    scale.edit("ablations/scale/ablation.toml", 'key_change = "fast"', 'key_change = "faster"')
+    assert gate("HEAD~2")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -610,41 +712,72 @@ def test_the_older_variants_stand_beside_the_newer_ones(scale: Repository, tmp_p
 
 @pytest.fixture
 def attention(tmp_path: Path) -> Repository:
-    """A copy of the frozen study with its recorded evidence."""
-    return repository(copy_of_fixture(tmp_path, "attention"))
+    """A copy of the frozen study with its recorded evidence, at a shape whose report was kept."""
+    top = copy_of_fixture(tmp_path, "attention")
+    study = top / "kernels" / "attention" / "study.py"
+    study.write_text(study.read_text().replace(f'"{SHOWN}"\n', f'"{CAUSAL}"\n'))
+    return repository(top)
+
+
+def with_kernel_of(made: Repository, name: str, other: str) -> None:
+    """Commit the kernel of ``other`` for ``name``, and its recorded capture with it."""
+    folder = made.workspace / "kernels" / "attention"
+    (folder / f"{name}.py").write_text((folder / f"{other}.py").read_text())
+    captures = made.workspace / EVIDENCE.relative_to(FIXTURE) / CAUSAL / "captures"
+    study = find_workspace(made.workspace).study()
+    index = json.loads((captures / f"{other}.json").read_text())
+    index |= {"variant": name, "fingerprint": Fingerprints(study).of(name, CAUSAL)}
+    (captures / f"{name}.json").write_text(json.dumps(index))
+    made.commit(f"another {name}")
+
+
+def gate_of(made: Repository, capsys: Capture, base: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    code = main(["gate", base, "--json", "--project", str(made.workspace)])
+    return code, rows(json.loads(capsys.readouterr().out))
 
 
 def test_recorded_counters_are_compared_without_a_gpu(
-    attention: Repository, capsys: Capture, monkeypatch: Patch
+    attention: Repository, capsys: Capture
 ) -> None:
-    """The attention study with comments that change nothing, and then with fix1's kernel for the
-    baseline, and fix1's recorded capture with it.
+    """The attention study with comments that change nothing, and then with fix10's kernel for
+    fix9, and fix10's recorded capture with it.
     """
     folder = attention.workspace / "kernels" / "attention"
-    captures = attention.workspace / EVIDENCE.relative_to(FIXTURE) / "b2h8s512d64" / "captures"
-    attention.edit("kernels/attention/fix1.cu", "\n", "\n\n")
+    attention.edit("kernels/attention/fix10.cu", "\n", "\n\n")
     (folder / "fix1.py").write_text("# a comment\n" + (folder / "fix1.py").read_text())
-    (folder / "baseline.py").write_text((folder / "fix1.py").read_text())
-    study = find_workspace(attention.workspace).study()
-    index = json.loads((captures / "fix1.json").read_text())
-    index |= {
-        "variant": "baseline",
-        "fingerprint": Fingerprints(study).of("baseline", study.default_shape),
-    }
-    (captures / "baseline.json").write_text(json.dumps(index))
-    attention.commit("another baseline")
-    code = main(["gate", "HEAD~2", "--json", "--project", str(attention.workspace)])
-    told = json.loads(capsys.readouterr().out)
-    changes = {c["variant"]: c for c in told["studies"][0]["changes"]}
-    assert changes["fix1"]["verdict"] == "same"
+    with_kernel_of(attention, "fix9", "fix10")
+    code, changes = gate_of(attention, capsys, "HEAD~2")
+    assert changes["fix10"]["verdict"] == changes["fix1"]["verdict"] == "same"
+    assert changes["fix1"]["stale"]
     others = {name: c["why"] for name, c in changes.items() if c["verdict"] != "same"}
-    assert list(others) == ["baseline"], others
-    moved = changes["baseline"]
+    assert list(others) == ["fix9"], others
+    moved = changes["fix9"]
     assert (moved["tier"], moved["cause"]) == (1, "source")
-    assert (code, moved["verdict"]) == (0, "faster")
+    assert (code, moved["verdict"]) == (1, "slower")
     assert {m["tier"] for m in moved["moved"]} == {0, 1}
-    assert moved["where"]["file"] == "fix1.cu"
+    assert moved["where"]["file"] == "fix10.cu"
     assert moved["where"]["why"].endswith("µs of stalls under ncu")
+
+
+def test_tables_do_not_count_without_their_report(attention: Repository, capsys: Capture) -> None:
+    """Forged ones have the right checksum; those of a report that is there are not read."""
+    evidence = EvidenceFolder(attention.workspace / EVIDENCE.relative_to(FIXTURE))
+    with_kernel_of(attention, "fix9", "fix10")
+    told = gate_of(attention, capsys, "HEAD~1")
+    (report,) = evidence.reports.iterdir()
+    forged = evidence.tables(report.name)
+    text = frames.whole(forged.read_bytes())
+    head, _, launches = text.partition(LAUNCHES)
+    launches = launches.replace(b"inst_executed", b"inst_executes")
+    digest = hashlib.sha256(launches).hexdigest().encode()
+    forged.write_bytes(frames.compressed(head[: -len(digest)] + digest + LAUNCHES + launches))
+    attention.commit("forged")
+    assert gate_of(attention, capsys, "HEAD~2") == told
+    report.unlink()
+    attention.commit("without the report")
+    code, changes = gate_of(attention, capsys, "HEAD~3")
+    assert (code, changes["fix9"]["verdict"]) == (5, "cannot tell")
+    assert "counters of tables without their report do not count" in changes["fix9"]["why"]
 
 
 # ---- on a GPU ------------------------------------------------------------------------------

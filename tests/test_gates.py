@@ -7,6 +7,7 @@ import pytest
 from workbench.derive.figures import Figure
 from workbench.derive.intervals import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
+from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import (
     Gate,
     compiler_gate,
@@ -17,12 +18,16 @@ from workbench.judge.gates import (
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
+from workbench.render.document.findings import sentence
 from workbench.study.config import Gates
 from workbench.study.model import Prediction, Step
 from workbench.words import CheckResult, GateState
 
 LIMITS = Gates()
-PASSED = [Gate("correct", GateState.PASSED, ""), Gate("compiler", GateState.PASSED, "")]
+PASSED = [
+    Gate("correct", GateState.PASSED, NOT_COLLECTED),
+    Gate("compiler", GateState.PASSED, NOT_COLLECTED),
+]
 
 
 @pytest.mark.parametrize(
@@ -50,17 +55,17 @@ def test_what_corrects_its_parent_has_to_be_no_slower(
     limits = for_step(LIMITS, Step("b", "a", "a fence", corrects="reads too early"))
     gate = faster_gate(over, limits, corrects=True)
     assert verdict([*PASSED, gate], over, limits) == expected
-    assert gate.why.endswith("0.9709x over the parent, which it corrects")
+    assert sentence(gate.why).endswith("0.9709x over the parent, which it corrects")
     assert for_step(LIMITS, Step("b", "a", "a fence")) == LIMITS
 
 
 def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     over = Ratio(2.0, 1.9, 2.1)
     faster = faster_gate(over, LIMITS)
-    wrong = Gate("correct", GateState.FAILED, "")
+    wrong = Gate("correct", GateState.FAILED, NOT_COLLECTED)
     assert verdict([wrong, PASSED[1], faster], over, LIMITS) == "rejected"
     assert (
-        verdict([PASSED[0], Gate("compiler", GateState.OPEN, ""), faster], over, LIMITS)
+        verdict([PASSED[0], Gate("compiler", GateState.OPEN, NOT_COLLECTED), faster], over, LIMITS)
         == "inconclusive"
     )
     assert verdict([*PASSED, faster_gate(None, LIMITS)], None, LIMITS) == "inconclusive"
@@ -90,15 +95,18 @@ def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) 
 
 def test_warnings_and_spills_fail_the_compiler_gate() -> None:
     assert compiler_gate(build(), LIMITS).state == "passed"
-    assert compiler_gate(build(warnings=("w",)), LIMITS).why == "w"
+    assert sentence(compiler_gate(build(warnings=("w",)), LIMITS).why) == "w"
     loose = Gates(allow_warnings=True, allow_spills=True)
-    assert compiler_gate(build(), loose).why == "no warning, no spill"
+    assert sentence(compiler_gate(build(), loose).why) == "no warning, no spill"
     allowed = compiler_gate(build(warnings=("w",)), loose)
-    assert (allowed.passed, allowed.why) == (True, "allowed here: w")
+    assert (allowed.passed, sentence(allowed.why)) == (True, "allowed here: w")
     assert compiler_gate(build(spilled=8), LIMITS).passed is False
     allowed = compiler_gate(build(spilled=8), loose)
-    assert (allowed.passed, allowed.why) == (True, "allowed here: 8 bytes of register spills")
-    assert compiler_gate(build(error="no\nmore"), LIMITS).why == "no"
+    assert (allowed.passed, sentence(allowed.why)) == (
+        True,
+        "allowed here: 8 bytes of register spills",
+    )
+    assert sentence(compiler_gate(build(error="no\nmore"), LIMITS).why) == "no"
     assert compiler_gate(None, LIMITS).passed is None
 
 
@@ -110,22 +118,25 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
     good = check(CheckResult.CORRECT, error=1e-3)
     bad = check(CheckResult.WRONG, "off by one", 1.0)
     refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
-    assert correct_gate({"s": good, "t": refused}, "s").why == "max error 0.001 over 1 shapes"
-    assert correct_gate({"s": good, "t": bad}, "s").why == "wrong at t: off by one"
+    assert (
+        sentence(correct_gate({"s": good, "t": refused}, "s").why)
+        == "max error 0.001 over 1 shapes"
+    )
+    assert sentence(correct_gate({"s": good, "t": bad}, "s").why) == "wrong at t: off by one"
     assert correct_gate({"s": good, "t": refused}, "t").passed is False
     assert correct_gate({}, "s").state == "open"
     bare = Check(status=CheckResult.CORRECT, why="", max_abs=None, relative=None, fingerprint="")
-    assert correct_gate({"s": bare}, "s").why == "max error not collected over 1 shapes"
+    assert sentence(correct_gate({"s": bare}, "s").why) == "max error not collected over 1 shapes"
 
 
 def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
     good = check(CheckResult.CORRECT, error=1e-3)
     told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
     assert told.passed is True
-    assert told.why == "max error 0.001 over 1 shapes, not checked at 2 others"
+    assert sentence(told.why) == "max error 0.001 over 1 shapes, not checked at 2 others"
     due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
     assert (due.passed, due.binding) == (None, True)
-    assert due.why == "not collected at ragged"
+    assert sentence(due.why) == "not collected at ragged"
     wrong = correct_gate({"s": good, "t": check(CheckResult.WRONG, "off")}, "s", due=["ragged"])
     assert wrong.passed is False
 
@@ -139,7 +150,7 @@ def test_what_a_step_gives_up_must_be_declared() -> None:
     assert given_up(checks, checks) == ()
     hidden = correct_gate(checks, "s", lost)
     assert hidden.passed is False
-    assert hidden.why == "no longer supports t, which the ladder does not declare (drops)"
+    assert sentence(hidden.why) == "no longer supports t, which the ladder does not declare (drops)"
     assert correct_gate(checks, "s", lost, drops=["t"]).passed is True
 
 
@@ -179,4 +190,4 @@ def test_the_output_that_decided_is_named() -> None:
         output="lse",
     )
     gate = accuracy_gate({"large": one}, LIMITS, "torch")
-    assert gate.why == "1.5x the error of torch at large in 'lse' ≤ 2x"
+    assert sentence(gate.why) == "1.5x the error of torch at large in 'lse' ≤ 2x"

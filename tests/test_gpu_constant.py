@@ -71,6 +71,6 @@ def test_weights_that_were_prepared_before_are_found_out(
     found = {row["variant"]: row for row in json.loads(capsys.readouterr().out)["versions"]}
     gate = found["kept"]["gates"]["timed outputs"]
     assert gate["passed"] is False
-    assert "the output of a timed call" in gate["why"]
+    assert "the output of a timed call" in gate["why"]["message"]
     for name in ("baseline", "turned"):
         assert found[name]["gates"]["timed outputs"]["passed"] is True

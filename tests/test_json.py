@@ -13,8 +13,9 @@ from workbench.cli.main import main
 
 TESTS = Path(__file__).parent
 MOST = 120
-# Objects whose keys are data: regimes, gates, stall reasons, factors, shapes or variants.
-BY_DATA = ("regimes", "gates", "stalls", "stall_microseconds", "factors", "newer")
+# Objects whose keys are data: regimes, gates, stall reasons, factors, shapes, variants, or what a
+# finding of some code is about.
+BY_DATA = ("regimes", "gates", "stalls", "stall_microseconds", "factors", "newer", "values")
 
 
 def names(value: Any, key: str = "") -> set[str]:

@@ -22,6 +22,7 @@ from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.ladder_table import ladder_table, shapes_table, tree
 from workbench.render.document.result import across
 from workbench.render.document.step import verdict_line
@@ -183,7 +184,7 @@ def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
         normal = {**TIMES["normal"], "either": either}
         large = {**TIMES["large"], "either": either * 10}
         found = made({"normal": normal, "large": large})
-        return [told for told in found.warnings if "fastest" in told]
+        return [told for told in sentences(found.warnings) if "fastest" in told]
 
     (told,) = warned(21.0)
     assert re.fullmatch(
@@ -243,8 +244,8 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     """A step for one shape alone, which the next choice may take up."""
     steps = [
         step("base", None),
-        replace(step("choice", "base"), chooses=("base",)),
-        replace(step("few", "base"), shape="normal"),
+        msgspec.structs.replace(step("choice", "base"), chooses=("base",)),
+        msgspec.structs.replace(step("few", "base"), shape="normal"),
     ]
     times = {"base": 20.0, "choice": 10.0, "library": 15.0}
     found = by_hand(steps, {"normal": {**times, "few": 8.0}, "large": times})
@@ -257,9 +258,9 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
 def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> None:
     steps = [
         step("base", None),
-        replace(step("right", "base"), corrects="it reads too early"),
+        msgspec.structs.replace(step("right", "base"), corrects="it reads too early"),
         step("plain", "base"),
-        replace(step("slow", "base"), corrects="it reads too early"),
+        msgspec.structs.replace(step("slow", "base"), corrects="it reads too early"),
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
@@ -283,7 +284,7 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     steps = [
         step("base", None),
         step("wrong", "base"),
-        replace(step("right", "wrong"), corrects="it reads too early"),
+        msgspec.structs.replace(step("right", "wrong"), corrects="it reads too early"),
         step("other", "wrong"),
     ]
     times = {"base": 20.0, "right": 10.0, "other": 10.0, "library": 30.0}
@@ -296,7 +297,7 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     row = ladder.row("right")
     assert row.verdict == Verdict.KEPT
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert faster.why == "wrong, which it corrects, has no times that count"
+    assert sentence(faster.why) == "wrong, which it corrects, has no times that count"
     assert ladder.row("other").verdict == Verdict.INCONCLUSIVE
 
 
@@ -304,9 +305,9 @@ def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
     steps = [
         step("base", None),
         step("first", "base"),
-        replace(step("second", "first"), shape="large"),
+        msgspec.structs.replace(step("second", "first"), shape="large"),
         step("third", "second"),
-        replace(step("choice", "third"), chooses=("third",)),
+        msgspec.structs.replace(step("choice", "third"), chooses=("third",)),
         step("last", "third"),
     ]
     ladder = Ladder(
@@ -387,7 +388,7 @@ def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_o
     shapes = {**found.shapes, "large": replace(found.shapes["large"], timings=(slowed,))}
     judged = judge(replace(found, shapes=shapes), Config())
     assert [ladder.shape for ladder in judged.ladders] == ["normal"]
-    (told,) = judged.warnings
+    (told,) = sentences(judged.warnings)
     assert told.startswith("the GPU was power-limited at large, in 100 % of the rounds")
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_put_back_is_said(monkeypatch: pytest.MonkeyPatch, told: 
     found = told(ALL, code=1)
     (early,) = (each for each in found["switches"] if each["parameter"] == "early")
     assert early["at_the_end"] is None
-    assert "wrong" in early["why"]
+    assert "wrong" in early["why"]["message"]
     assert found["product"] is None
 
 

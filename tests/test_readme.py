@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from workbench.cli.main import main
-from workbench.study import ladder
+from workbench.study.ladder import LadderFile, Reference
 from workbench.study.model import Prediction, Step
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
@@ -89,11 +89,11 @@ def test_the_whole_workspace_builds_as_written(
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
 
 
-@pytest.mark.parametrize("table", [ladder._Top, ladder._Reference, Step, Prediction])
+@pytest.mark.parametrize("table", [LadderFile, Reference, Step, Prediction])
 def test_every_key_of_a_ladder_is_documented(table: type) -> None:
     text = (ROOT / "docs" / "variants.md").read_text(encoding="utf-8")
-    for field in dataclasses.fields(table):
-        key = field.name.removesuffix("s") if field.name == "predictions" else field.name
+    for field in msgspec.structs.fields(table):
+        key = field.encode_name
         assert re.search(rf"`\[*(step\.)?{key}\b", text), key
 
 

@@ -15,6 +15,7 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.phrases import reason, verdict
 from workbench.run import machine
 from workbench.study.config import Config
@@ -96,10 +97,13 @@ def test_its_row_says_that_it_was_not_collected_and_the_ladder_goes_on() -> None
     found = dataclasses.replace(found, ladder=ladder, shapes={"s": shape})
     judged = judge(found, Config())
     row = judged.row("theirs")
-    assert (row.status, row.problem) == (Status.MISSING, "not collected: it needs their-package")
+    assert (row.status, sentence(row.problem)) == (
+        Status.MISSING,
+        "not collected: it needs their-package",
+    )
     assert (verdict(row), reason(row)) == ("not collected", "needs their-package")
     assert judged.row("fix1").over_reference is not None
-    assert not any("theirs" in warning for warning in judged.warnings)
+    assert not any("theirs" in warning for warning in sentences(judged.warnings))
 
 
 def test_a_build_of_the_ladder_does_not_ask_for_it(

@@ -26,6 +26,7 @@ from workbench.render import as_json
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.ladder_table import account, ladder_table
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
@@ -148,7 +149,7 @@ def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
     """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
     found = taken(in_regimes(EARLY, alone=9.7))
     said = (Prediction("time", (0.9, 1.1), None),)
-    steps = (STEPS[0], dataclasses.replace(STEPS[1], predictions=said))
+    steps = (STEPS[0], msgspec.structs.replace(STEPS[1], predictions=said))
     right = judge(dataclasses.replace(found, steps=steps), Config())
     assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
     shape = found.shapes["s"]
@@ -186,9 +187,9 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     row = judge(dataclasses.replace(found, shapes={"s": shape}), Config()).row("fix")
     assert row.over_parent is None
     why = "the outputs of timed calls of fix were wrong: it has no time"
-    assert gate(row, "faster").why == why
+    assert sentence(gate(row, "faster").why) == why
     outputs = gate(row, "timed outputs")
-    assert (outputs.passed, outputs.why) == (False, "wrong while it was timed: all zero")
+    assert (outputs.passed, sentence(outputs.why)) == (False, "wrong while it was timed: all zero")
     assert row.verdict == Verdict.REJECTED
 
 
@@ -198,7 +199,7 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     row = found.row("fix11[early=1]")
     assert (row.verdict, row.time, row.over_parent) == (Verdict.INCONCLUSIVE, None, None)
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert (faster.state, faster.why) == ("open", "not collected")
+    assert (faster.state, sentence(faster.why)) == ("open", "not collected")
     over = row.regimes[BACK_TO_BACK].over_parent
     assert over is not None
     assert over.ratio == pytest.approx(1.158, abs=0.003)
@@ -210,7 +211,7 @@ def test_one_session_decides_nothing() -> None:
     row = judged(in_regimes(EARLY, sessions=1, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.INCONCLUSIVE
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert faster.why == "one session: its interval is not collected"
+    assert sentence(faster.why) == "one session: its interval is not collected"
 
 
 def test_a_call_that_adds_nothing_is_rejected() -> None:
@@ -218,7 +219,7 @@ def test_a_call_that_adds_nothing_is_rejected() -> None:
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.REJECTED
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert faster.why == "a call of fix11[early=1] adds no time to its neighbours"
+    assert sentence(faster.why) == "a call of fix11[early=1] adds no time to its neighbours"
 
 
 def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> None:
@@ -229,7 +230,7 @@ def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> 
     once = in_regimes(EARLY, sessions=1)
     assert open_variants(once, ladder, Gates()) == ("fix11", "fix11[early=1]")
     corrected = [
-        dataclasses.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
+        msgspec.structs.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
     ]
     corrects = dataclasses.replace(ladder, steps=tuple(corrected))
     assert open_variants(in_regimes(near), corrects, Gates()) == ()
@@ -240,7 +241,7 @@ def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> 
 def test_what_is_judged_at_another_shape_asks_for_nothing_here() -> None:
     near = in_regimes({CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0}})
     ladder = dataclasses.replace(
-        taken(near).ladder, steps=(STEPS[0], dataclasses.replace(STEPS[1], shape="long"))
+        taken(near).ladder, steps=(STEPS[0], msgspec.structs.replace(STEPS[1], shape="long"))
     )
     assert open_variants(near, ladder, Gates()) == ()
     there = msgspec.structs.replace(near, shape="long")
@@ -273,10 +274,10 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     row = slowed.row("fix11[early=1]")
     assert gate(row, "in company").passed is False
     told = "something in these sessions slows the reference down: library takes"
-    assert told in gate(row, "in company").why
-    assert "by itself and 9.7 µs in company, +38.6 % [+" in gate(row, "in company").why
+    assert told in sentence(gate(row, "in company").why)
+    assert "by itself and 9.7 µs in company, +38.6 % [+" in sentence(gate(row, "in company").why)
     assert row.verdict == Verdict.REJECTED
-    assert any(told in text for text in slowed.warnings)
+    assert any(told in text for text in sentences(slowed.warnings))
     missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
     assert gate(missing, "in company").passed is None
 
@@ -295,12 +296,14 @@ def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
     shape = dataclasses.replace(found.shapes["s"], timings=timings)
     judged = judge(dataclasses.replace(found, shapes={"s": shape}), Config())
     assert judged.timing_file == "newer.json"
-    (told,) = (text for text in judged.warnings if text.startswith("by the sessions of"))
+    (told,) = (text for text in sentences(judged.warnings) if text.startswith("by the sessions of"))
     assert told == (
         "by the sessions of older.json, and not by the table's: base, base over library, "
         "fix over base"
     )
-    assert not any("by the sessions of" in text for text in judge(found, Config()).warnings)
+    assert not any(
+        "by the sessions of" in text for text in sentences(judge(found, Config()).warnings)
+    )
 
 
 def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() -> None:
@@ -330,7 +333,7 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     assert judged.across is not None
     assert [result.shape for result in judged.across.results] == ["s"]
     told = "outputs of timed calls were wrong at t, so that there is no time: fix"
-    assert told in judged.warnings
+    assert told in sentences(judged.warnings)
     assert timed_pair(wrong, "base", "fix") is None
     assert open_variants(wrong, found.ladder, Gates()) == ()
 
@@ -340,12 +343,12 @@ def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
     row = judged(in_regimes(times)).row("fix11[early=1]")
     company = gate(row, "in company")
     assert (company.passed, company.binding) == (None, False)
-    assert company.why == "not collected: library was not timed beside it"
+    assert sentence(company.why) == "not collected: library was not timed beside it"
     assert row.verdict == Verdict.KEPT
     found = taken(in_regimes(times, alone=9.7))
     shapes = {"s": dataclasses.replace(found.shapes["s"], timings=())}
     untimed = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix11[early=1]")
-    assert gate(untimed, "in company").why == "not collected"
+    assert sentence(gate(untimed, "in company").why) == "not collected"
 
 
 def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
@@ -366,7 +369,9 @@ def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> N
     row = among(1.0, 1.05, 0.95, 1.04, 0.96)
     assert gate(row, "in company").passed is None
     assert gate(row, "in company").binding
-    assert gate(row, "in company").why.startswith("too uncertain to say: library takes 9.2")
+    assert sentence(gate(row, "in company").why).startswith(
+        "too uncertain to say: library takes 9.2"
+    )
     assert row.verdict == Verdict.INCONCLUSIVE
 
 
@@ -393,7 +398,7 @@ def test_a_reference_that_only_the_clock_changes_is_not_disturbed() -> None:
 
     limited = among(9.7 / 1.08, 1500.0 * 1.08 / 0.96)
     assert limited.passed is True
-    assert limited.why.endswith(" in cycles, +8.0 % in time: the clock was another")
+    assert sentence(limited.why).endswith(" in cycles, +8.0 % in time: the clock was another")
     assert among(9.7 / 1.08, 1500.0 * 1.08 / 1.05).passed is False
     assert among(9.7 / 1.02, 1500.0 * 1.02 / 1.05).passed is False
     assert among(9.7 / 1.08, 1500.0).passed is False
@@ -412,7 +417,7 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
         assert row["gates"]["faster"]["binding"] is True
         (cell,) = (r.cells["parent"] for r in ladder_table(found).rows if r.key == row["variant"])
         assert cell.note.endswith(" at 99 %") is (each is more)
-        assert ("lower end at 99 %" in row["gates"]["faster"]["why"]) is (each is more)
+        assert ("lower end at 99 %" in row["gates"]["faster"]["why"]["message"]) is (each is more)
     assert told == [(95, 95), (99, 99)]
     accurate = row["gates"]["accurate"]
     assert (accurate["passed"], accurate["binding"]) == (None, False)
@@ -436,7 +441,11 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
         for each in known.sessions
     )
     found = judged(msgspec.structs.replace(known, sessions=off))
-    assert [t for t in found.warnings if t.startswith("the twin of fix11, chained, comes out as")]
+    assert [
+        t
+        for t in sentences(found.warnings)
+        if t.startswith("the twin of fix11, chained, comes out as")
+    ]
     told = [plain(b.text) for b in method.sessions(found) if isinstance(b, Paragraph)]
     assert any(text.startswith("Twins are a second group") for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
@@ -491,17 +500,19 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     assert (found.times_reference, found.where, found.varies) == (2.4, "t, sink", ("t",))
     failed = accuracy_gate({"s": plainly, "t": sink}, Gates(), "sdpa")
     assert failed.passed is False
-    assert failed.why == (
+    assert sentence(failed.why) == (
         "2.4x the error of sdpa at t, sink > 2x; results differ from run to run at t"
     )
     assert accuracy_gate({"t": sink}, Gates(max_error=3), "sdpa").passed is True
     partly = accuracy_gate({"s": plainly, "t": check(), "u": check()}, Gates(), "sdpa")
     assert partly.passed is True
-    assert partly.why == "1.2x the error of sdpa at s ≤ 2x; not collected at t, u"
+    assert sentence(partly.why) == "1.2x the error of sdpa at s ≤ 2x; not collected at t, u"
     declined = check(CheckResult.UNSUPPORTED, "no")
-    assert accuracy_gate({"s": plainly, "t": declined}, Gates(), "sdpa").why.endswith("≤ 2x")
+    assert sentence(accuracy_gate({"s": plainly, "t": declined}, Gates(), "sdpa").why).endswith(
+        "≤ 2x"
+    )
     absent = accuracy_gate({"s": check()}, Gates(), "sdpa")
-    assert (absent.passed, absent.why, absent.binding) == (None, "not collected", False)
+    assert (absent.passed, sentence(absent.why), absent.binding) == (None, "not collected", False)
 
 
 def test_a_study_may_set_its_own_largest_error() -> None:
@@ -515,7 +526,7 @@ def test_a_study_may_set_its_own_largest_error() -> None:
     loose = judge(dataclasses.replace(found, shapes=shapes, ladder=own), Config())
     told = [gate(each.rows[1], "accurate") for each in (strict, loose)]
     assert [each.passed for each in told] == [False, True]
-    assert [each.why[-4:] for each in told] == ["> 2x", "≤ 4x"]
+    assert [sentence(each.why)[-4:] for each in told] == ["> 2x", "≤ 4x"]
 
 
 def test_ratios_without_an_interval_are_no_verdict() -> None:
@@ -551,7 +562,7 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
         }
         own = variants["fix11[early=1]"]
         variants["fix11[early=1]"] = dataclasses.replace(own, checks={"s": check(), "odd": refused})
-        steps = (STEPS[0], dataclasses.replace(STEPS[1], drops=drops))
+        steps = (STEPS[0], msgspec.structs.replace(STEPS[1], drops=drops))
         shapes = {"s": dataclasses.replace(shape, variants=variants)}
         return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config()).rows[1]
 

@@ -7,12 +7,14 @@ import re
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from synthetic import ablation, bottleneck, not_current, time, with_row
+from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.intervals import Interval, Ratio
 from workbench.judge.comparability import Environment
+from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation
@@ -138,10 +140,10 @@ def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
         told(line).startswith("`fix3` (rejected, wrong): ") for line in result.lessons(found)
     )
     gates = (
-        Gate("correct", GateState.FAILED, "wrong: with outliers inputs"),
-        Gate("compiler", GateState.PASSED, ""),
-        Gate("work", GateState.OPEN, "not collected"),
-        Gate("faster", GateState.OPEN, "not collected"),
+        Gate("correct", GateState.FAILED, saying("wrong: with outliers inputs")),
+        Gate("compiler", GateState.PASSED, saying("")),
+        Gate("work", GateState.OPEN, NOT_COLLECTED),
+        Gate("faster", GateState.OPEN, NOT_COLLECTED),
     )
     assert (
         "no figures, failed. Gates failed: correct (wrong: with outliers inputs); "
@@ -158,9 +160,9 @@ def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
     assert "fix3  kept at short" in tree(kept).text
     assert "fix3  failed" in tree(found).text
     gates = (
-        Gate("kernels", GateState.OPEN, "not collected"),
-        Gate("work", GateState.OPEN, "not collected"),
-        Gate("faster", GateState.FAILED, "lower end 1.009x < 1.03x over the parent"),
+        Gate("kernels", GateState.OPEN, NOT_COLLECTED),
+        Gate("work", GateState.OPEN, NOT_COLLECTED),
+        Gate("faster", GateState.FAILED, saying("lower end 1.009x < 1.03x over the parent")),
     )
     judged = with_row(kept, "fix3", verdict=Verdict.INCONCLUSIVE, gates=gates)
     texts = [told(line) for line in result.failures(judged)]
@@ -189,7 +191,7 @@ def test_what_did_not_work() -> None:
 
 
 def test_warnings_stand_before_everything() -> None:
-    text = render(ablation(1, warnings=("captures differ in ncu: 1, 2",)))
+    text = render(ablation(1, warnings=(saying("captures differ in ncu: 1, 2"),)))
     assert "forward\n\n> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n**`fix1`" in text
     assert "[!WARNING]" not in render(ablation(1))
 
@@ -265,10 +267,10 @@ def test_a_committed_report_is_shown_in_full_by_github(study: str) -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    found = ablation(1, warnings=(NASTY,), title=NASTY, gpu="GPU <b>")
+    found = ablation(1, warnings=(saying(NASTY),), title=NASTY, gpu="GPU <b>")
     step = found.row("fix1").step
     assert step is not None
-    step = dataclasses.replace(
+    step = msgspec.structs.replace(
         step, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
     )
     bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
@@ -332,7 +334,7 @@ def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
     found = ablation(2)
     step = found.row("fix1").step
     assert step is not None
-    step = dataclasses.replace(step, lesson="Tiles *pay*. Again and again.")
+    step = msgspec.structs.replace(step, lesson="Tiles *pay*. Again and again.")
     text = render(with_row(found, "fix1", step=step))
     assert "- `fix1` (kept): Tiles *pay*.\n" in text
     section = text.split("### `fix1`")[1].split("<details>")[0]

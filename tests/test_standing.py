@@ -8,9 +8,11 @@ import pytest
 
 from snapshots import build, check, snapshot, step
 from workbench.judge.evaluate import standing
+from workbench.judge.findings import Finding
 from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Row
+from workbench.render.document.findings import sentence
 from workbench.study.config import Config
 from workbench.words import CheckResult, Status, Verdict
 
@@ -36,7 +38,7 @@ def state(**changes: Status) -> dict[str, Status]:
 
 def test_a_current_variant_has_its_time_and_its_verdict() -> None:
     found = row(FIX)
-    assert (found.status, found.problem, found.verdict) == (Status.CURRENT, "", Verdict.KEPT)
+    assert (found.status, found.problem, found.verdict) == (Status.CURRENT, None, Verdict.KEPT)
     assert found.time is not None
     assert found.over_parent is not None
     assert found.over_parent.ratio == pytest.approx(2)
@@ -45,7 +47,7 @@ def test_a_current_variant_has_its_time_and_its_verdict() -> None:
 def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:
     found = row(dataclasses.replace(FIX, state=state(check=Status.STALE, timing=Status.STALE)))
     assert found.status == Status.STALE
-    assert found.problem == "its sources changed since (check, timing); measure it again"
+    assert sentence(found.problem) == "its sources changed since (check, timing); measure it again"
     assert found.verdict == Verdict.INCONCLUSIVE
     assert (found.time, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
 
@@ -71,18 +73,19 @@ def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
 def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, problem: str) -> None:
     checks = {"s": check(result, "off by 3")}
     found = row(dataclasses.replace(FIX, checks=checks, correct=False))
-    assert (found.status, found.problem) == (Status.FAILED, problem)
+    assert (found.status, sentence(found.problem)) == (Status.FAILED, problem)
     assert (found.verdict, found.time, found.over_parent) == (Verdict.REJECTED, None, None)
 
 
 def test_what_does_not_build_says_so_first() -> None:
     broken = build("fix", error="fix.cu(3): error\nand more")
     stale = dataclasses.replace(FIX, build=broken, state=state(timing=Status.STALE))
-    assert standing(stale, "s") == (Status.FAILED, "fix.cu(3): error")
+    status, why = standing(stale, "s")
+    assert (status, sentence(why)) == (Status.FAILED, "fix.cu(3): error")
 
 
 def test_without_any_evidence_it_is_missing() -> None:
     nothing = dataclasses.replace(FIX, checks={}, build=None)
     missing = dict.fromkeys(FIX.state, Status.MISSING)
     bare = dataclasses.replace(nothing, state=missing)
-    assert standing(bare, "s") == (Status.MISSING, "not measured")
+    assert standing(bare, "s") == (Status.MISSING, Finding("missing.unmeasured"))

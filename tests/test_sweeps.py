@@ -217,8 +217,8 @@ def test_what_fails_costs_only_itself_and_is_not_timed(
         (2, 64): "failed",
         (2, 128): "failed",
     }
-    assert states[8, 64]["why"] == "8 bytes of register spills"
-    assert states[2, 64]["why"].startswith("wrong: max error")
+    assert states[8, 64]["why"]["message"] == "8 bytes of register spills"
+    assert states[2, 64]["why"]["message"].startswith("wrong: max error")
     assert "fix[warps=8]" not in gpu.checked  # the compiler gate comes first
     assert gpu.timed == [["fix", "fix[block=128]"]]  # one alternative: nothing was picked
     assert found["picked"] is False
@@ -233,7 +233,7 @@ def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
     states = {c["values"]["warps"]: c for c in found["combinations"]}
     assert states[8]["state"] == "inaccurate"
     assert states[8]["microseconds"] is None
-    assert states[8]["why"].startswith("3x the error of the reference")
+    assert states[8]["why"]["message"].startswith("3x the error of the reference")
 
 
 def test_the_default_stands_in_every_sweep(monkeypatch: pytest.MonkeyPatch, sweep: Sweeper) -> None:

@@ -28,6 +28,7 @@ from workbench.judge.cross_checks import testimony as gates_of
 from workbench.judge.inputs import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, Table
 from workbench.ncu.command import lasting_kernel, variant_module
+from workbench.render.document.findings import sentence
 from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
 from workbench.study.workspace import load_module
@@ -205,7 +206,7 @@ def test_what_was_not_collected_leaves_a_gate_open() -> None:
     bare = VariantEvidence(variant="fix7", title="", state=CURRENT, correct=True)
     for gate in gates_of(Case(bare, None)):
         assert gate.state == GateState.OPEN
-        assert gate.why == "not collected"
+        assert sentence(gate.why) == "not collected"
     assert kernels_gate(case("fix7", nodes=None)).state == GateState.OPEN
 
 
@@ -241,7 +242,7 @@ def test_kernels_that_only_one_of_both_saw_are_named(nodes: str, told: str) -> N
     }[nodes]
     gate = kernels_gate(case("fix7", nodes=timed))
     assert gate.state == GateState.FAILED
-    assert told in gate.why
+    assert told in sentence(gate.why)
 
 
 def test_other_kernels_in_another_session_are_a_wrong_time() -> None:
@@ -252,7 +253,7 @@ def test_other_kernels_in_another_session_are_a_wrong_time() -> None:
     mixed = structs.replace(found.timing, unsteady=("fix7",))
     gate = kernels_gate(replace(found, timing=mixed))
     assert gate.state == GateState.FAILED
-    assert gate.why == "its calls launched other nodes in one session than in another"
+    assert sentence(gate.why) == "its calls launched other nodes in one session than in another"
     others = structs.replace(found.timing, unsteady=("fix8",))
     assert kernels_gate(replace(found, timing=others)).state == GateState.PASSED
 
@@ -263,7 +264,7 @@ def test_an_empty_graph_is_told_as_such() -> None:
     empty = timing("fix7", 0.01, ())
     gate = kernels_gate(replace(found, timing=empty))
     assert gate.state == GateState.FAILED
-    assert "launched nothing" in gate.why
+    assert "launched nothing" in sentence(gate.why)
 
 
 @pytest.mark.parametrize("mhz", [MHZ, 0.0])
@@ -282,7 +283,7 @@ def test_a_time_that_its_capture_contradicts_is_a_wrong_time(
 ) -> None:
     gate = duration_gate(case(variant, microseconds, mhz=mhz))
     assert gate.state == GateState.FAILED
-    assert told in gate.why
+    assert told in sentence(gate.why)
 
 
 def test_long_kernels_are_compared_at_one_clock() -> None:
@@ -305,8 +306,8 @@ def test_a_ratio_over_a_wrong_time_is_wrong() -> None:
     assert compared_gates([case("sdpa"), case("fix7")]) == ()
     (gate,) = compared_gates([case("sdpa", 60.0), case("fix7")])
     assert gate.state == GateState.FAILED
-    assert gate.why.startswith("sdpa has a wrong time: a call adds 60.00 µs")
-    assert "no more than" in contradiction(case("sdpa", 60.0))
+    assert sentence(gate.why).startswith("sdpa has a wrong time: a call adds 60.00 µs")
+    assert "no more than" in sentence(contradiction(case("sdpa", 60.0)))
 
 
 def test_a_capture_that_did_less_than_the_work_is_named() -> None:
@@ -314,11 +315,11 @@ def test_a_capture_that_did_less_than_the_work_is_named() -> None:
     more = Work(flops=2 * WORK[SHAPE].flops, bytes=WORK[SHAPE].bytes, dtype="float16")
     gate = work_gate(replace(found, work=more))
     assert gate.state == GateState.FAILED
-    assert "operations are missing" in gate.why
+    assert "operations are missing" in sentence(gate.why)
     bytes_missing = Work(flops=0, bytes=3 * WORK[SHAPE].bytes, dtype="float16")
     gate = work_gate(replace(found, work=bytes_missing))
     assert gate.state == GateState.FAILED
-    assert "bytes through L2 are missing" in gate.why
+    assert "bytes through L2 are missing" in sentence(gate.why)
 
 
 def test_operations_that_ncu_cannot_tell_are_not_missing() -> None:
@@ -334,18 +335,18 @@ def test_nothing_is_faster_than_the_card() -> None:
     """1.07 GFLOP at some 1070 TFLOP/s, the theoretical peak at 1.98 GHz, are 1 µs."""
     gate = work_gate(case("fix11", 0.8))
     assert gate.state == GateState.FAILED
-    assert "where the card needs" in gate.why
-    assert "operations" in gate.why
+    assert "where the card needs" in sentence(gate.why)
+    assert "operations" in sentence(gate.why)
 
 
 def test_wrong_outputs_of_timed_calls_fail() -> None:
     assert outputs_gate(case("fix7")).state == GateState.OPEN
     right = case("fix7", audits=GOOD)
-    assert outputs_gate(right).why == "16 outputs of timed calls were right"
+    assert sentence(outputs_gate(right).why) == "16 outputs of timed calls were right"
     wrong = (*GOOD, Audit(variant="fix7", outputs=16, why="call 3 of 8: max error 1.5"))
     gate = outputs_gate(case("fix7", audits=wrong))
     assert gate.state == GateState.FAILED
-    assert "call 3 of 8: max error 1.5" in gate.why
+    assert "call 3 of 8: max error 1.5" in sentence(gate.why)
 
 
 def test_the_added_time_is_the_difference() -> None:

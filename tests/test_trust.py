@@ -18,6 +18,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.snapshot import snapshot
+from workbench.render.document.findings import sentence
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict
@@ -94,13 +95,18 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
         "chosen"
     )
     (correct,) = (gate for gate in row.gates if gate.name == "correct")
-    assert (correct.passed, correct.why) == (None, "not collected at edges")
+    assert (correct.passed, sentence(correct.why)) == (None, "not collected at edges")
     assert row.verdict == Verdict.INCONCLUSIVE
 
 
 @pytest.mark.slow
 def test_captures_account_for_the_times_as_told() -> None:
-    why = [gate.why for row in recorded().rows for gate in row.gates if gate.name == "duration"]
+    why = [
+        sentence(gate.why)
+        for row in recorded().rows
+        for gate in row.gates
+        if gate.name == "duration"
+    ]
     found = [float(m[1]) / float(m[2]) for text in why if (m := DURATION.match(text))]
     assert f"adds {min(found):.2f} to {max(found):.2f} times what its launches take" in PAGE
 

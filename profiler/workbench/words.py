@@ -172,7 +172,7 @@ class Stage(StrEnum):
 
 
 class Change(StrEnum):
-    """Kinds of change to a kernel; ``judge/advice/candidate.py`` says what each is."""
+    """Kinds of change to a kernel; ``render/document/advice.py`` says what each is."""
 
     TILE_SHARED = "tile-shared"
     REUSE = "reuse"

@@ -25,6 +25,7 @@ from workbench.evidence.records import BuiltKernel
 from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
+from workbench.render.document.findings import sentence
 from workbench.run import build as building
 from workbench.run import events, machine, measure
 from workbench.run.build import build_only
@@ -246,7 +247,7 @@ def test_the_compilers_gate_says_what_it_saw(kernels: bool) -> None:
     gate = compiler_gate(structs.replace(build, kernels=compiled), Gates())
     assert gate.state == GateState.PASSED
     told = "no warning, no spill" if kernels else "nothing of it was compiled here"
-    assert gate.why == told
+    assert sentence(gate.why) == told
 
 
 # ---- ncu sees no kernel --------------------------------------------------------------------

@@ -48,7 +48,7 @@ def reasons(row: Mapping[str, Any], gates: tuple[str, ...]) -> list[str]:
     """Of the failed ones of some gates, and of a row that was not even measured."""
     failed = [f"{name}: {gate['why']}" for name, gate in row["gates"].items()
               if gate["passed"] is False and name in gates]  # fmt: skip
-    return [*failed, *([row["problem"]] if row["problem"] and failed else [])]
+    return [*failed, *([row["problem"]["message"]] if row["problem"] and failed else [])]
 
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: f"{cheat.family}-{cheat.variant}")

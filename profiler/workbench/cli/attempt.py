@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.cli import executor
 from workbench.cli.measuring import ensure
 from workbench.cli.profile import needed
@@ -235,8 +237,8 @@ def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attem
     """With what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(done.folder, done.study, done.shape, tell=False)
     if quick:
-        timing = replace(target.workspace.config.timing, sessions=3, max_sessions=3)
-        config = replace(target.workspace.config, timing=timing)
+        timing = structs.replace(target.workspace.config.timing, sessions=3, max_sessions=3)
+        config = structs.replace(target.workspace.config, timing=timing)
         target.workspace = replace(target.workspace, config=config)
     if not profile:
         target.study = uncaptured(target)

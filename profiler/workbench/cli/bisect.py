@@ -178,7 +178,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
     name = history.options.variant
 
     def ask(side: Side) -> bool | None:
-        config, measuring = side.workspace.config, executor.gpu() is not None
+        config, measuring = good.workspace.config, executor.gpu() is not None
         counted = not measuring and recorded_anew(good, side, name)
         old, new = (one.at(name, counters=counted) for one in (good, side))
         timed = None
@@ -260,12 +260,13 @@ def search(history: History, what: str) -> Found | None:
 
 
 def tell(history: History, what: str, found: Found, number: int) -> None:
-    """The result on stdout."""
+    """The result on stdout. Raises CannotTell where commits before it could not be tested."""
     commits, options = history.commits, history.options
     last, first = commits[found.last_good], commits[found.first_bad]
     untested = [commits[place] for place in found.untested]
+    verb = "became wrong" if what == WRONG else "became slower"
     if options.json:
-        return show_json(
+        show_json(
             {
                 "variant": options.variant,
                 "what": what,
@@ -277,18 +278,21 @@ def tell(history: History, what: str, found: Found, number: int) -> None:
                 "same": history.same,
             }
         )
-    verb = "became wrong" if what == WRONG else "became slower"
-    return say(
-        f"{options.variant} {verb} in {first.short} {first.subject}",
-        f"last known good: {last.short} {last.subject}",
-        f"{number} commits: {len(commits)} touch kernels, {history.tests} were tested, "
-        f"{history.same} run what another does",
-        *(
-            [f"not testable between them: {', '.join(c.short for c in untested)}"]
-            if untested
-            else []
-        ),
-    )
+    else:
+        one = f"in {first.short} {first.subject}"
+        say(
+            f"{options.variant} {verb} {'after the last known good' if untested else one}",
+            *([f"first known bad: {first.short} {first.subject}"] if untested else []),
+            f"last known good: {last.short} {last.subject}",
+            f"{number} commits: {len(commits)} touch kernels, {history.tests} were tested, "
+            f"{history.same} run what another does",
+        )
+    if untested:
+        raise CannotTell(
+            f"{options.variant} {verb} in {first.short} or in a commit before it that could not be "
+            f"tested: {', '.join(c.short for c in untested)}",
+            hint="the lines above say why not; `workbench gate` compares two commits in full",
+        )
 
 
 def correctness(history: History, side: Side) -> tuple[bool | None, str]:

@@ -26,10 +26,11 @@ from workbench.derive.matching import (
 from workbench.errors import UsageError
 from workbench.judge.advice.advise import advise
 from workbench.judge.advice.subject import subject
-from workbench.judge.bottlenecks import bottlenecks, parts
+from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparability import warnings
 from workbench.judge.comparison import Comparison
 from workbench.judge.comparison import compare as compare_captures
+from workbench.judge.findings import Finding
 from workbench.ncu.capture import (
     Capture,
     find_metric,
@@ -43,6 +44,7 @@ from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
+from workbench.render.document.findings import sentences
 
 SIDES = ("before", "after")  # the names of files are too long to head a column
 DETAILED = 3  # kernels shown in full where none was chosen
@@ -62,7 +64,7 @@ def read(report: Report, launch: Launch) -> tuple[Capture, launches.Details]:
         found,
         stall_shares(capture.metrics),
         tuple(occupancy_limiters(capture.metrics)),
-        tuple(bottlenecks(capture.rules, capture.lines, found, parts(capture.metrics))),
+        bottlenecks_of(capture, found),
         has_rules(report.path, (launch.index,)),
         advise(subject(capture, found)),
     )
@@ -193,7 +195,7 @@ def diff(one: Path, other: Path, options: DiffOptions) -> None:
     reports = zip((before, after), SIDES, strict=True)
     head: list[Block] = [launches.about(report, side) for report, side in reports]
     if told:
-        head.append(Callout("Not quite comparable", tuple(map(words, told))))
+        head.append(Callout("Not quite comparable", tuple(map(words, sentences(told)))))
     out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
     require_pairs(matching)
     out.gap()
@@ -256,7 +258,9 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
             out.lines(lambda width: source_lines.diff(read.lines, SIDES, width))
 
 
-def diff_data(before: Report, after: Report, matching: Matching, told: list[str]) -> dict[str, Any]:
+def diff_data(
+    before: Report, after: Report, matching: Matching, told: list[Finding]
+) -> dict[str, Any]:
     return {
         "before": before,
         "after": after,

@@ -25,6 +25,7 @@ from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError,
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
+from workbench.judge.rules import changed_rules
 from workbench.ncu.captures import Captures
 from workbench.render.ci import junit, sarif
 from workbench.render.document import commits as document
@@ -157,23 +158,26 @@ def compare(
         together = measure_together(
             base, head, open_, shape=options.shape, tier=tier, folder=folder, payer=payer
         )
-    changes = []
+    changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
         timed = None
         if together is not None and name in open_ and old and new:
             old, new = together.at(old, older(name)), together.at(new, name)
             timed = together.timed(name)
-        change = judge_change(name, old, new, head.workspace.config, timed)
-        if change.move not in (Move.SAME, Move.GONE):
+        change = judge_change(name, old, new, base.workspace.config, timed)
+        if change.move == Move.SAME and name in changed:
+            change = replace(change, is_stale=head.is_stale(name))
+        elif change.move not in (Move.SAME, Move.GONE):
             both = together if name in open_ else None
             compared = old is not None and (both is not None or name in counted)
             spot = _gained(base, head, name, both) if compared else None
             error = new.error if new else ""
             change = replace(change, spot=spot or _told(head, error) or _beginning(head, change))
         changes.append(change)
-    unchanged = frozenset(set(names) - set(changed_sources(base, head)))
+    unchanged = frozenset(set(names) - set(changed))
     folder_of = head.study.folder.relative_to(head.workspace.root).as_posix()
-    return Compared(head.study.name, folder_of, tuple(with_controls(changes, unchanged)))
+    ruled = changed_rules(base.rules, head.rules) if base.names else ()
+    return Compared(head.study.name, folder_of, (*ruled, *with_controls(changes, unchanged)))
 
 
 def _told(head: Side, error: str) -> Spot | None:
@@ -230,8 +234,12 @@ def finish(changes: Sequence[Change]) -> None:
         note("error: " + ", ".join(f"{c.variant} is {c.move}" for c in changes if c.is_bad))
         note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")
         raise typer.Exit(GateFailed.exit_code)
-    if any(change.move == Move.CANNOT_TELL for change in changes):
+    open_ = [change for change in changes if change.move == Move.CANNOT_TELL]
+    if any(change.cause == Cause.METHOD for change in open_):
+        note("hint: the rules differ: read that part of the change, no figure can judge it")
+    elif open_:
         note("hint: measuring tells more: the same command on a machine with a GPU and ncu")
+    if open_:
         raise typer.Exit(CannotTell.exit_code)
 
 

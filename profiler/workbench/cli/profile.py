@@ -23,6 +23,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
+from workbench.render.document.findings import sentence, sentences
 from workbench.study.workspace import including
 from workbench.words import Status
 
@@ -48,7 +49,7 @@ def wanted(target: Target, names: list[str]) -> Wanted:
 def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
     told: list[Block] = [Paragraph(variant.origin(found))]
     if found.warnings:
-        told.append(Callout("Read this first", tuple(map(words, found.warnings))))
+        told.append(Callout("Read this first", tuple(map(words, sentences(found.warnings)))))
     return [*told, *(variant.variant(row, found) for row in rows)]
 
 
@@ -85,7 +86,7 @@ def profiled(
     failed = [row for row in rows if row.status == Status.FAILED]
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:
-        why = ensured.failures.get(row.variant, row.problem)
+        why = ensured.failures.get(row.variant) or sentence(row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
     return data, bool(failed)
 

@@ -9,8 +9,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from workbench.cli import executor, packaging
 from workbench.cli.options import ShipOptions

@@ -31,6 +31,7 @@ from workbench.evidence.records import (
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
 from workbench.render import package as rendered
+from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import what_it_is
 from workbench.run.commits import repository_of
 from workbench.run.protocol import Packable
@@ -60,9 +61,11 @@ def require_kept(row: Row, evidence: Evidence) -> None:
             f"'{name}' is {what}, and not a step that was kept",
             hint="ship a step of the ladder: `workbench ablate` shows the verdicts",
         )
+    problem = sentence(row.problem)
     if row.status == Status.FAILED:
         raise GateFailed(
-            f"'{name}' is not kept: {row.problem or 'it failed'}", hint=f"mend it, then {MEASURE}"
+            f"'{name}' is not kept: {problem or 'it failed'}",
+            hint=f"mend it, then {MEASURE}",
         )
     stale = [kind for kind, state in row.state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.state.items() if state == Status.MISSING]
@@ -70,14 +73,15 @@ def require_kept(row: Row, evidence: Evidence) -> None:
     stale += [f"check at {shape}" for shape, state in checks.items() if state == Status.STALE]
     if stale or row.status == Status.STALE:
         raise GateFailed(
-            f"the evidence of '{name}' is stale: {', '.join(stale) or row.problem} of other "
+            f"the evidence of '{name}' is stale: {', '.join(stale) or problem} of other "
             "sources than there are now",
             hint=MEASURE,
         )
     if row.verdict != Verdict.KEPT:
         failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
         gates = failed or [gate for gate in row.gates if gate.state == GateState.OPEN]
-        why = "; ".join(f"{gate.name}: {gate.why}" for gate in gates) or row.problem
+        why = "; ".join(f"{gate.name}: {sentence(gate.why)}" for gate in gates)
+        why = why or problem
         raise GateFailed(
             f"'{name}' is {row.verdict or 'not judged'}, and not kept"
             + (f": {why}" if why else f": {', '.join(missing)} missing" if missing else ""),
@@ -329,7 +333,7 @@ def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path)
         fingerprint=Fingerprints(study).of_sources(name),
         judged_at=row.judged_at or subject.target.shape,
         verdict=f"{row.verdict}{where}{what_it_is(row)}",  # as the ladder has it
-        gates={gate.name: gate.why for gate in row.gates},
+        gates={gate.name: sentence(gate.why) for gate in row.gates},
         commit=commit_of(subject.target.workspace),
         sources={
             path.relative_to(study.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

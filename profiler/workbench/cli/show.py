@@ -14,7 +14,6 @@ from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.evidence.layout import is_there
 from workbench.judge.comparability import file_warnings
-from workbench.judge.gates import why_no_lines
 from workbench.ncu.capture import (
     Capture,
     find_metric,
@@ -28,6 +27,7 @@ from workbench.ncu.report import is_report
 from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Callout, Paragraph, words
+from workbench.render.document.findings import sentences, why_no_lines
 from workbench.study.front_ends import front_ends_of
 from workbench.study.sources import source_files, source_texts
 from workbench.words import Status
@@ -110,7 +110,7 @@ def run(options: ShowOptions) -> None:
         return show_source(target, name, options)
     found, evidence = judged(target, [name])
     row = found.row(name)
-    damaged = tuple(map(words, file_warnings(evidence, [name])))
+    damaged = tuple(map(words, sentences(file_warnings(evidence, [name]))))
     return tell(
         options,
         lambda: {"study": found.study, "gpu": found.gpu, **as_json.full_row(found, row)},

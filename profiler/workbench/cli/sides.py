@@ -9,20 +9,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.cli import executor
 from workbench.cli.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
-from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import Timed
 from workbench.judge.differences import AtCommit
 from workbench.judge.gates import HARMLESS
 from workbench.judge.inputs import TimedTogether
 from workbench.judge.open_verdicts import Deciding, timed_pair
+from workbench.judge.rules import Rules
 from workbench.judge.sessions import timing_facts
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import REPORTS, Captures, Reports
 from workbench.remote.target import Task
 from workbench.run.build import build_only
 from workbench.run.commits import Commit, join, older
@@ -32,7 +35,7 @@ from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
 from workbench.study.workspace import Workspace, including
-from workbench.words import HEADLINE
+from workbench.words import HEADLINE, Status
 
 
 @dataclass(eq=False)
@@ -67,12 +70,27 @@ class Side:
         """The newest that the commit holds, at the study's own shape; None without any."""
         shape = self.study.default_shape
         folder = latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
-        return Evidence(self.study, shape, folder) if folder else None
+        if folder is None:
+            return None
+        found = Evidence(self.study, shape, folder)
+        found.files.opened[REPORTS] = Reports(from_tables=False)
+        return found
 
     def recorded(self, name: str) -> str:
         """Which capture there is of a variant as it is; "" without one."""
         index = self.evidence.capture_index(name).current if self.evidence else None
         return f"{index.sha256} {index.range}" if index else ""
+
+    def without_report(self, name: str) -> bool:
+        """Whether that capture has tables alone."""
+        index = self.evidence.capture_index(name).current if self.evidence else None
+        return bool(
+            self.evidence and index and not is_there(self.evidence.folder.reports / index.report)
+        )
+
+    def is_stale(self, name: str) -> bool:
+        """Whether evidence was recorded of other sources; comments are part of them."""
+        return self.evidence is not None and Status.STALE in self.evidence.state(name).values()
 
     def at(self, name: str, *, counters: bool) -> AtCommit | None:
         """None where there is no such variant; ``counters``: with the figures of its capture."""
@@ -101,7 +119,12 @@ class Side:
             wrong=wrong_in(self.evidence, name),
             figures=figures_in(self.evidence, name) if counters else {},
             index=self.evidence.capture_index(name).current if self.evidence else None,
+            without_report=self.without_report(name),
         )
+
+    @cached_property
+    def rules(self) -> Rules:
+        return Rules(self.study, self.workspace.config, study_digest(self.study, shapes=False))
 
     @cached_property
     def method(self) -> str:
@@ -136,8 +159,12 @@ def side_of(commit: Commit, workspace: Workspace, study: str | None, names: Sequ
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:
-    """Whether both commits hold captures of it as it is there, and not one and the same."""
+    """Whether both commits hold captures of it as it is there, with their reports, and not one and
+    the same.
+    """
     if name not in base.names or name not in head.names:
+        return False
+    if base.without_report(name) or head.without_report(name):
         return False
     one, other = base.recorded(name), head.recorded(name)
     return bool(one and other and one != other)
@@ -190,6 +217,7 @@ class Together:
         return replace(
             known,
             figures=figures_in(self.evidence, name),
+            without_report=False,
             index=index or known.index,
             wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
         )
@@ -220,13 +248,13 @@ def measure_together(
     payer: Workspace,
 ) -> Together:
     """``variants`` are those that both commits have and that are not known to be the same; counters
-    at ``tier`` 1, at 2 times as well. ``shape`` is as the user gave it, ``payer`` the workspace
-    whose budget it is. Ctrl-C leaves with 130.
+    at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is as the
+    user gave it, ``payer`` the workspace whose ledger it is. Ctrl-C leaves with 130.
     """
     gpu = executor.gpu()
     assert gpu is not None
     control = control_of(base, head)
-    workspace = join(folder, base.study, head.study, head.workspace.root, variants, control)
+    workspace = join(folder, base.study, head.study, base.workspace.root, variants, control)
     picked = profiled_shape(workspace.study(head.study.name), shape)
     study, name = picked.study, picked.name
     pairs = [each for variant in variants for each in (older(variant), variant)]
@@ -235,7 +263,8 @@ def measure_together(
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    task = Task(payer, study, config, target, plan, deciding)
+    paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
+    task = Task(paid, study, config, target, plan, deciding)
     (result,) = executor.carry_out([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
 

@@ -17,6 +17,7 @@ from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Text, code, line
+from workbench.render.document.findings import sentence
 from workbench.render.document.machine import Save
 from workbench.render.document.machine import told as told_of
 from workbench.run import machine
@@ -50,7 +51,7 @@ def as_data(done: Attempt) -> dict[str, Any]:
         },
         "tried": as_json.full_row(judged, row) if judged and row else None,
         "references": [as_json.row(judged, r) for r in done.references] if judged else [],
-        "warnings": list(judged.warnings) if judged else [],
+        "warnings": judged.warnings if judged else [],
         "failures": done.failures,
         "kept": str(done.kept) if done.kept else None,
     }
@@ -117,7 +118,7 @@ def finish(done: Attempt) -> None:
         )
     row = done.row
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
-        why = done.failures.get(row.variant, row.problem)
+        why = done.failures.get(row.variant) or sentence(row.problem)
         raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")

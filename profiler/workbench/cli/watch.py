@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from workbench.cli import executor
 from workbench.cli.options import WatchOptions
 from workbench.cli.printing import say
@@ -162,7 +164,7 @@ def measured(study: Study, name: str, config: Config, options: WatchOptions) -> 
     study, shape = picked.study, picked.name
     beside = against(study, name)
     names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
-    quick = replace(config, timing=QUICK)
+    quick = msgspec.structs.replace(config, timing=QUICK)
     gpu = executor.gpu()
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
         folder = EvidenceFolder(Path(scratch) / "evidence" / (gpu.slug if gpu else "gpu"))

@@ -7,14 +7,14 @@ a cubin was built from, so that no cubin passes for that of another source.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
 import os
-import pickle
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -91,8 +91,8 @@ def compiler_message(text: str) -> str:
 NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
-KEPT_AS = 2  # how a kept cubin is written
-CUBINS = "*.pickle"  # in that folder
+KEPT_AS = 3  # how a kept cubin is written
+CUBINS = "*.build.json"  # in that folder
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,15 @@ class Source:
         text = expand_includes(self.path)
         settings = [*(("waits",) if self.must_wait else ()), *self._toolchain]
         kept = kept_cubin(text, arch, self.defines, self.options, self.name, *settings)
-        if kept is not None and kept.is_file():
-            return _restore(kept)
+        if kept is not None and kept.is_file() and (found := _restore(kept)):
+            return found
         report, code = self._compile(text, arch)
         if kept is not None:
-            whole = pickle.dumps((report, bytes(code.code), dict(code.symbol_mapping)))
+            symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
+            cubin = base64.b64encode(bytes(code.code)).decode()
+            whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
             part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
-            part.write_bytes(whole)
+            part.write_bytes(whole.encode())
             part.replace(kept)
         return report, code
 
@@ -326,14 +328,24 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
         return None
     made_by = (KEPT_AS, compiler_version(), header_folders())
     key = hashlib.sha256(f"{source}\0{settings!r}\0{made_by!r}".encode()).hexdigest()
-    return Path(folder) / f"{key}.pickle"
+    return Path(folder) / CUBINS.replace("*", key)
 
 
-def _restore(kept: Path) -> tuple[Compiled, Any]:
+def _restore(kept: Path) -> tuple[Compiled, Any] | None:
+    """None for a file that ``Source.compile`` did not write: it is data, and nothing in it runs
+    here.
+    """
     from cuda.core import ObjectCode
 
-    report, cubin, symbols = pickle.loads(kept.read_bytes())
-    return report, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
+    try:
+        found = json.loads(kept.read_bytes())
+        report, cubin = found["report"], base64.b64decode(found["cubin"], validate=True)
+        kernels = tuple(KernelBuild(**one) for one in report["kernels"])
+        compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
+        symbols = {name: symbol.encode() for name, symbol in found["symbols"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
 
 
 INDEX = "index.json"

@@ -6,16 +6,23 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
+from workbench.derive.roofline.ceilings import METRICS, used
+from workbench.derive.roofline.point import ERROR_MARGIN
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import Capture, Table
 
 TOP = 3
+NEAR_PCT = 85.0  # of a roof: what is nearer is named first
+ROOF = "roof"  # the scope of such a bottleneck
+LEAST_STALL_PCT = 5.0  # of the samples: a reason with fewer is no bottleneck
+PIPES = ("tensor_pipe", "fma_pipe", "xu_pipe", "lsu_pipe")
 BINDING_SHARE = 0.8
 STALL_RULE = "CPIStall"
 ALL_STALLS = "stalls"
@@ -66,8 +73,9 @@ class Bottleneck:
     """A limit, the metric that shows it, NVIDIA's estimate and the line behind it.
 
     ``estimated_speedup_pct`` is ncu's own: percent of the kernel's runtime (scope ``global``) or of
-    the part the rule speaks of (``local``). Estimates overlap and are never added. ``part`` is what
-    the launches of its kernel take of the durations of all.
+    the part the rule speaks of (``local``); nan where ncu has none. Estimates overlap and are never
+    added. ``part`` is what the launches of its kernel take of the durations of all. Scope ``roof``:
+    ``value`` is the percent of its peak that a level of memory or a pipe reached.
     """
 
     title: str
@@ -175,22 +183,62 @@ def bottlenecks(
     figures: Mapping[str, Figure],
     part: Mapping[str, float],
     top: int = TOP,
+    levels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Bottleneck]:
-    """The rules with the largest estimates, each rule once per kernel.
+    """The roofs that are near, then the rules with the largest estimates, each once per kernel.
 
-    First those that bind, then by scope (the whole runtime before a rule's own part of it), then
-    by what is attainable of the estimate, times the ``part`` that its kernel has of all durations.
-    Without rules, the top stall reasons stand in.
+    Of the rules first those with an estimate, then those that bind, then by scope (the whole
+    runtime before a rule's own part of it), then by what is attainable of the estimate, times the
+    ``part`` that its kernel has of all durations. Without rules, the top stall reasons stand in.
+    ``levels`` are the percent of its peak bandwidth that each level of memory reached.
     """
-    rated = [rule for rule in _rules(rules) if math.isfinite(rule.estimate)]
+    every = [rule for rule in _rules(rules) if not _is_small_stall(rule, lines, figures, part)]
     first: dict[tuple[str, str], Rule] = {}
-    for rule in sorted(rated, key=lambda rule: _rank(rule, figures, part.get(rule.kernel, 1.0))):
+    for rule in sorted(every, key=lambda rule: _rank(rule, figures, part.get(rule.kernel, 1.0))):
         first.setdefault((rule.name, rule.kernel), rule)
-    found = [
-        _bottleneck(rule, lines, figures, part.get(rule.kernel, 1.0))
-        for rule in list(first.values())[:top]
+    found = near_roofs(lines, figures, levels)
+    ranked = list(first.values())[: max(0, top - len(found))]
+    found += [_bottleneck(rule, lines, figures, part.get(rule.kernel, 1.0)) for rule in ranked]
+    return (found if first else [*found, *top_stalls(lines, figures, top)])[:top]
+
+
+def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bottleneck, ...]:
+    """Of a capture with these figures: see ``bottlenecks``."""
+    metrics = capture.metrics
+    levels = {level: 100 * found.share for level, found in used(metrics, {}).items()}
+    found = bottlenecks(capture.rules, capture.lines, figures, parts(metrics), levels=levels)
+    return tuple(found)
+
+
+def near_roofs(
+    lines: Table, figures: Mapping[str, Figure], levels: Mapping[str, float]
+) -> list[Bottleneck]:
+    """Levels of memory and pipes at 85 % of their peak or above, the nearest first."""
+    found = {f"{level.upper()} bandwidth": (METRICS[level], at) for level, at in levels.items()}
+    for name in ("dram_pct", *PIPES):
+        if name in figures:
+            title = "DRAM bandwidth" if name == "dram_pct" else figures[name].label
+            found[title] = (figures[name].metric, figures[name].value)
+    ranked = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+    return [
+        Bottleneck(title, "", metric, at, math.nan, ROOF, "", _first_kernel(lines), 1.0, None)
+        for title, (metric, at) in ranked
+        if NEAR_PCT <= at <= 100 * ERROR_MARGIN
     ]
-    return found or top_stalls(lines, figures, top)
+
+
+def _first_kernel(lines: Table) -> str:
+    return str(lines["kernel"][0]) if len(lines) else ""
+
+
+def _is_small_stall(
+    rule: Rule, lines: Table, figures: Mapping[str, Figure], part: Mapping[str, float]
+) -> bool:
+    """``figures`` are of all kernels: of one among several it is not known."""
+    if rule.name != STALL_RULE or part.get(rule.kernel, 1.0) < 1:
+        return False
+    share = figures.get(f"{STALL}{_counter(rule, lines)}")
+    return share is not None and share.value < LEAST_STALL_PCT
 
 
 @dataclass(frozen=True)
@@ -213,11 +261,13 @@ def _rules(rules: Table) -> list[Rule]:
 
 def _rank(
     rule: Rule, figures: Mapping[str, Figure], part: float
-) -> tuple[bool, bool, float, str, str]:
+) -> tuple[bool, bool, bool, float, str, str]:
+    rated = math.isfinite(rule.estimate)
     return (
+        not rated,
         not is_binding(rule, figures),
         rule.scope != "global",
-        -attainable(rule.name, rule.title, rule.estimate, figures) * part,
+        -attainable(rule.name, rule.title, rule.estimate, figures) * part if rated else 0.0,
         rule.name,
         rule.title,
     )
@@ -252,11 +302,11 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
 
 def top_stalls(lines: Table, figures: Mapping[str, Figure], top: int = TOP) -> list[Bottleneck]:
     """The largest stall reasons as bottlenecks, for a report without rule results."""
-    kernel = str(lines["kernel"][0]) if len(lines) else ""
+    kernel = _first_kernel(lines)
     stalls = {
         key.removeprefix(STALL): figure.value
         for key, figure in figures.items()
-        if key.startswith(STALL) and key != STALL + ISSUING
+        if key.startswith(STALL) and key != STALL + ISSUING and figure.value >= LEAST_STALL_PCT
     }
     return [
         Bottleneck(

@@ -68,6 +68,7 @@ class Change:
     timed: Timed | None = None
     spot: Spot | None = None
     also: tuple[str, ...] = ()
+    is_stale: bool = False  # the recorded evidence of the newer commit is not of its sources
 
     @property
     def is_bad(self) -> bool:
@@ -82,7 +83,9 @@ def judge_change(
     config: Config,
     timed: Timed | None = None,
 ) -> Change:
-    """``before`` or ``after`` is None where the variant is not there."""
+    """``before`` or ``after`` is None where the variant is not there. ``config`` is that of the
+    older commit: a change does not choose the rules that it is judged by.
+    """
     if after is None:
         return Change(variant, Move.GONE, "is not there any more")
     if before is None:
@@ -96,6 +99,9 @@ def judge_change(
         return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
+    if decided.move == Move.SAME and before.method != after.method:
+        why = f"{decided.why}; but study.py checks and times it in another way"
+        decided = replace(decided, move=Move.CANNOT_TELL, why=why, cause=Cause.METHOD)
     if decided.move == Move.SAME:
         return decided
     if decided.cause is None:
@@ -213,8 +219,6 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Conf
         if before.fingerprint == after.fingerprint:
             why = "its sources are the same"
         return replace(change, move=Move.SAME, why=f"{why}: nothing needs measuring")
-    if why := next(_not_allowed(change.findings, config), ""):
-        return replace(change, move=Move.SLOWER, why=f"by what the compiler says: {why}")
     code = same_code(before, after)
     if code is None:
         lacks = after.lacks or before.lacks
@@ -223,22 +227,22 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Conf
         why = "the same kernels are launched by other code"
     else:
         why = "its machine code is another"
-    return replace(change, move=Move.CANNOT_TELL, why=f"{why}: it needs measuring")
+    if before.without_report or after.without_report:
+        why = f"{why}; counters of tables without their report do not count"
+    facts = ", ".join(_facts(change.findings, config))
+    why = f"{why}: it needs measuring{f' ({facts})' if facts else ''}"
+    return replace(change, move=Move.CANNOT_TELL, why=why)
 
 
-def _not_allowed(findings: Sequence[Finding], config: Config) -> Iterator[str]:
+def _facts(findings: Sequence[Finding], config: Config) -> Iterator[str]:
+    """What the compiler says that often moves a time. It says not which way."""
     for one in findings:
-        if not one.worse or isinstance(one.before, str) or isinstance(one.after, str):
+        if isinstance(one.before, str) or isinstance(one.after, str):
             continue
-        said = f"{one.what} {one.before:g} → {one.after:g}" + (
-            f" ({one.kernel})" * bool(one.kernel)
-        )
-        if one.what == SPILLS and not config.gates.allow_spills:
-            yield said
-        if one.what == WARNINGS and not config.gates.allow_warnings:
-            yield said
-        if one.what == "registers" and one.after - one.before > config.gate.registers:
-            yield said
+        few = one.what == "registers" and abs(one.after - one.before) <= config.gate.registers
+        if one.what in (SPILLS, WARNINGS, "registers") and not few:
+            of = f" of {one.kernel}" if one.kernel else ""
+            yield f"{one.what} {one.before:g} → {one.after:g}{of}"
 
 
 def _cause(before: AtCommit, after: AtCommit) -> Cause:

@@ -1,4 +1,4 @@
-"""What makes captures and reports not quite comparable, in words. Pure."""
+"""What makes captures and reports not quite comparable. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.evidence.layout import timing_name
+from workbench.judge.findings import Finding, finding
 from workbench.ncu.command import counting
 from workbench.ncu.report import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
@@ -26,53 +27,50 @@ if TYPE_CHECKING:
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
 
-def ladder_warnings(rows: Sequence[Row], view: View, where: str = "") -> Iterator[str]:
-    """Of the captures behind some rows at one shape; ``where`` names it where it is not the
+def ladder_warnings(rows: Sequence[Row], view: View, shape: str = "") -> Iterator[Finding]:
+    """Of the captures behind some rows at one shape; ``shape`` names it where it is not the
     table's.
     """
-    yield from _clocks(rows, where)
+    yield from _clocks(rows, shape)
     indexes = [i for row in rows if (i := _measured_index(row, view)) is not None]
-    yield from _provenance(indexes, where)
+    yield from _provenance(indexes, shape)
     for row in rows:
         if row.point and row.point.above_roof:
-            yield f"{row.variant} stands above its roof{where}: an error in the data"
+            yield finding("captures.above_roof", variant=row.variant, shape=shape)
 
 
-def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[str]:
+def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[Finding]:
     """Of captures on record that do not count, one a reason; then of what cost no capture.
 
     ``of`` are the variants that are looked at, None is all.
     """
-    hurt: dict[str, list[str]] = {}
+    hurt: dict[str, list[Finding]] = {}
     for name, shape in snapshot.shapes.items():
-        where = "" if name == snapshot.shape else f" at {name}"
+        where = "" if name == snapshot.shape else name
         for variant in shape.variants.values():
             if variant.damage and (of is None or variant.variant in of):
-                hurt.setdefault(variant.damage, []).append(f"{variant.variant}{where}")
-    for damage, names in hurt.items():
-        yield f"{damage}: no capture of {', '.join(names)}; profile again, or restore the file"
-    yield from snapshot.told
+                one = finding("variant", variant=variant.variant, shape=where)
+                hurt.setdefault(variant.damage, []).append(one)
+    for damage, variants in hurt.items():
+        yield finding("captures.damaged", text=damage, variants=tuple(variants))
+    for text in snapshot.told:
+        yield finding("evidence.damaged", text=text)
 
 
-def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[str]:
+def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
     """Of measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
-        yield (
-            f"the measured {roof.id} ceiling is {100 * roof.share:.0f} % of the "
-            "theoretical one: an error in the data; run `workbench calibrate` again"
-        )
+        yield finding("ceilings.above_theory", ceiling=roof.id, share=roof.share)
 
 
-def _clocks(rows: Sequence[Row], where: str) -> Iterator[str]:
+def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
     clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
     if not clocks:
         return
     slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
     if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
-        yield (
-            f"captures ran at different SM clocks{where}: {slow} at {clocks[slow]:.3f} GHz, "
-            f"{fast} at {clocks[fast]:.3f} GHz"
-        )
+        ends = tuple(finding("variant", variant=v, sm_clock_ghz=clocks[v]) for v in (slow, fast))
+        yield finding("captures.clocks", shape=shape, variants=ends)
 
 
 def _measured_index(row: Row, view: View) -> CaptureIndex | None:
@@ -80,13 +78,14 @@ def _measured_index(row: Row, view: View) -> CaptureIndex | None:
     return view.variant(row.variant).index if row.capture else None
 
 
-def _provenance(indexes: Sequence[CaptureIndex], where: str) -> Iterator[str]:
+def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:
     values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
     values["ncu"] = {index.ncu for index in indexes}
     values["ncu_flags"] = {str(list(counting(index.ncu_flags))) for index in indexes}
     for key, different in values.items():
         if len(different) > 1:
-            yield f"captures differ in {key}{where}: {', '.join(sorted(different))}"
+            known = tuple(sorted(different))
+            yield finding("captures.differ", field=key, shape=shape, values=known)
 
 
 def _known(index: CaptureIndex, key: str) -> str:
@@ -94,15 +93,15 @@ def _known(index: CaptureIndex, key: str) -> str:
     return ABSENT if value is None else str(value)
 
 
-def warnings(before: Report, after: Report, matching: Matching) -> list[str]:
+def warnings(before: Report, after: Report, matching: Matching) -> list[Finding]:
     """Of two reports of anyone: GPU, ncu, its options, SM clocks, names of kernels."""
     return [*_reports(before, after), *_pair_clocks(matching), *_renamed(matching)]
 
 
-def _reports(before: Report, after: Report) -> Iterator[str]:
+def _reports(before: Report, after: Report) -> Iterator[Finding]:
     for report in (before, after):
         if len(report.gpus) > 1:
-            yield f"{report.name} holds launches of several GPUs: {', '.join(report.gpus)}"
+            yield finding("reports.several_gpus", report=report.name, gpus=tuple(report.gpus))
     facts = [
         ("GPU", ", ".join(before.gpus), ", ".join(after.gpus)),
         ("ncu version", before.ncu, after.ncu),
@@ -110,17 +109,20 @@ def _reports(before: Report, after: Report) -> Iterator[str]:
     ]
     for what, one, other in facts:
         if one != other:
-            yield f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
+            yield finding("reports.differ", field=what, before=one, after=other)
 
 
-def _pair_clocks(matching: Matching) -> Iterator[str]:
+def _pair_clocks(matching: Matching) -> Iterator[Finding]:
     """Of the pair that is furthest apart."""
     apart = {pair: ratio for pair in matching.pairs if (ratio := _clock_ratio(pair))}
     pair = max(apart, key=apart.__getitem__, default=None)
     if pair is not None and apart[pair] > 1 + CLOCK_TOLERANCE:
-        yield (
-            f"SM clocks are up to {100 * (apart[pair] - 1):.1f} % apart ({pair.before.kernel}: "
-            f"{pair.before.sm_clock:.3f} and {pair.after.sm_clock:.3f} GHz): compare cycles too"
+        yield finding(
+            "reports.clocks",
+            ratio=apart[pair],
+            kernel=pair.before.kernel,
+            before_ghz=pair.before.sm_clock,
+            after_ghz=pair.after.sm_clock,
         )
 
 
@@ -130,29 +132,31 @@ def _clock_ratio(pair: LaunchPair) -> float | None:
     return max(one, other) / min(one, other) if one and other else None
 
 
-def _renamed(matching: Matching) -> Iterator[str]:
+def _renamed(matching: Matching) -> Iterator[Finding]:
     pair = next((p for p in matching.pairs if p.before.kernel != p.after.kernel), None)
     if pair is not None:
-        yield (
-            f"kernels of different names are compared, since they are {pair.how}: "
-            f"{pair.before.kernel} and {pair.after.kernel}"
-        )
+        one, other = pair.before.kernel, pair.after.kernel
+        yield finding("reports.other_names", matched_by=pair.how, before=one, after=other)
 
 
-def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[str]:
+def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[Finding]:
     """Of choices that are slower than what they could have chosen, by as much as a step has to
     bring and at the sure end of the interval.
     """
     for ladder in ladders:
-        where = "" if ladder.shape == table else f" at {ladder.shape}"
         for row in ladder.rows:
             over = row.over_chosen
             if over is None or over.low is None or over.high is None:
                 continue
             if over.high * gates.min_speedup < 1:
-                yield (
-                    f"{row.variant} does not choose the fastest{where}: it is {over.ratio:.3f}x "
-                    f"[{over.low:.3f}, {over.high:.3f}] of {row.chosen}"
+                yield finding(
+                    "choice.slower",
+                    variant=row.variant,
+                    shape="" if ladder.shape == table else ladder.shape,
+                    ratio=over.ratio,
+                    low=over.low,
+                    high=over.high,
+                    chosen=row.chosen,
                 )
 
 

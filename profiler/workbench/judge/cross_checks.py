@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
-from workbench.words import ABSENT, GateState, NodeKind, Regime
+from workbench.words import GateState, NodeKind, Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import GraphNode, Series, Timing
@@ -37,40 +38,36 @@ def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
     of the others.
     """
     return tuple(
-        Gate(COMPARED, GateState.FAILED, f"{case.variant} has a wrong time: {why}")
+        Gate(COMPARED, GateState.FAILED, finding("compared", variant=case.variant, why=why))
         for case in compared
         if (why := contradiction(case))
     )
 
 
-def contradiction(case: Case) -> str:
-    """Why the time of a variant cannot be believed, "" where nothing speaks against it."""
+def contradiction(case: Case) -> Finding | None:
+    """Why the time of a variant cannot be believed, None where nothing speaks against it."""
     gate = duration_gate(case)
-    return gate.why if gate.state == GateState.FAILED else ""
+    return gate.why if gate.state == GateState.FAILED else None
 
 
 def kernels_gate(case: Case) -> Gate:
     """The kernels of the timed graph are those that the capture saw: names, grids, blocks."""
     nodes, launched = case.nodes, case.launched
     if nodes is None or launched is None:
-        return Gate(KERNELS, GateState.OPEN, ABSENT)
+        return Gate(KERNELS, GateState.OPEN, NOT_COLLECTED)
     if not nodes:
-        return Gate(KERNELS, GateState.FAILED, "the timed graph is empty: it launched nothing")
+        return Gate(KERNELS, GateState.FAILED, Finding("kernels.empty_graph"))
     if case.timing is not None and case.variant in case.timing.unsteady:
-        why = "its calls launched other nodes in one session than in another"
-        return Gate(KERNELS, GateState.FAILED, why)
+        return Gate(KERNELS, GateState.FAILED, Finding("kernels.unsteady"))
     timed = Counter(_node(node) for node in nodes if node.kind == NodeKind.KERNEL)
     seen = Counter(_launch(launch) for launch in launched)
-    told = []
-    if alone := timed - seen:
-        told.append(f"timed and not captured: {_listed(alone)}")
-    if alone := seen - timed:
-        told.append(f"captured and not timed: {_listed(alone)}")
-    if told:
-        return Gate(KERNELS, GateState.FAILED, "; ".join(told))
-    others = Counter(node.kind.value for node in nodes if node.kind != NodeKind.KERNEL)
-    beside = "".join(f", and {_count(n, kind)}" for kind, n in sorted(others.items()))
-    why = f"{_count(timed.total(), 'kernel')} timed as captured{beside}"
+    if timed != seen:
+        why = finding(
+            "kernels.differ", not_captured=_listed(timed - seen), not_timed=_listed(seen - timed)
+        )
+        return Gate(KERNELS, GateState.FAILED, why)
+    others = Counter(f"{node.kind}s" for node in nodes if node.kind != NodeKind.KERNEL)
+    why = finding("kernels.as_captured", kernels=timed.total(), **others)
     return Gate(KERNELS, GateState.PASSED, why)
 
 
@@ -85,17 +82,11 @@ def _launch(launch: Launched) -> Signature:
     return launch.mangled, launch.grid or (), launch.block or ()
 
 
-def _listed(found: Counter[Signature]) -> str:
-    texts = []
-    for (kernel, grid, block), number in sorted(found.items()):
-        extents = [" x ".join(map(str, extent)) for extent in (grid, block)]
-        times = f"{number} times " if number > 1 else ""
-        texts.append(f"{times}{kernel} ({extents[0]} blocks of {extents[1]} threads)")
-    return ", ".join(texts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _listed(found: Counter[Signature]) -> tuple[Finding, ...]:
+    return tuple(
+        finding("kernel", kernel=kernel, grid=grid, block=block, times=n if n > 1 else None)
+        for (kernel, grid, block), n in sorted(found.items())
+    )
 
 
 def outputs_gate(case: Case) -> Gate:
@@ -103,12 +94,12 @@ def outputs_gate(case: Case) -> Gate:
     sessions = case.timing.sessions if case.timing else ()
     audits = [audit for s in sessions for audit in s.audits if audit.variant == case.variant]
     if not audits:
-        return Gate(OUTPUTS, GateState.OPEN, ABSENT)
+        return Gate(OUTPUTS, GateState.OPEN, NOT_COLLECTED)
     wrong = next((audit.why for audit in audits if audit.why), "")
     if wrong:
-        return Gate(OUTPUTS, GateState.FAILED, f"wrong while it was timed: {wrong}")
+        return Gate(OUTPUTS, GateState.FAILED, finding("outputs.wrong", text=wrong))
     number = int(added(audit.outputs for audit in audits))
-    return Gate(OUTPUTS, GateState.PASSED, f"{_count(number, 'output')} of timed calls were right")
+    return Gate(OUTPUTS, GateState.PASSED, finding("outputs.right", outputs=number))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,16 +241,15 @@ def duration_gate(case: Case) -> Gate:
     time = added_time(case)
     under_ncu = profiled(case, time.ghz if time else None)
     if time is None or under_ncu is None:
-        return Gate(DURATION_GATE, GateState.OPEN, ABSENT)
-    least, most = _least(case, under_ncu), _most(case, under_ncu)
-    figures = f"a call adds {time.microseconds:.2f} µs, and its launches took"
-    if time.microseconds < least:
-        why = f"{figures} {under_ncu.longest:.2f} µs under ncu: at least {least:.2f} µs it must be"
+        return Gate(DURATION_GATE, GateState.OPEN, NOT_COLLECTED)
+    took, least, most = time.microseconds, _least(case, under_ncu), _most(case, under_ncu)
+    if took < least:
+        why = finding("duration.below", microseconds=took, ncu_us=under_ncu.longest, least_us=least)
         return Gate(DURATION_GATE, GateState.FAILED, why)
-    if time.microseconds > most:
-        why = f"{figures} {under_ncu.total:.2f} µs under ncu: no more than {most:.2f} µs it can be"
+    if took > most:
+        why = finding("duration.above", microseconds=took, ncu_us=under_ncu.total, most_us=most)
         return Gate(DURATION_GATE, GateState.FAILED, why)
-    why = f"{figures} {under_ncu.total:.2f} µs under ncu"
+    why = finding("duration.accounted", microseconds=took, ncu_us=under_ncu.total)
     return Gate(DURATION_GATE, GateState.PASSED, why)
 
 
@@ -311,15 +301,16 @@ def work_gate(case: Case) -> Gate:
     """The capture did what one call needs, and the call was not faster than the card can be."""
     work, capture = case.work, case.evidence.capture
     if work is None or capture is None or not case.evidence.was_profiled:
-        return Gate(WORK, GateState.OPEN, ABSENT)
+        return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
     parts = [_operations(case, work), _bytes(case, work), _floor(case, work)]
     known = [part for part in parts if part is not None]
     failed = next((part for part in known if part.state == GateState.FAILED), None)
     if failed is not None:
         return failed
     if not known:
-        return Gate(WORK, GateState.OPEN, ABSENT)
-    return Gate(WORK, GateState.PASSED, ", ".join(part.why for part in known))
+        return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
+    whys = tuple(part.why for part in known)
+    return Gate(WORK, GateState.PASSED, finding("work.done", findings=whys))
 
 
 def _operations(case: Case, work: Work) -> Gate | None:
@@ -337,7 +328,7 @@ def _operations(case: Case, work: Work) -> Gate | None:
         done += PACKED_FLOPS * added(values.get(INSTRUCTIONS, 0.0) for values in launches)
         if done >= LEAST_WORK * work.flops:
             return None
-    return _at_least(done, work.flops, "operations", "FLOP")
+    return _at_least(done, work.flops, "operations")
 
 
 def _bytes(case: Case, work: Work) -> Gate | None:
@@ -345,14 +336,14 @@ def _bytes(case: Case, work: Work) -> Gate | None:
     launched = case.launched
     if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
         return None
-    return _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes through L2", "B")
+    return _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
 
 
-def _at_least(done: float, needed: float, what: str, unit: str) -> Gate:
-    if done < LEAST_WORK * needed:
-        why = f"{done:.3g} {unit} of {needed:.3g} that one call needs: {what} are missing"
-        return Gate(WORK, GateState.FAILED, why)
-    return Gate(WORK, GateState.PASSED, f"{done / needed:.2f} times the {what} that it needs")
+def _at_least(done: float, needed: float, what: str) -> Gate:
+    is_missing = done < LEAST_WORK * needed
+    code = f"work.{what}_missing" if is_missing else f"work.{what}"
+    why = finding(code, done=done, needed=needed, ratio=done / needed)
+    return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
 
 
 def _floor(case: Case, work: Work) -> Gate | None:
@@ -370,9 +361,8 @@ def _floor(case: Case, work: Work) -> Gate | None:
     floor = floors[what] / MARGIN * 1e6
     if time is None or not floor:
         return None
-    if time.microseconds < floor:
-        why = (
-            f"{time.microseconds:.3g} µs, where the card needs {floor:.3g} µs for its {what} alone"
-        )
+    took = time.microseconds
+    if took < floor:
+        why = finding("work.too_fast", microseconds=took, least_us=floor, unit=what)
         return Gate(WORK, GateState.FAILED, why)
-    return Gate(WORK, GateState.PASSED, f"the card's floor is {floor:.3g} µs")
+    return Gate(WORK, GateState.PASSED, finding("work.floor", least_us=floor))

@@ -43,7 +43,8 @@ class AtCommit:
     of the study's code. ``kernels`` with their macros are what was compiled; None where that was
     not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
     ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
-    None are not collected.
+    None are not collected. ``without_report``: the recorded capture has tables
+    alone, which anyone can write: no figures are taken from it.
     """
 
     fingerprint: str
@@ -58,6 +59,7 @@ class AtCommit:
     wrong: str = ""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     index: CaptureIndex | None = None
+    without_report: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
 from workbench.judge.cross_checks import case_of, compared_gates, testimony
+from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import (
     FASTER,
     Gate,
     accuracy_gate,
     accuracy_of,
     by_speed,
+    compiler_failed,
     correct_gate,
+    failed_check,
     faster_gate,
-    first_line,
     for_step,
     gate_of,
     given_up,
@@ -30,7 +32,7 @@ from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.words import ABSENT, CheckResult, GateState, Role, Status, Verdict
+from workbench.words import CheckResult, GateState, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
@@ -44,7 +46,7 @@ def reference_row(view: View, variant: str) -> Row:
     needs = next(r.needs for r in view.ladder.references if r.name == variant)
     bare = replace(_bare(view, variant), role=Role.REFERENCE, needs=needs)
     if needs and bare.status == Status.MISSING:
-        bare = replace(bare, problem=f"{ABSENT}: it needs {needs}")
+        bare = replace(bare, problem=finding("missing.package", package=needs))
     return bare if bare.status == Status.STALE else _measured(bare, view)
 
 
@@ -111,7 +113,7 @@ def judge_step(view: View, step: Step) -> Judgement:
     beside = filter(None, (*parents, view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
     if not parents:
-        why = f"{step.parent}, which it corrects, has no times that count"
+        why = finding("faster.parent_untimed", parent=step.parent)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
     over = view.times.ratio(step.parent, step.variant)
@@ -177,29 +179,28 @@ def _bare(view: View, variant: str) -> Row:
     )
 
 
-def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, str]:
+def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | None]:
     """A row's status, and why it is not current."""
     if evidence.build and evidence.build.error:
-        return Status.FAILED, first_line(evidence.build.error)
+        return Status.FAILED, compiler_failed(evidence.build.error)
     check = evidence.checks.get(shape)
     if check is not None and check.status != CheckResult.CORRECT:
         plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
-        return Status.FAILED, f"{check.status}: {check.why}" if plain else check.why
+        return Status.FAILED, failed_check(check) if plain else finding("stopped", text=check.why)
     return _on_record(evidence.state)
 
 
-def _on_record(state: Mapping[str, Status]) -> tuple[Status, str]:
-    late = [kind for kind, value in state.items() if value == Status.STALE]
+def _on_record(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
+    late = tuple(kind for kind, value in state.items() if value == Status.STALE)
     if late:
-        why = f"its sources changed since ({', '.join(late)}); measure it again"
-        return Status.STALE, why
+        return Status.STALE, finding("stale", evidence=late)
     if state["timing"] != Status.MISSING:
-        return Status.CURRENT, ""
+        return Status.CURRENT, None
     if state["capture"] == Status.DAMAGED:
-        return Status.MISSING, "its capture is damaged"
+        return Status.MISSING, Finding("missing.damaged")
     if state["capture"] == Status.MISSING:
-        return Status.MISSING, "not measured"
-    return Status.CURRENT, ""
+        return Status.MISSING, Finding("missing.unmeasured")
+    return Status.CURRENT, None
 
 
 def _measured(row: Row, view: View) -> Row:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from workbench.derive.intervals import LEVEL, Ratio
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.ncu.capture import has_lines
 from workbench.study.config import Gates
-from workbench.study.front_ends import LIBRARY, front_end
-from workbench.words import ABSENT, GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict
+from workbench.study.front_ends import LIBRARY
+from workbench.words import GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict
 
 if TYPE_CHECKING:
     from workbench.derive.figures import Figure
@@ -29,7 +32,7 @@ class Gate:
 
     name: str
     state: GateState
-    why: str
+    why: Finding
     binding: bool = True
 
     @property
@@ -51,43 +54,59 @@ def correct_gate(
     that are always checked and were not (``due``) leave it open; others that were not are told.
     """
     if shape not in checks:
-        return Gate(CORRECT, GateState.OPEN, ABSENT)
+        return Gate(CORRECT, GateState.OPEN, NOT_COLLECTED)
     wrong = next((name for name, c in checks.items() if c.status not in HARMLESS), None)
     if wrong is not None:
-        why = f"{checks[wrong].status} at {wrong}: {checks[wrong].why}"
-        return Gate(CORRECT, GateState.FAILED, why)
+        return Gate(CORRECT, GateState.FAILED, failed_check(checks[wrong], wrong))
     if checks[shape].status != CheckResult.CORRECT:
-        return Gate(CORRECT, GateState.FAILED, f"unsupported at {shape}: {checks[shape].why}")
-    hidden = [name for name in given_up if name not in drops]
+        return Gate(CORRECT, GateState.FAILED, failed_check(checks[shape], shape))
+    hidden = tuple(name for name in given_up if name not in drops)
     if hidden:
-        why = f"no longer supports {', '.join(hidden)}, which the ladder does not declare (drops)"
-        return Gate(CORRECT, GateState.FAILED, why)
+        return Gate(CORRECT, GateState.FAILED, finding("correct.undeclared", shapes=hidden))
     if due:
-        return Gate(CORRECT, GateState.OPEN, f"{ABSENT} at {', '.join(due)}")
+        return Gate(CORRECT, GateState.OPEN, finding("correct.due", shapes=tuple(due)))
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
-    worst = max((float(error) for error in errors if error is not None), default=None)
-    told = ABSENT if worst is None else f"{worst:.2g}"
-    rest = f", not checked at {len(unchecked)} others" if unchecked else ""
-    return Gate(CORRECT, GateState.PASSED, f"max error {told} over {len(errors)} shapes{rest}")
+    why = finding(
+        "correct.everywhere",
+        max_error=max((float(error) for error in errors if error is not None), default=None),
+        shapes_checked=len(errors),
+        shapes_not_checked=len(unchecked) or None,
+    )
+    return Gate(CORRECT, GateState.PASSED, why)
+
+
+def failed_check(check: Check, shape: str = "") -> Finding:
+    """``shape`` where it is not clear which."""
+    return finding("check.failed", status=check.status.value, shape=shape, text=check.why)
 
 
 def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     """It must compile, by default without a warning and without spilled registers."""
     if build is None:
-        return Gate(COMPILER, GateState.OPEN, ABSENT)
+        return Gate(COMPILER, GateState.OPEN, NOT_COLLECTED)
     spilled = sum(k.spill_store_bytes + k.spill_load_bytes for k in build.kernels)
+    spills = finding("compiler.spills", spill_bytes=spilled)
     if build.error:
-        return Gate(COMPILER, GateState.FAILED, first_line(build.error))
+        return Gate(COMPILER, GateState.FAILED, compiler_failed(build.error))
     if build.warnings and not gates.allow_warnings:
-        return Gate(COMPILER, GateState.FAILED, build.warnings[0])
+        return Gate(COMPILER, GateState.FAILED, _warning(build))
     if spilled and not gates.allow_spills:
-        return Gate(COMPILER, GateState.FAILED, f"{spilled} bytes of register spills")
+        return Gate(COMPILER, GateState.FAILED, spills)
     if not build.kernels:
-        return Gate(COMPILER, GateState.PASSED, "nothing of it was compiled here")
-    allowed = [*build.warnings[:1], *([f"{spilled} bytes of register spills"] if spilled else [])]
+        return Gate(COMPILER, GateState.PASSED, Finding("compiler.nothing_compiled"))
+    allowed = (*([_warning(build)] if build.warnings else []), *([spills] if spilled else []))
     if allowed:
-        return Gate(COMPILER, GateState.PASSED, f"allowed here: {'; '.join(allowed)}")
-    return Gate(COMPILER, GateState.PASSED, "no warning, no spill")
+        return Gate(COMPILER, GateState.PASSED, finding("compiler.allowed", findings=allowed))
+    return Gate(COMPILER, GateState.PASSED, Finding("compiler.clean"))
+
+
+def compiler_failed(message: str) -> Finding:
+    """By the first line of the compiler's message."""
+    return finding("compiler.error", text=first_line(message))
+
+
+def _warning(build: Build) -> Finding:
+    return finding("compiler.warning", text=build.warnings[0])
 
 
 def first_line(text: str) -> str:
@@ -114,7 +133,7 @@ def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
 def faster_gate(
     over_parent: Ratio | None,
     gates: Gates,
-    absent: str = ABSENT,
+    absent: Finding = NOT_COLLECTED,
     *,
     idle: bool = False,
     corrects: bool = False,
@@ -128,12 +147,15 @@ def faster_gate(
     if over_parent is None:
         return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
     if over_parent.low is None:
-        return Gate(FASTER, GateState.OPEN, f"one session: its interval is {ABSENT}")
+        return Gate(FASTER, GateState.OPEN, Finding("faster.one_session"))
     passed = over_parent.low >= gates.min_speedup
-    sign = "≥" if passed else "<"
-    end = "lower end" if over_parent.level == LEVEL else f"lower end at {over_parent.level} %"
-    which = ", which it corrects" if corrects else ""
-    why = f"{end} {over_parent.low:.3f}x {sign} {gates.min_speedup:.4g}x over the parent{which}"
+    why = finding(
+        "faster.reached" if passed else "faster.below",
+        low=over_parent.low,
+        least=gates.min_speedup,
+        level=None if over_parent.level == LEVEL else over_parent.level,
+        corrects=corrects or None,
+    )
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 
@@ -192,33 +214,37 @@ def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
     )
 
 
-def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> Gate:
+def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str = "") -> Gate:
     """The error may be so many times the reference's; what was not collected fails nothing."""
     found = accuracy_of(checks)
-    varies = [shape for shape, check in checks.items() if check.varies]
-    unsteady = f"; results differ from run to run at {', '.join(varies)}" if varies else ""
+    varies = tuple(shape for shape, check in checks.items() if check.varies)
     if found is None:
-        return Gate(ACCURATE, GateState.OPEN, f"{ABSENT}{unsteady}", binding=False)
+        absent = finding("accurate.not_collected", varies=varies)
+        return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
     passed = found.times_reference <= gates.max_error
-    output = checks[found.shape].output
-    of = f" in '{output}'" if output else ""
-    why = (
-        f"{found.times_reference:.3g}x the error of {reference} at {found.where}{of} "
-        f"{'≤' if passed else '>'} {gates.max_error:g}x{_unknown(checks)}{unsteady}"
+    why = finding(
+        "accurate.within" if passed else "accurate.beyond",
+        times_reference=found.times_reference,
+        reference=reference,
+        shape=found.shape,
+        kind=found.kind,
+        output=checks[found.shape].output,
+        most=gates.max_error,
+        not_collected=_unknown(checks),
+        varies=varies,
     )
     return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
 
 
-def _unknown(checks: Mapping[str, Check]) -> str:
+def _unknown(checks: Mapping[str, Check]) -> tuple[str, ...]:
     """Shapes at which the step is correct and no multiple is known: the reference is exact there,
     or does not support them.
     """
-    shapes = [
+    return tuple(
         shape
         for shape, check in checks.items()
         if check.status == CheckResult.CORRECT and check.times_reference is None
-    ]
-    return f"; {ABSENT} at {', '.join(shapes)}" if shapes else ""
+    )
 
 
 def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple[str, ...]:
@@ -230,9 +256,6 @@ def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple
         and shape in parents
         and parents[shape].status == CheckResult.CORRECT
     )
-
-
-OWN = "compiled by torch's makers"
 
 
 def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
@@ -249,7 +272,8 @@ def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
     )
     if not build.kernels or told.state == GateState.FAILED:
         return told
-    return Gate(COMPILER, own.state, f"{own.why}; of the others: {told.why}")
+    both = finding("compiler.of_several", here=own.why, others=told.why)
+    return Gate(COMPILER, own.state, both)
 
 
 def captured_gate(
@@ -263,56 +287,45 @@ def captured_gate(
     """
     by = compiled_by(front_ends)
     if not kernels and "registers" not in figures:
-        return Gate(COMPILER, GateState.OPEN, f"{ABSENT}: {by}, and not captured", binding=False)
+        absent = finding("compiler.not_captured", by=by)
+        return Gate(COMPILER, GateState.OPEN, absent, binding=False)
     if not kernels:
-        registers = f"{figures['registers'].value:.0f} registers in the capture"
-        return Gate(COMPILER, GateState.PASSED, f"{registers}, spills {ABSENT}; {by}")
+        most = int(figures["registers"].value)
+        return Gate(COMPILER, GateState.PASSED, finding(CAPTURED, registers=most, by=by))
     counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
-    spilled = sum(counted)
-    spills = f"{spilled} instructions that spill" if spilled else "no spills"
-    spills = spills if len(counted) == len(kernels) or spilled else f"spills {ABSENT}"
-    told = f"{', '.join([*_amounts(kernels), spills])} in the capture; {by}"
+    registers = [k.registers for k in kernels if k.registers is not None]
+    spilled, least = sum(counted), min(registers, default=None)
+    told = finding(
+        CAPTURED,
+        least_registers=least if least != max(registers, default=None) else None,
+        registers=max(registers, default=None),
+        shared_bytes=max((k.shared_bytes or 0 for k in kernels), default=0) or None,
+        spill_instructions=spilled if len(counted) == len(kernels) or spilled else None,
+        by=by,
+    )
     failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
     return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, told)
 
 
-def _amounts(kernels: Sequence[CapturedKernel]) -> list[str]:
-    """Registers a thread, and shared memory a block where there is any, over all kernels."""
-    registers = [k.registers for k in kernels if k.registers is not None]
-    shared = max((k.shared_bytes or 0 for k in kernels), default=0)
-    told = [f"{_range(registers)} registers"] if registers else []
-    return [*told, *([f"{shared} bytes of shared memory"] if shared else [])]
+CAPTURED = "compiler.captured"
 
 
-def _range(values: Sequence[int]) -> str:
-    least, most = min(values), max(values)
-    return str(most) if least == most else f"{least} to {most}"
-
-
-def compiled_by(front_ends: Sequence[str]) -> str:
-    """In words."""
+def compiled_by(front_ends: Sequence[str]) -> Finding:
+    """What compiles kernels that the workbench does not."""
     if tuple(front_ends) == (LIBRARY,):
-        return OWN
-    return f"compiled by {' and '.join(front_ends)}" if front_ends else "compiled elsewhere"
+        return Finding("made_by.torch")
+    if not front_ends:
+        return Finding("made_by.unknown")
+    return finding("made_by.front_ends", front_ends=tuple(front_ends))
 
 
-def lines_missing(capture: Capture, front_ends: Sequence[str]) -> str:
-    """That a capture has no source lines, or none of the user's own files; "" where it has."""
+def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
+    """That a capture has no source lines, or none of the user's own files; None where it has."""
     if not has_lines(capture):
-        return f"no source lines: {why_no_lines(front_ends)}"
+        return finding("lines.none", front_ends=tuple(front_ends))
     files = [str(file) for file in set(capture.lines["file"]) if file]
     generated = [file.startswith(GENERATED_ROOT) for file in files]
     own = [file.startswith(VIRTUAL_ROOT) for file in files]
     if any(generated) and not any(own):
-        by = compiled_by(front_ends).replace("compiled", "generated", 1)
-        return f"no source lines of its own files: those shown are of code {by}"
-    return ""
-
-
-def why_no_lines(front_ends: Sequence[str]) -> str:
-    """Why a capture has none, with what gives them where that is known."""
-    known = [found for name in front_ends if (found := front_end(name))]
-    if not known:
-        return "its kernels were built without line information"
-    first = known[0]
-    return f"{first.no_lines}{f': {first.lines} gives it' if first.lines else ''}"
+        return finding("lines.generated", by=compiled_by(front_ends))
+    return None

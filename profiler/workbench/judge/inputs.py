@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
-from workbench.judge.bottlenecks import Bottleneck, bottlenecks, parts
+from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.study.model import Step
 from workbench.words import Status
 
@@ -58,10 +58,7 @@ class VariantEvidence:
     @cached_property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         """Empty without a capture."""
-        if self.capture is None:
-            return ()
-        found = self.capture
-        return tuple(bottlenecks(found.rules, found.lines, self.figures, parts(found.metrics)))
+        return bottlenecks_of(self.capture, self.figures) if self.capture else ()
 
     @property
     def was_profiled(self) -> bool:

@@ -19,6 +19,7 @@ from workbench.judge.comparability import (
 )
 from workbench.judge.comparison import Comparison
 from workbench.judge.evaluate import reference_row, start_row, step_row
+from workbench.judge.findings import Finding, finding
 from workbench.judge.inputs import (
     Snapshot,
     VariantEvidence,
@@ -203,9 +204,9 @@ def _facts(
     return {shape: facts for shape, facts in every.items() if facts is not None}
 
 
-def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterator[str]:
+def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterator[Finding]:
     for shape, facts in by_shape.items():
-        yield from timing_warnings(facts, "" if shape == table else f" at {shape}")
+        yield from timing_warnings(facts, "" if shape == table else shape)
     yield from throttling_warnings(
         {shape: facts.throttling for shape, facts in by_shape.items() if facts.throttling}
     )
@@ -213,32 +214,34 @@ def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterato
 
 def _other_timings(
     views: Views, steps: Sequence[Row], ladders: Sequence[ShapeLadder]
-) -> Iterator[str]:
+) -> Iterator[Finding]:
     """Times and ratios of a table that are of other sessions than the rest of it; all ``steps``
     have theirs at the shape that is looked at.
     """
     for ladder in ladders:
         times = views.at(ladder.shape).times
         own_shape = ladder.shape == views.table.shape
-        where = "" if own_shape else f" at {ladder.shape}"
-        others: dict[str, list[str]] = {}
+        others: dict[str, list[Finding]] = {}
         for row in (*(steps if own_shape else ladder.rows), *ladder.references):
             if row.time is not None and (own := times.together(row.variant)) is not times.table:
-                others.setdefault(own.file if own else "", []).append(row.variant)
+                one = finding("variant", variant=row.variant)
+                others.setdefault(own.file if own else "", []).append(one)
             parent = row.step.parent if row.step and row.over_parent else ""
             for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
                 both = times.together(over, row.variant)
                 if both is not None and both is not times.table:
-                    others.setdefault(both.file, []).append(f"{row.variant} over {over}")
-        for file, names in others.items():
-            yield f"by the sessions of {file}, and not by the table's{where}: {', '.join(names)}"
+                    one = finding("variant", variant=row.variant, over=over)
+                    others.setdefault(both.file, []).append(one)
+        shape = "" if own_shape else ladder.shape
+        for file, of in others.items():
+            yield finding("timing.other_file", file=file, shape=shape, variants=tuple(of))
 
 
-def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[str]:
+def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[Finding]:
     """Of the captures at the other shapes at which steps are judged."""
     for ladder in ladders:
         rows = (*ladder.rows, *ladder.references)
-        yield from ladder_warnings(rows, views.at(ladder.shape), f" at {ladder.shape}")
+        yield from ladder_warnings(rows, views.at(ladder.shape), ladder.shape)
 
 
 def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.evaluate import standing
+from workbench.judge.findings import Finding
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import Times, main_timing
 from workbench.study.model import Step, Variant
@@ -47,7 +48,7 @@ class Worth:
     time: Time | None = None
     at_the_end: Ratio | None = None
     when_it_came: Ratio | None = None
-    why: str = ""
+    why: Finding | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class LeftOut:
     together: Ratio | None
     source: Origin
     sessions: int = 0
-    why: str = ""
-    warnings: tuple[str, ...] = ()
+    why: Finding | None = None
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def product(self) -> float | None:
@@ -116,7 +117,7 @@ def judge_left_out(
             time=times.time(switch.without) if there else None,
             at_the_end=ratio(switch.without, variant),
             when_it_came=ratio(switch.parent, switch.step) if switch.step else None,
-            why="" if there else why_not(evidence, switch.without),
+            why=None if there else why_not(evidence, switch.without),
         )
 
     own = times.time(variant) if variant in held else None
@@ -131,15 +132,15 @@ def judge_left_out(
         together=ratio(base, variant),
         source=source,
         sessions=own.sessions if own else 0,
-        why="" if own else why_not(evidence, variant),
+        why=None if own else why_not(evidence, variant),
         warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
     )
 
 
-def why_not(evidence: ShapeEvidence, variant: str) -> str:
+def why_not(evidence: ShapeEvidence, variant: str) -> Finding:
     """Why a variant has no time."""
     _, problem = standing(evidence.variants[variant], evidence.shape)
-    return problem or "not timed beside the others"
+    return problem or Finding("untimed.not_beside")
 
 
 def names_of(variant: str, base: str, switches: Sequence[Switch]) -> list[str]:

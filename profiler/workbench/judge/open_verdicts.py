@@ -83,8 +83,8 @@ class Deciding:
             return partial(open_variants, ladder=ladder, gates=config.gates)
         return partial(open_pairs, pairs=self.pairs, gate=config.gate)
 
-    def refused(self, config: Config) -> Callable[[Build], str] | None:
-        """What says why a build is not worth checking and timing, "" where it is."""
-        from workbench.judge.sweep import refusal
+    def refused(self, config: Config) -> Callable[[Build], bool] | None:
+        """Which builds are not worth checking and timing."""
+        from workbench.judge.sweep import is_refused
 
-        return partial(refusal, gates=config.gates) if self.refusing else None
+        return partial(is_refused, gates=config.gates) if self.refusing else None

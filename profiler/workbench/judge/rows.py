@@ -16,6 +16,7 @@ from workbench.judge.advice.advise import Advice, Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparability import Environment, Recordings
 from workbench.judge.comparison import Comparison
+from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime
@@ -59,7 +60,7 @@ class Row:
     step: Step | None
     state: Mapping[str, Status]
     status: Status
-    problem: str = ""
+    problem: Finding | None = None
     regimes: Mapping[Regime, InRegime] = field(default_factory=dict)
     nodes: tuple[GraphNode, ...] = ()
     accuracy: Accuracy | None = None
@@ -75,7 +76,7 @@ class Row:
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
-    no_lines: str = ""
+    no_lines: Finding | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
     against_parent: Comparison | None = None
@@ -172,7 +173,7 @@ class Ablation:
     ceilings: Peaks | None
     environment: Environment
     timing_file: str
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
     whole: Comparison | None = None
     across: AcrossShapes | None = None
     measured: MeasuredCeilings | None = None

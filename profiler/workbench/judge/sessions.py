@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Interval, Ratio, between_sessions, mean_log, over_sessions
 from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
-from workbench.words import ABSENT, GateState, Regime
+from workbench.words import GateState, Regime
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import TimedTogether
@@ -77,33 +78,24 @@ class Company:
             return False
         return (self.by_time.value > 1) != (self.ratio > 1)
 
-    @property
-    def words(self) -> str:
-        """Both times, and by how much they differ."""
-        unit = "cycles" if self.in_cycles else "time"
-        return (
-            f"{self.reference} takes {self.alone:.4g} µs by itself and {self.together:.4g} µs in "
-            f"company, {_change(self.ratio)} %{self._interval} in {unit}"
-            f"{self._of_the_clock}"
+    def finding(self, code: str, shape: str = "") -> Finding:
+        """Both times, and by how much they differ; ``shape`` where it is not the table's."""
+        return finding(
+            code,
+            reference=self.reference,
+            alone_us=self.alone,
+            together_us=self.together,
+            ratio=self.ratio,
+            low=self.low,
+            high=self.high,
+            unit="cycles" if self.in_cycles else "time",
+            ratio_in_time=self.by_time.value if self.by_time and self.is_clock else None,
+            shape=shape,
         )
 
-    @property
-    def _of_the_clock(self) -> str:
-        if self.by_time is None or not self.is_clock:
-            return ""
-        return f", {_change(self.by_time.value)} % in time: the clock was another"
-
-    @property
-    def _interval(self) -> str:
-        if self.low is None or self.high is None:
-            return ""
-        return f" [{_change(self.low)}, {_change(self.high)}]"
-
-    @property
-    def why(self) -> str:
+    def disturbed(self, shape: str = "") -> Finding:
         """Why no ratio over the reference counts."""
-        what = "slows the reference down" if self.ratio > 1 else "lets the reference run faster"
-        return f"something in these sessions {what}: {self.words}"
+        return self.finding("company.slowed" if self.ratio > 1 else "company.sped_up", shape)
 
 
 @dataclass(frozen=True)
@@ -121,27 +113,22 @@ class Throttling:
     most_mhz: float | None = None
 
     @property
-    def words(self) -> str:
-        """``power-limited in 40 % of the rounds: SM clock 1.34 GHz of 1.98 (fix14)``."""
-        return f"{self.limit} {self.extent}"
+    def limits(self) -> tuple[str, ...]:
+        """What slowed the card down: known limits, else the reasons of NVML."""
+        known = (word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
+        return tuple(known) or self.reasons
 
-    @property
-    def extent(self) -> str:
+    def finding(self, code: str, shapes: tuple[str, ...] = ()) -> Finding:
         """How often, and down to which clock."""
-        share = f"{100 * self.share:.0f} %" if self.share >= 0.01 else "under 1 %"
-        told = f"in {share} of the rounds"
-        if self.sm_clock_mhz is None or self.most_mhz is None:
-            return f"{told}: SM clock {ABSENT}"
-        clock, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
-        return f"{told}: SM clock {clock:.2f} GHz of {most:.2f} ({self.variant})"
-
-    @property
-    def limit(self) -> str:
-        """What slowed the card down."""
-        named = [word for key, word in LIMITS if any(key in r.lower() for r in self.reasons)]
-        if named:
-            return " and ".join(named)
-        return f"throttled ({', '.join(self.reasons)})" if self.reasons else "throttled"
+        return finding(
+            code,
+            limits=self.limits,
+            shapes=shapes,
+            share=self.share,
+            variant=self.variant,
+            sm_clock_mhz=self.sm_clock_mhz,
+            most_mhz=self.most_mhz,
+        )
 
 
 @dataclass(frozen=True)
@@ -246,29 +233,24 @@ def _cycles(times: SessionTimes) -> list[float]:
     return [mean_log(each) for each in cycles]
 
 
-def _change(ratio: float) -> str:
-    """``+1.2``, in percent."""
-    return f"{100 * (ratio - 1):+.1f}"
-
-
 def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     """Whether the primary reference takes as long beside the steps as by itself. Open where it
     seems not to, and that may be chance; open and not binding where it was not timed beside them,
     since a study may have shapes that it does not support.
     """
     if timing is None:
-        return Gate(COMPANY, GateState.OPEN, ABSENT)
+        return Gate(COMPANY, GateState.OPEN, NOT_COLLECTED)
     if (reference, Regime.CHAINED, False) not in timing.times:
-        why = f"{ABSENT}: {reference} was not timed beside it"
+        why = finding("company.not_timed", reference=reference)
         return Gate(COMPANY, GateState.OPEN, why, binding=False)
     found = company(timing, reference)
     if found is None:
-        return Gate(COMPANY, GateState.OPEN, f"{reference} by itself: {ABSENT}")
+        return Gate(COMPANY, GateState.OPEN, finding("company.not_alone", reference=reference))
     if found.is_disturbed:
-        return Gate(COMPANY, GateState.FAILED, found.why)
+        return Gate(COMPANY, GateState.FAILED, found.disturbed())
     if found.is_off:
-        return Gate(COMPANY, GateState.OPEN, f"too uncertain to say: {found.words}")
-    return Gate(COMPANY, GateState.PASSED, found.words)
+        return Gate(COMPANY, GateState.OPEN, found.finding("company.uncertain"))
+    return Gate(COMPANY, GateState.PASSED, found.finding("company.undisturbed"))
 
 
 def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | None:
@@ -293,26 +275,28 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
     )
 
 
-def timing_warnings(facts: TimingFacts | None, where: str = "") -> Iterator[str]:
-    """``where`` is put behind what is of another shape than the table's."""
+def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Finding]:
+    """``shape`` where it is not the table's."""
     if facts is None:
         return
     if facts.wrong:
-        names = ", ".join(facts.wrong)
-        yield f"outputs of timed calls were wrong{where}, so that there is no time: {names}"
+        yield finding("timing.wrong_outputs", variants=facts.wrong, shape=shape)
     for twin in facts.twins:
         if twin.is_off:
-            low, high = twin.ratio.low or 0.0, twin.ratio.high or 0.0
-            yield (
-                f"the twin of {twin.variant}, {twin.regime}{where}, comes out as "
-                f"{twin.ratio.ratio:.3f} [{low:.3f}, {high:.3f}] of it and not as 1: differences "
-                "of this size are no news here"
+            yield finding(
+                "timing.twin",
+                variant=twin.variant,
+                regime=twin.regime.value,
+                shape=shape,
+                ratio=twin.ratio.ratio,
+                low=twin.ratio.low,
+                high=twin.ratio.high,
             )
     if facts.company is not None and facts.company.is_disturbed:
-        yield f"{facts.company.why}{where}"
+        yield facts.company.disturbed(shape)
 
 
-def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[str]:
+def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:
     """What must be known of timings by shape: twins that differ, a reference that was disturbed,
     a card that slowed itself down.
     """
@@ -320,24 +304,22 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
     highest = max(clocks, default=None)
     facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
     for shape, found in facts.items():
-        where = f" at {shape}" if len(facts) > 1 else ""
-        yield from timing_warnings(found, where)
+        yield from timing_warnings(found, shape if len(facts) > 1 else "")
     yield from throttling_warnings(
         {shape: found.throttling for shape, found in facts.items() if found and found.throttling}
     )
 
 
-def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[str]:
+def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]:
     """One a reason, with the shapes and the most that it was at one of them; of those with the same
     share of the rounds the one at the lowest clock.
     """
-    limits: dict[str, list[str]] = {}
+    limits: dict[tuple[str, ...], list[str]] = {}
     for shape, found in by_shape.items():
-        limits.setdefault(found.limit, []).append(shape)
-    for limit, shapes in limits.items():
+        limits.setdefault(found.limits, []).append(shape)
+    for shapes in limits.values():
         worst = max(
             (by_shape[shape] for shape in shapes),
             key=lambda found: (found.share, -(found.sm_clock_mhz or math.inf)),
         )
-        most = "at most " if len(shapes) > 1 else ""
-        yield f"the GPU was {limit} at {', '.join(shapes)}, {most}{worst.extent}"
+        yield worst.finding("timing.throttled", tuple(shapes))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.derive.speedup import Time
+from workbench.judge.findings import Finding
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import Times, main_timing
@@ -89,7 +90,7 @@ class OverSizes:
     others: Mapping[str, Parameter]
     lines: tuple[SizeLine, ...]
     in_flops: bool
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def is_told(self) -> bool:

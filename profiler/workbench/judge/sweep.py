@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
-from workbench.judge.gates import accuracy_gate, compiler_gate, first_line
+from workbench.judge.findings import Finding, finding
+from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import main_timing
 from workbench.study.config import Gates
-from workbench.words import ABSENT, CheckResult, GateState, Origin, Regime
+from workbench.words import CheckResult, GateState, Origin, Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build
@@ -44,7 +45,7 @@ class Combination:
     values: Mapping[str, Parameter]
     is_default: bool
     fate: Fate
-    why: str = ""
+    why: Finding | None = None
     time: Time | None = None
     over_default: Ratio | None = None
     over_best: Ratio | None = None
@@ -81,7 +82,7 @@ class Sweep:
     again: Ratio | None = None
     again_file: str = ""
     file: str = ""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def timed(self) -> tuple[Combination, ...]:
@@ -154,7 +155,7 @@ def judge_sweep(
 
     def combination(name: str, values: Mapping[str, Parameter]) -> Combination:
         known, own = evidence.variants[name], times.get(name)
-        fate, why = (Fate.TIMED, "") if own else fate_of(known, evidence.shape, gates)
+        fate, why = (Fate.TIMED, None) if own else fate_of(known, evidence.shape, gates)
         kernels = known.build.kernels if known.build else ()
         declared = max((k.shared_bytes for k in kernels), default=None)
         nodes = timing.nodes(name) if timing else ()
@@ -243,36 +244,27 @@ class Fate(StrEnum):
     MISSING = "not measured"
 
 
-def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, str]:
+def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, Finding | None]:
     """Of one that was not timed, and why."""
     build, check = evidence.build, evidence.checks.get(shape)
     if build is not None and build.error:
-        return Fate.UNBUILT, compiler_error(build.error)
+        return Fate.UNBUILT, finding("compiler.error", text=compiler_error(build.error))
     if why := refusal(build, gates):
         return Fate.REFUSED, why
     if check is not None and check.status == CheckResult.UNSUPPORTED:
-        return Fate.UNSUPPORTED, check.why
-    wrong = next(
-        (
-            (name, each)
-            for name, each in evidence.checks.items()
-            if each.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
-        ),
-        None,
-    )
-    if wrong is not None:
-        name, each = wrong
-        at = f" at {name}" if name != shape else ""
-        return Fate.FAILED, f"{each.status}{at}: {first_line(each.why or ABSENT)}"
+        return Fate.UNSUPPORTED, finding("stopped", text=check.why)
+    for name, each in evidence.checks.items():
+        if each.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
+            return Fate.FAILED, failed_check(each, name if name != shape else "")
     if why := imprecision(evidence, gates):
         return Fate.INACCURATE, why
-    return Fate.MISSING, ""
+    return Fate.MISSING, None
 
 
-def imprecision(evidence: VariantEvidence, gates: Gates) -> str:
-    """Why its error is too large beside the primary reference's; "" where it is not."""
-    gate = accuracy_gate(evidence.checks, gates, "the reference")
-    return gate.why if gate.state == GateState.FAILED else ""
+def imprecision(evidence: VariantEvidence, gates: Gates) -> Finding | None:
+    """Why its error is too large beside the primary reference's; None where it is not."""
+    gate = accuracy_gate(evidence.checks, gates)
+    return gate.why if gate.state == GateState.FAILED else None
 
 
 def compiler_error(message: str) -> str:
@@ -281,7 +273,12 @@ def compiler_error(message: str) -> str:
     return next(found, first_line(message))
 
 
-def refusal(build: Build | None, gates: Gates) -> str:
-    """Why the compiler gate does not let a build pass; "" where it does, or there is none."""
+def refusal(build: Build | None, gates: Gates) -> Finding | None:
+    """Why the compiler gate does not let a build pass; None where it does, or there is none."""
     gate = compiler_gate(build, gates)
-    return gate.why if gate.state == GateState.FAILED else ""
+    return gate.why if gate.state == GateState.FAILED else None
+
+
+def is_refused(build: Build | None, gates: Gates) -> bool:
+    """Whether the compiler gate does not let a build pass."""
+    return refusal(build, gates) is not None

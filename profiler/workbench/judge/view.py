@@ -16,10 +16,11 @@ from workbench.judge.advice.advise import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison, compare
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
-from workbench.words import ABSENT, Regime, Status
+from workbench.words import Regime, Status
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
@@ -214,16 +215,16 @@ class Times:
         """Whether a chained call of it adds no time to its neighbours."""
         return adds_nothing(self.instances(variant))
 
-    def why_no_ratio(self, over: str, variant: str) -> str:
+    def why_no_ratio(self, over: str, variant: str) -> Finding:
         """Why there is no chained ratio of two variants."""
         timing = self.together(over, variant)
         if timing is None or not {over, variant} <= timing.chained:
-            return ABSENT
-        wrong = [name for name in (variant, over) if name in timing.wrong]
-        if wrong:
-            return f"the outputs of timed calls of {wrong[0]} were wrong: it has no time"
-        idle = [name for name in (variant, over) if self.is_idle(name)]
-        return f"a call of {idle[0]} adds no time to its neighbours" if idle else ABSENT
+            return NOT_COLLECTED
+        for name in (variant, over):
+            if name in timing.wrong:
+                return finding("untimed.wrong_outputs", variant=name)
+        idle = next((name for name in (variant, over) if self.is_idle(name)), None)
+        return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
 
     def _are_correct(self, *variants: str) -> bool:
         known = [self.evidence.variants.get(variant) for variant in variants]
@@ -240,7 +241,7 @@ class VariantPair:
     after: Row
     speedups: Mapping[Regime, Ratio]
     comparison: Comparison | None
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
 
     @property
     def speedup(self) -> Ratio | None:

@@ -69,14 +69,18 @@ class Unusable(ValueError):
 
 
 def tables_of(
-    report: Path, kept: Path, sha256: str = "", tell: Callable[[str], None] | None = None
+    report: Path, kept: Path | None, sha256: str = "", tell: Callable[[str], None] | None = None
 ) -> Launches:
     """Every launch of a report with its NVTX ranges, from its tables; where these are missing or
-    damaged, from the report, and the tables are written again.
+    damaged, from the report, and the tables are written again. Without ``kept`` from the report.
 
     ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is told of
     tables that somebody changed. Raises BadCapture where neither is there, or fits.
     """
+    if kept is None:
+        if not is_there(report) or digest_of(report) != sha256:
+            raise BadCapture(f"{report.name} {EXCHANGED}, or was not kept", hint=CUT)
+        return [(Decoded(action, report), ranges) for action, ranges in launches(report)]
     there = is_there(report)
     try:
         found = _read(kept, report, digest_of(report) if there else sha256)
@@ -172,9 +176,13 @@ REPORTS = "reports"
 
 
 class Reports:
-    """The launches of reports and captures made of them, each read when it is first asked for."""
+    """The launches of reports and captures made of them, each read when it is first asked for:
+    ``from_tables`` where these were kept. Their checksum finds damage, and no forgery: whoever
+    changes them can write it, too.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, from_tables: bool = True) -> None:
+        self.from_tables = from_tables
         self.told: dict[str, None] = {}  # what is wrong with a file and cost nothing
         self._launches: dict[Path, Launches] = {}
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
@@ -185,7 +193,8 @@ class Reports:
         """
         path = folder.reports / name
         if path not in self._launches:
-            self._launches[path] = tables_of(path, folder.tables(name), sha256, self.tell)
+            kept = folder.tables(name) if self.from_tables else None
+            self._launches[path] = tables_of(path, kept, sha256, self.tell)
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]

@@ -25,6 +25,7 @@ from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.commits import Change, Timed
 from workbench.judge.comparison import Comparison, rule_words
+from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
 from workbench.judge.leave_one_out import LeftOut, Worth
 from workbench.judge.regimes import AcrossShapes, AtShape, Elsewhere, InRegime
@@ -35,6 +36,8 @@ from workbench.judge.sweep import Combination, Sweep
 from workbench.judge.view import VariantPair
 from workbench.ncu.report import Launch, Report
 from workbench.render.document import ladder_table
+from workbench.render.document.advice import CATALOGUE
+from workbench.render.document.findings import sentence
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import samples
 from workbench.render.document.phrases import figure
@@ -75,6 +78,11 @@ def _over_fastest(found: InRegime | AtShape) -> Data | None:
     """With the reference that it is over."""
     over = found.over_fastest
     return None if over is None else {**plain_data(over), "of": found.fastest}
+
+
+def _finding(found: Finding) -> Data:
+    """With the sentence behind the code and its values."""
+    return {"code": found.code, "values": found.values, "message": sentence(found)}
 
 
 def _sides(pair: tuple[Any, Any]) -> Data:
@@ -147,6 +155,7 @@ FORMS: Mapping[type, Form] = {
         speedup_over_fastest=_over_fastest,
     ),
     Elsewhere: keys("regime would_be_kept=kept speedup=ratio"),
+    Finding: _finding,
     Gate: keys("passed why binding"),
     AcrossShapes: keys("variant geometric_mean_over_fastest=geometric_mean newer shapes=results"),
     AtShape: keys(
@@ -242,7 +251,10 @@ FORMS: Mapping[type, Form] = {
         " microseconds=time at_the_end step=switch.step? parent=switch.parent? when_it_came"
         " why?"
     ),
-    Change: keys("variant verdict=move tier cause why also where=spot moved=findings time=timed"),
+    Change: keys(
+        "variant verdict=move tier cause why also stale=is_stale where=spot moved=findings "
+        "time=timed"
+    ),
     Timed: _time,
 }
 
@@ -373,7 +385,9 @@ def _gain(one: Advice) -> float:
 def _advice(one: Advice, record: Record | None) -> Data:
     known = record.of(one.change) if record else KindRecord()
     return {
-        **keys("id change title=kind.title how=kind.how why")(one),
+        **keys("id change")(one),
+        **keys("title how")(CATALOGUE[one.change]),
+        "why": one.why,
         "limit": {
             **keys("stage=limit.stage of=limit.what? metric=limit.metric unit=limit.unit")(one),
             "share": round(one.limit.share, DIGITS),

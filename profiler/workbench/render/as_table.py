@@ -16,6 +16,7 @@ from workbench.ncu.report import Launch
 from workbench.render import as_json
 from workbench.render.as_json import plain_data
 from workbench.render.document.blocks import Block, Cell, Fold, Section, Table, TableColumn, plain
+from workbench.render.document.findings import sentence
 from workbench.render.numbers import printable
 from workbench.words import Status
 
@@ -63,7 +64,7 @@ def versions(found: Ablation) -> pd.DataFrame:
     """One row a step, then the references: what the columns of the ladder have, with intervals."""
     return frame(
         (
-            {**as_json.columns(found, row), "status": row.status, "problem": row.problem}
+            {**as_json.columns(found, row), "status": row.status, "problem": sentence(row.problem)}
             for row in found.everything
         ),
         "variant",

@@ -3,7 +3,7 @@
 ``join`` makes one study of two commits: the newer one's, with the older one's variants beside it.
 It is an ordinary workspace, so that both are checked, timed in the same sessions and profiled in
 one ncu. An older variant is called ``NAME__base``, and so are its files; line numbers stay the
-same. Inputs and reference are those of the newer commit.
+same. Inputs and reference are those of the newer commit, settings those of the older one.
 """
 
 from __future__ import annotations
@@ -231,9 +231,10 @@ def older(variant: str) -> str:
 
 
 def join(
-    folder: Path, base: Study, head: Study, head_root: Path, pairs: Sequence[str], control: str
+    folder: Path, base: Study, head: Study, base_root: Path, pairs: Sequence[str], control: str
 ) -> Workspace:
-    """The workspace of ``pairs``, variants that both commits have, in ``folder``.
+    """The workspace of ``pairs``, variants that both commits have, in ``folder``. Its settings are
+    those of the older commit.
 
     ``control`` is a variant that is the same at both, "" where there is none: it comes first, so
     that a twin of it is timed in every session.
@@ -242,7 +243,7 @@ def join(
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(head.folder, kernels, ignore=ignored, dirs_exist_ok=True)
     ladder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(head_root / CONFIG_FILE, folder / CONFIG_FILE)
+    shutil.copy(base_root / CONFIG_FILE, folder / CONFIG_FILE)
     names = {
         path.relative_to(base.folder).as_posix(): path
         for variant in pairs
@@ -255,7 +256,7 @@ def join(
             target.write_text(renamed(readable_text(path), path.suffix, names), encoding="utf-8")
         else:
             shutil.copy(path, target)
-    (ladder / "ablation.toml").write_text(_ladder(head, pairs, control), encoding="utf-8")
+    (ladder / "ablation.toml").write_text(_ladder(base, pairs, control), encoding="utf-8")
     return find_workspace(folder)
 
 
@@ -286,14 +287,14 @@ def renamed(text: str, suffix: str, names: Mapping[str, object]) -> str:
     )
 
 
-def _ladder(head: Study, pairs: Sequence[str], control: str) -> str:
+def _ladder(base: Study, pairs: Sequence[str], control: str) -> str:
     """The control, then each pair: what the older commit has, and upon it the newer one's."""
     steps = [(control, "")] if control else []
     for variant in pairs:
         steps += [(older(variant), steps[0][0] if steps else ""), (variant, older(variant))]
     written = ["schema_version = 1"]
-    if head.ladder.cache_control:
-        written.append(f"cache_control = {json.dumps(head.ladder.cache_control)}")
+    if base.ladder.cache_control:
+        written.append(f"cache_control = {json.dumps(base.ladder.cache_control)}")
     for variant, parent in steps:
         written += ["", "[[step]]", f"variant = {json.dumps(variant)}"]
         written += [f"parent = {json.dumps(parent)}"] if parent else []

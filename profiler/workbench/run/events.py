@@ -51,7 +51,7 @@ class Listener:
     recorder: Recorder
     result: Measured
     on_event: Callable[[Event], None]
-    refused: Callable[[Build], str] | None = None
+    refused: Callable[[Build], bool] | None = None
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
@@ -64,8 +64,8 @@ class Listener:
                 build = self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
                 )
-                if self.refused is not None and (why := self.refused(build)):
-                    self.result.refused[event.variant] = why
+                if self.refused is not None and self.refused(build):
+                    self.result.refused.add(event.variant)
             case Checked():
                 self.checked(event)
             case Failed():

@@ -51,7 +51,7 @@ class Measurement:
     plan: Plan
     on_event: Callable[[Event], None]
     undecided: Callable[[Timing], Sequence[str]] = decided
-    refused: Callable[[Build], str] | None = None
+    refused: Callable[[Build], bool] | None = None
     cubins: Path | None = None
     extensions: bool = field(default=False, kw_only=True)
 

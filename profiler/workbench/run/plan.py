@@ -52,7 +52,7 @@ class Measured:
     failures: dict[str, str] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
     told: Learned | Broken | None = None
     interrupted: bool = False

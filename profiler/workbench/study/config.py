@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
+from msgspec.structs import replace
 
 from workbench.errors import UsageError
-from workbench.study.text import fill, read_toml
+from workbench.study.text import TomlTable, convert, read_toml
 
 if TYPE_CHECKING:
     from workbench.study.model import Ladder
@@ -21,8 +21,7 @@ Margin = Annotated[float, Meta(gt=0, le=10)]
 CacheControl = Literal["all", "none"]
 
 
-@dataclass(frozen=True)
-class Gates:
+class Gates(TomlTable, frozen=True):
     """``max_error`` is a multiple of the primary reference's error on the same inputs."""
 
     min_speedup: Annotated[float, Meta(gt=0, le=1000)] = 1.03
@@ -31,8 +30,7 @@ class Gates:
     allow_spills: bool = False
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(TomlTable, frozen=True):
     """``sessions`` processes, and while a verdict stays open as many again, up to ``max_sessions``
     or until ``seconds`` are over; in each ``instances`` of every variant, timed in ``rounds``.
     """
@@ -45,24 +43,22 @@ class Timing:
     graph_microseconds: Annotated[float, Meta(gt=0, le=1e6)] = 150.0
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(TomlTable, frozen=True):
     seconds_per_step: Seconds = 120.0
     seconds_per_capture: Seconds = 300.0
 
 
-@dataclass(frozen=True)
-class Profiler:
+class Profiler(TomlTable, frozen=True):
     set: str = "full"
     clock_control: Literal["base", "boost", "force-boost", "none"] = "none"
     cache_control: CacheControl = "none"
     extra_flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class CommitGate:
+class CommitGate(TomlTable, frozen=True):
     """When ``workbench gate`` calls a change one: ``margin`` of the chained time and ``counters``
-    of a counter, as parts of them; without a measurement so many more ``registers`` a thread.
+    of a counter, as parts of them. A verdict without a measurement names what the compiler says
+    of registers where they differ by more than ``registers`` a thread.
     """
 
     margin: Margin = 0.02
@@ -70,8 +66,7 @@ class CommitGate:
     registers: Annotated[int, Meta(gt=0, le=255)] = 16
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(TomlTable, frozen=True):
     """What measuring may take: 0 is no limit and no price.
 
     ``rate_per_hour`` is the price of a GPU's hour. ``max_gpu_seconds`` is of all that the
@@ -82,8 +77,7 @@ class Budget:
     max_gpu_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(TomlTable, frozen=True):
     study: str = ""  # where there is only one, it goes without saying
     gates: Gates = field(default_factory=Gates)
     timing: Timing = field(default_factory=Timing)
@@ -105,7 +99,7 @@ def for_study(config: Config, ladder: Ladder) -> Config:
 
 def read_config(path: Path) -> Config:
     """Raises UsageError naming the file and the key for anything that is not a known setting."""
-    result = fill(Config, path, "", read_toml(path))
+    result = convert(read_toml(path), Config, path)
     timing = result.timing
     if timing.sessions > timing.max_sessions:
         raise UsageError(

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from workbench.errors import UsageError, nearest
 from workbench.study.config import CacheControl, MaxError
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
-from workbench.study.text import check_keys, fill, is_plain_name, read_toml, stands
+from workbench.study.text import TomlTable, convert, is_plain_name, read_toml, stands
 
 SCHEMA_VERSION = 1
-STEP_KEYS = [*(f.name for f in fields(Step) if f.name != "predictions"), "prediction"]
-Tables = tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True)
-class _Top:
-    title: str = ""
-    summary: str = ""
-    cache_control: CacheControl | None = None
-    max_error: MaxError | None = None
-    partial: tuple[str, ...] = ()
-    step: Tables = ()
-    reference: Tables = ()
-
-
-@dataclass(frozen=True)
-class _Predictions:
-    prediction: Tables
-
-
-@dataclass(frozen=True)
-class _Reference:
+class Reference(TomlTable, frozen=True):
     variant: str
     title: str = ""
     primary: bool = False
     needs: str = ""
 
 
-def _words(table: dict[str, Any]) -> dict[str, Any]:
-    """A table whose texts may be broken over lines."""
-    return {k: " ".join(v.split()) if isinstance(v, str) else v for k, v in table.items()}
+class LadderFile(TomlTable, frozen=True):
+    title: str = ""
+    summary: str = ""
+    cache_control: CacheControl | None = None
+    max_error: MaxError | None = None
+    partial: tuple[str, ...] = ()
+    step: tuple[Step, ...] = ()
+    reference: tuple[Reference, ...] = ()
+
+
+def _joined(value: object) -> object:
+    """A file whose texts may be broken over lines."""
+    if isinstance(value, dict):
+        return {key: _joined(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [inner if isinstance(inner, str) else _joined(inner) for inner in value]
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 def _check_variant(path: Path, where: str, name: str) -> None:
@@ -56,8 +51,7 @@ def _check_variant(path: Path, where: str, name: str) -> None:
         )
 
 
-def _prediction(path: Path, where: str, table: dict[str, Any]) -> Prediction:
-    found = fill(Prediction, path, where, _words(table))
+def _check_prediction(path: Path, where: str, found: Prediction) -> None:
     if (found.factor is None) == (found.range is None):
         raise UsageError(f"{path}: {where} needs either 'factor' or 'range'")
     low, high = found.factor or found.range or (0.0, 0.0)
@@ -67,15 +61,11 @@ def _prediction(path: Path, where: str, table: dict[str, Any]) -> Prediction:
             f"{path}: '{where}.{key}' must be [low, high], not {[low, high]}",
             hint="two finite numbers, none of them below zero, the lower one first",
         )
-    return found
 
 
-def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
-    check_keys(path, "step", table, STEP_KEYS)
-    where = f"step '{table['variant']}'" if "variant" in table else "step"
-    own = {"parent": None, **table}
-    own.pop("prediction", None)
-    step = fill(Step, path, where, _words(own))
+def _checked(path: Path, step: Step, earlier: list[str]) -> Step:
+    """The step, each of its predictions with a word on when it was written."""
+    where = f"step '{step.variant}'"
     _check_variant(path, "step", step.variant)
     if not step.key_change:
         raise UsageError(f"{path}: {where} has no 'key_change'")
@@ -95,9 +85,9 @@ def _step(path: Path, table: dict[str, Any], earlier: list[str]) -> Step:
             if earlier
             else "the first step has no parent: leave it out",
         )
-    tables = fill(_Predictions, path, "step", {"prediction": table.get("prediction", [])})
-    found = [_prediction(path, f"{where}.prediction", each) for each in tables.prediction]
-    written = (replace(each, written=each.written or step.written) for each in found)
+    for each in step.predictions:
+        _check_prediction(path, f"{where}.prediction", each)
+    written = (replace(each, written=each.written or step.written) for each in step.predictions)
     return replace(step, predictions=tuple(written))
 
 
@@ -126,21 +116,20 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
             f"{path}: schema_version must be {SCHEMA_VERSION}",
             hint=f"write schema_version = {SCHEMA_VERSION} at its top",
         )
-    top = fill(_Top, path, "", _words(data))
+    top = convert(_joined(data), LadderFile, path)
     steps: list[Step] = []
-    for table in top.step:
-        steps.append(_step(path, table, [s.variant for s in steps]))
+    for step in top.step:
+        steps.append(_checked(path, step, [s.variant for s in steps]))
     if not steps:
         raise UsageError(f"{path} has no steps", hint="write one [[step]] for the baseline")
     _check_chosen(path, steps)
-    read = [fill(_Reference, path, "reference", _words(table)) for table in top.reference]
-    for reference in read:
+    for reference in top.reference:
         _check_variant(path, "reference", reference.variant)
-    primary = [reference.variant for reference in read if reference.primary]
-    names = [s.variant for s in steps] + [r.variant for r in read]
+    primary = [reference.variant for reference in top.reference if reference.primary]
+    names = [s.variant for s in steps] + [r.variant for r in top.reference]
     if len(set(names)) != len(names):
         raise UsageError(f"{path}: a variant is listed twice")
-    if read and len(primary) != 1:
+    if top.reference and len(primary) != 1:
         raise UsageError(f"{path}: exactly one reference must have primary = true")
     return Ladder(
         study=study,
@@ -154,7 +143,7 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
                 title=one.title or one.variant,
                 needs=one.needs,
             )
-            for one in read
+            for one in top.reference
         ),
         primary_reference=primary[0] if primary else "",
         title=top.title or study,

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from workbench.errors import UsageError
+from workbench.study.text import TomlTable
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance
@@ -43,8 +46,7 @@ class Variant:
     params: tuple[tuple[str, Parameter], ...] = ()
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(TomlTable, frozen=True):
     """A figure's expected value after the change, as a factor of the parent's or as a range.
 
     ``figure`` is an id of ``metrics.toml`` or ``time``. Exactly one of ``factor`` and ``range``
@@ -57,8 +59,7 @@ class Prediction:
     written: Written | None = None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(TomlTable, frozen=True):
     """One rung of the ladder: a variant, its parent, the one change, and what was expected.
 
     ``shape`` is where it is judged, for a change that is made for another shape than the study's
@@ -70,12 +71,12 @@ class Step:
     """
 
     variant: str
-    parent: str | None
-    key_change: str
+    parent: str | None = None
+    key_change: str = ""
     bottleneck: str = ""
     rationale: str = ""
     lesson: str = ""
-    predictions: tuple[Prediction, ...] = ()
+    predictions: tuple[Prediction, ...] = msgspec.field(default=(), name="prediction")
     shape: str = ""
     chooses: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()

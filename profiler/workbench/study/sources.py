@@ -201,26 +201,35 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
 
 def plain_digest(study: Study, variant: Variant) -> str:
     """sha256 over what all files of a variant mean."""
-
-    def told(path: Path) -> bytes:
-        if path.suffix not in CODE:
-            return path.read_bytes()
-        read = meaning if path.suffix == ".py" else meaning_of_c
-        return read(readable_text(path)).encode()
-
-    return _digest(variant, source_files(study, variant), told)
+    return _digest(variant, source_files(study, variant), _meant)
 
 
-def _digest(variant: Variant, files: Iterable[Path], told: Callable[[Path], bytes | None]) -> str:
+def _meant(path: Path) -> bytes:
+    if path.suffix not in CODE:
+        return path.read_bytes()
+    read = meaning if path.suffix == ".py" else meaning_of_c
+    return read(readable_text(path)).encode()
+
+
+def _digest(
+    variant: Variant | None, files: Iterable[Path], told: Callable[[Path], bytes | None]
+) -> str:
     """sha256 over the parameters of a variant and what is ``told`` of each file, if anything."""
-    digest = hashlib.sha256(repr(variant.params).encode())
+    digest = hashlib.sha256(repr(variant.params).encode() if variant else b"")
     for path in sorted(files):
         if (content := told(path)) is not None:
             digest.update(path.name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 
-def study_digest(study: Study) -> str:
-    """sha256 over what study.py means, shapes included: another one is another way to measure."""
-    text = readable_text(study.folder / "study.py")
-    return hashlib.sha256(meaning(text).encode()).hexdigest()
+def study_digest(study: Study, *, shapes: bool = True) -> str:
+    """sha256 over what study.py and the files that it names mean, ``shapes`` of it included or not:
+    another one is another way to measure.
+    """
+
+    def told(path: Path) -> bytes:
+        if shapes or path.name != "study.py":
+            return _meant(path)
+        return meaning(_study_code(readable_text(path))).encode()
+
+    return _digest(None, named_from(study.folder, "study.py"), told)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from enum import EnumType
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -93,50 +92,85 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def check_keys(path: Path, table: str, found: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise UsageError for the first key of ``found`` that is not known."""
-    known = list(known)
-    for key in found:
-        if key not in known:
-            where = f"{table}.{key}" if table else key
-            raise UsageError(f"{path}: unknown key '{where}'", hint=nearest(key, known))
+class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user writes into a table. Another key than a field of it is an error."""
 
 
-def fill(kind: type[Filled], path: Path, table: str, found: Mapping[str, Any]) -> Filled:
-    """``kind``, a dataclass, with the values found, by the types of its fields. Raises UsageError
-    naming file and key.
+def convert(data: object, kind: type[Filled], path: Path) -> Filled:
+    """``data`` of the file ``path`` as a ``kind``. Raises UsageError naming the file, the key, the
+    type expected there, and the nearest right key or value.
     """
-    untyped: Any = kind
-    hints = _hints(untyped)
-    check_keys(path, table, found, hints)
-    values: dict[str, Any] = {}
-    for key, value in found.items():
-        where = f"{table}.{key}" if table else key
-        want = hints[key]
-        if is_dataclass(hints[key]):
-            if not isinstance(value, dict):
-                raise UsageError(f"{path}: '{where}' must be a table", hint=f"write [{where}]")
-            values[key] = fill(want, path, where, value)
-            continue
-        try:
-            values[key] = msgspec.convert(value, want)
-        except msgspec.ValidationError:
-            known = [str(word) for part in (want, *get_args(want)) for word in _choices(part)]
-            hint = HINTS.get(want, "leave '{key}' out for the default").format(key=key, where=where)
+    try:
+        found = msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        raise _explained(path, data, kind) from None
+    for where, text in _texts(data):  # they go into command lines and names of files
+        if not text.isprintable():
             raise UsageError(
-                f"{path}: '{where}' must be {_expected(want)}, not {_shown(value)}",
-                hint=nearest(str(value), known) if known else hint,
-            ) from None
-        _check_text(path, where, values[key])
-    for field in fields(untyped):
-        if field.name not in values and field.default is field.default_factory is MISSING:
-            raise UsageError(f"{path}: {table} has no '{field.name}'")
-    return kind(**values)
+                f"{path}: '{where}' has a character that cannot be printed: {_shown(text)}",
+                hint="take it out",
+            )
+    return found
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+def _explained(path: Path, value: Any, want: Any, where: str = "") -> UsageError:
+    """What is wrong with a value that is of another type, at the innermost key."""
+    if isinstance(value, dict) and (known := _fields(want)):
+        for key, inner in value.items():
+            place = f"{where}.{key}" if where else key
+            if key not in known:
+                if not want.__struct_config__.forbid_unknown_fields:
+                    continue
+                return UsageError(f"{path}: unknown key '{place}'", hint=nearest(key, known))
+            if not _is(inner, known[key].type):
+                return _explained(path, inner, known[key].type, place)
+        lacking = next(n for n, f in known.items() if f.required and n not in value)
+        return UsageError(f"{path}: {where or 'it'} has no '{lacking}'", hint=f"write {lacking} = ")
+    each = next(iter(get_args(want)), None)
+    if isinstance(value, list) and _fields(each) and all(isinstance(one, dict) for one in value):
+        wrong = next(one for one in value if not _is(one, each))
+        return _explained(path, wrong, each, _item(where, wrong))
+    key = where.rpartition(".")[2]
+    hint = HINTS.get(want, "leave '{key}' out for the default").format(key=key)
+    if words := [str(word) for part in (want, *get_args(want)) for word in _choices(part)]:
+        hint = nearest(str(value), words)
+    elif _fields(want) or _fields(each):
+        table = re.sub(" '.*?'", "", where)
+        hint = f"write [{table}]" if _fields(want) else f"write [[{table}]]"
+    return UsageError(
+        f"{path}: '{where}' must be {_expected(want)}, not {_shown(value)}", hint=hint
+    )
+
+
+def _is(value: object, want: Any) -> bool:
+    try:
+        msgspec.convert(value, want)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _fields(want: Any) -> dict[str, msgspec.structs.FieldInfo]:
+    """Of a struct, by the key that each has in a file; else none."""
+    if not (isinstance(want, type) and issubclass(want, msgspec.Struct)):
+        return {}
+    return {field.encode_name: field for field in msgspec.structs.fields(want)}
+
+
+def _item(where: str, table: Mapping[str, object]) -> str:
+    """A table of several, by the variant that it is of."""
+    return f"{where} '{table['variant']}'" if isinstance(table.get("variant"), str) else where
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, _item(where, inner) if isinstance(inner, dict) else where)
 
 
 def _choices(want: Any) -> Iterable[object]:
@@ -152,12 +186,10 @@ WORDS = {
     str: "a string",
     tuple[str, ...]: "a list of strings",
     tuple[float, float]: "[low, high]",
-    tuple[dict[str, Any], ...]: "tables, each below its name in [[ ]]",
 }
 HINTS: dict[Any, str] = {
     bool: "write {key} = true, without quotes",
     tuple[str, ...]: 'such as {key} = ["one", "two"]',
-    tuple[dict[str, Any], ...]: "write [[{where}]]",
 }
 
 
@@ -165,24 +197,18 @@ def _expected(want: Any) -> str:
     """A type in words; of ``X | None`` that of X, of numbers with their bounds."""
     if want in WORDS:
         return WORDS[want]
-    if get_origin(want) is Annotated:
-        kind, bounds = get_args(want)
-        return f"{WORDS[kind]} above zero and at most {bounds.le:g}"
+    if _fields(want):
+        return "a table"
     if words := list(_choices(want)):
         return f"one of {', '.join(map(str, words))}"
-    return _expected(get_args(want)[0])
+    kind, *more = get_args(want)
+    if _fields(kind):
+        return "tables, each below its name in [[ ]]"
+    if get_origin(want) is Annotated:
+        return f"{WORDS[kind]} above zero and at most {more[0].le:g}"
+    return _expected(kind)
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _check_text(path: Path, where: str, value: object) -> None:
-    """No control characters: such a value goes into a command line or a file's name."""
-    texts = value if isinstance(value, tuple) else (value,)
-    if wrong := [text for text in texts if isinstance(text, str) and not text.isprintable()]:
-        raise UsageError(
-            f"{path}: '{where}' has a character that cannot be printed: {_shown(wrong[0])}",
-            hint="take it out",
-        )

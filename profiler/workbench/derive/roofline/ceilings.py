@@ -61,6 +61,7 @@ COUNTERS = {
         ("l1tex__lsu_writeback_active_mem_lg.sum", 128),
     ),
 }
+METRICS = {DRAM: "dram__bytes_read.sum + dram__bytes_write.sum", L2: L2_BYTES, L1: L1_BYTES}
 Values = Mapping[str, float]  # the metrics of one launch by name
 
 

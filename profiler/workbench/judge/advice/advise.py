@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
 from workbench.judge.advice import latency, memory, pipes
-from workbench.judge.advice.candidate import CATALOGUE, LEAST, Candidate, Kind, Limit, resource
+from workbench.judge.advice.candidate import LEAST, Candidate, Limit
 from workbench.judge.advice.subject import Spot, Subject
+from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage, Verdict
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ class Advice:
     """What limits, the line that shows it, the kind of change, and the gain to expect at the most.
 
     ``saved`` is the share of the duration under ncu that would go, ``gain`` the speedup that this
-    amounts to; ``why`` says where it comes from, and what limits next where that decides.
+    amounts to; ``why`` says where it comes from, and its ``next_limit`` what decides then.
     """
 
     limit: Limit
     change: Change
     saved: float
-    why: str
+    why: Finding
     sure: float
     spot: Spot | None
     tried: tuple[Tried, ...] = ()
@@ -64,10 +65,6 @@ class Advice:
     def id(self) -> str:
         """Stable: ``latency.long_scoreboard/async-copy``."""
         return f"{self.limit.id}/{self.change}"
-
-    @property
-    def kind(self) -> Kind:
-        return CATALOGUE[self.change]
 
     @property
     def gain(self) -> float:
@@ -103,12 +100,12 @@ def _advice(subject: Subject, candidate: Candidate) -> Advice:
     name, share = subject.next_limit(candidate.relieved, spread=spread)
     room = max(0.0, 1 - share)
     capped = candidate.saved > room and name != candidate.limit.what
-    then = f"; {resource(name)} would be the next limit" if capped else ""
+    why, then = candidate.why, name if capped else None
     return Advice(
         limit=candidate.limit,
         change=candidate.change,
         saved=min(candidate.saved, room),
-        why=candidate.why + then,
+        why=finding(why.code, **why.values, next_limit=then),
         sure=candidate.sure,
         spot=subject.spot(*candidate.limit.counters),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.derive.figures import stall_label
 from workbench.derive.roofline.ceilings import L1, L2
 from workbench.judge.advice.candidate import LEAST, NAMED, ONE_WAY, Candidate, Limit, waiting
 from workbench.judge.advice.subject import WGMMA, Subject
+from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage
 
 AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
@@ -35,18 +35,16 @@ def rules(subject: Subject) -> Iterator[Candidate]:
     yield from _warps(subject)
 
 
-def _says(limit: Limit) -> str:
-    what = stall_label(limit.what).removesuffix(" stall")
-    return f"{what} stalls take {100 * limit.share:.0f} % of the duration"
+def _says(limit: Limit, **more: float | bool) -> Finding:
+    return finding("advice.waits", reason=limit.what, share=limit.share, **more)
 
 
 def _global(subject: Subject) -> Iterator[Candidate]:
     """Loads from global memory, by how they are made."""
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
-    why, saved = _says(limit), limit.share
+    saved = limit.share
     again = max((subject.excess(level) or 0.0 for level in (L1, L2)), default=0.0)
-    if again >= AGAIN:
-        why = f"{why}, for {again:.3g} times the bytes that the work needs"
+    why = _says(limit, times_bytes=again) if again >= AGAIN else _says(limit)
     if subject.has_shared is False and again >= AGAIN:
         sure = NAMED if again >= SHARED else ONE_WAY
         yield Candidate(limit, Change.TILE_SHARED, saved, sure, why)
@@ -66,7 +64,7 @@ def _global(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.ASYNC_COPY, saved, ring, why)
         if hopper:
             copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
-            why = f"{_says(copies)}, those of the barriers around a copy included"
+            why = _says(copies, with_barriers=True)
             sure = NAMED if bulk else ONE_WAY
             yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
     elif by_threads and narrow:
@@ -132,7 +130,7 @@ def _warps(subject: Subject) -> Iterator[Candidate]:
     metric = "smsp__warps_active.avg.per_cycle_active"
     counters = tuple(subject.budget.waits) if subject.budget else ()
     limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler", counters)
-    why = f"{there:.1f} warps a scheduler; twice as many could hide half of what is waited for"
+    why = finding("advice.few_warps", warps_per_scheduler=there)
     saved = HALF * waits
     if waves < 1 and achieved < FILLED * most:
         sure = NAMED if there < FEW_WARPS else ONE_WAY

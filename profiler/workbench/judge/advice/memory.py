@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.derive.diff.costs import SECTORS, WAVEFRONTS
-from workbench.derive.roofline.ceilings import DRAM, L1, L2, LEVELS
+from workbench.derive.roofline.ceilings import DRAM, L1, LEVELS, METRICS
 from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit
 from workbench.judge.advice.subject import Subject
+from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage
 
 BOUND = 0.6  # of a bandwidth: below it, what is slow is the latency
@@ -17,11 +18,6 @@ WIDE = ("float32", "float64", "int64")  # types that have half as wide ones
 GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
 SHARED = ("short_scoreboard", "mio_throttle", "barrier")
 HALF = 0.5
-METRICS = {
-    DRAM: "dram__bytes_read.sum + dram__bytes_write.sum",
-    L2: "derived__lts__lts2xbar_bytes.sum",
-    L1: "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum",
-}
 REFETCHED = frozenset(LEVELS)
 
 
@@ -42,11 +38,11 @@ def _bandwidth(subject: Subject, level: str, share: float) -> Iterator[Candidate
     excess = subject.excess(level)
     again = excess is not None and excess >= TWICE
     if again and excess:
-        saved, why = share * (1 - 1 / excess), f"{excess:.3g} times the bytes that the work needs"
+        saved, why = share * (1 - 1 / excess), finding("advice.bytes_again", times_bytes=excess)
     else:
-        saved, why = share * HALF, "at most half of the bytes"
+        saved, why = share * HALF, Finding("advice.half_the_bytes")
     if level == DRAM and not again:
-        whole = "if its input or output stayed on the card: at most half of the bytes"
+        whole = Finding("advice.stays_on_gpu")
         yield Candidate(limit, Change.FUSE, saved, ONE_WAY, whole, REFETCHED)
         if subject.work and subject.work.dtype in WIDE:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
@@ -78,7 +74,7 @@ def _sectors(subject: Subject) -> Iterator[Candidate]:
         "sectors",
         (SECTORS,),
     )
-    why = f"{100 * wasted:.0f} % of the sectors are fetched for nothing"
+    why = finding("advice.wasted_sectors", share=wasted)
     yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
 
 
@@ -91,6 +87,6 @@ def _conflicts(subject: Subject) -> Iterator[Candidate]:
     metric = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
     counters = (WAVEFRONTS,) if subject.total(WAVEFRONTS) else SHARED
     limit = Limit(Stage.MEMORY, "shared", share, metric, conflicts * 1e6, "conflicts", counters)
-    why = f"shared memory serves conflicts for {100 * share:.0f} % of the cycles"
+    why = finding("advice.bank_conflicts", share=share)
     saved = min(share, subject.waits(*SHARED))
     yield Candidate(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))

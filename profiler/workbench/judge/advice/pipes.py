@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from workbench.derive.factors import METRICS
-from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit, resource
+from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit
 from workbench.judge.advice.subject import ISSUE, MMA, PIPES, WGMMA, Subject
+from workbench.judge.findings import Finding, finding
 from workbench.ncu.catalog import catalog
 from workbench.words import Change, Stage
 
@@ -71,14 +72,17 @@ def _tensor(subject: Subject) -> Iterator[Candidate]:
     saved = subject.budget.issuing + subject.waits(*ARITHMETIC)
     if pipe < SILENT and subject.work:
         limit, single = pipe_limit(subject, "fma", saved), subject.work.dtype == "float32"
-        why = f"{intensity(subject):.0f} FLOP a byte, none on the tensor cores"
-        why += ", which take TF32, where the error allows it" if single else ""
-        why += "" if subject.work.flops else "; if these are products of matrices"
+        why = finding(
+            "advice.no_tensor_cores",
+            flop_per_byte=intensity(subject),
+            tf32=single or None,
+            assumed=None if subject.work.flops else True,
+        )
         sure = NAMED if subject.work.flops and not single else ONE_WAY
         yield Candidate(limit, Change.TENSOR, saved, sure, why, OF_PRODUCTS)
     elif subject.path == MMA and WGMMA in subject.tensor_peaks:
         limit = pipe_limit(subject, "tensor", saved)
-        why = "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
+        why = Finding("advice.mma_sync")
         yield Candidate(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
 
 
@@ -99,10 +103,7 @@ def _relief(subject: Subject, pipe: str, waits: float) -> Iterator[Candidate]:
     """``waits`` is the share of the duration in which nobody could go because of the pipe."""
     limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
     saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
-    why = (
-        f"the {resource(pipe)} is busy for {100 * limit.share:.0f} % of the time, "
-        f"and waited for during {100 * waits:.0f} %"
-    )
+    why = finding("advice.busy", pipe=pipe, share=limit.share, share_waited=waits)
     if pipe == "xu":
         yield Candidate(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
     elif pipe == "fma":
@@ -122,7 +123,7 @@ def _turns(subject: Subject) -> Iterator[Candidate]:
     if less < BUSY or most >= BOUND or most + less < TURNS:
         return
     limit = pipe_limit(subject, first, most)
-    why = f"{resource(first)} and {resource(second)} seem to take turns"
+    why = finding("advice.turns", pipe=first, other_pipe=second)
     yield Candidate(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
 
 
@@ -134,7 +135,7 @@ def _instructions(subject: Subject) -> Iterator[Candidate]:
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
     limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
     sure = NAMED if slots >= BOUND else ONE_WAY
-    why = "if every second instruction went, and what waits for it"
+    why = Finding("advice.half_the_instructions")
     relieved = frozenset((ISSUE, "fma", "lsu"))
     saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
     yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)
@@ -157,7 +158,7 @@ def _head_and_tail(subject: Subject) -> Iterator[Candidate]:
     limit = Limit(
         Stage.LAUNCH, "", share, f"1 - {METRICS['busiest']}", 100 * share, "% of the duration"
     )
-    why = "no SM works in its head and tail"
+    why = Finding("advice.head_and_tail")
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
     else:
@@ -172,20 +173,20 @@ def _imbalance(subject: Subject) -> Iterator[Candidate]:
     blocks = subject.value("grid") if subject.launches == 1 else None
     if blocks and subject.sms and blocks < subject.sms:
         limit = Limit(Stage.GRID, "", share, "launch__grid_size", blocks, "blocks")
-        why = f"{blocks:.0f} blocks for {subject.sms:.0f} SMs"
+        why = finding("advice.few_blocks", blocks=blocks, sms=subject.sms)
         yield Candidate(limit, Change.SPLIT, min(share, 1 - blocks / subject.sms), NAMED, why)
         return
     waves = subject.value("waves")
     if waves and _last_wave(subject, waves, blocks) >= MOST * share:
         metric = "launch__waves_per_multiprocessor"
         limit = Limit(Stage.TAIL, "", share, metric, waves, "waves")
-        why = "most SMs are idle while the last wave of blocks runs"
+        why = Finding("advice.last_wave")
         yield Candidate(limit, Change.TAIL, share, NAMED, why)
         yield Candidate(limit, Change.BALANCE, share, ONE_WAY, why)
         return
     value = 100 * subject.budget.balance
     limit = Limit(Stage.IMBALANCE, "", share, METRICS["balance"], value, "% of the busiest SM")
-    why = "an average SM is done before the busiest one"
+    why = Finding("advice.imbalance")
     yield Candidate(limit, Change.BALANCE, share, NAMED, why)
 
 

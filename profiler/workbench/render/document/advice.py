@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import advise as ranked
 from workbench.judge.advice.advise import Advice, KindRecord, Record
-from workbench.judge.advice.candidate import LEAST
+from workbench.judge.advice.candidate import LEAST, Limit
 from workbench.judge.advice.subject import Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (
@@ -23,6 +25,7 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
+from workbench.render.document.findings import resource, sentence
 from workbench.render.document.phrases import names
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
@@ -71,8 +74,8 @@ def _whole(one: Advice, before: Sequence[Advice], record: Record | None) -> Text
     known = recorded(record.of(one.change)) if record else ""
     past = joined([*([words(known)] if known else []), *tried(one)], "; ")
     return line(
-        strong(one.kind.title),
-        f", {gain(one)}: {one.kind.how}. Limit: ",
+        strong(CATALOGUE[one.change].title),
+        f", {gain(one)}: {CATALOGUE[one.change].how}. Limit: ",
         _limit(one, before),
         *((". Record: ", past) if past else ()),
         ".",
@@ -82,10 +85,10 @@ def _whole(one: Advice, before: Sequence[Advice], record: Record | None) -> Text
 def _limit(one: Advice, before: Sequence[Advice]) -> Text:
     same = next((n for n, b in enumerate(before, 1) if b.limit.id == one.limit.id), 0)
     if same:
-        other = "" if before[same - 1].why == one.why else f"; {one.why}"
+        other = "" if before[same - 1].why == one.why else f"; {sentence(one.why)}"
         return words(f"as {same}{other}")
     return line(
-        f"{one.limit.title}; {one.why} (",
+        f"{limit_title(one.limit)}; {sentence(one.why)} (",
         code(one.limit.metric),
         f" = {number(one.limit.value)}{one.limit.unit and ' '}{one.limit.unit}); ",
         spot(one.spot),
@@ -157,3 +160,125 @@ def section(ablation: Ablation) -> Section:
         shown.append(Fold(words("At other shapes"), tuple(others), brief=True))
     nothing = Paragraph(words(f"{ABSENT}."))
     return Section("next", words(TITLE), tuple(shown) or (nothing,))
+
+
+OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}
+OF_LAUNCH = {
+    Stage.LAUNCH: "head and tail of the launch",
+    Stage.GRID: "small grid",
+    Stage.TAIL: "tail of the grid",
+    Stage.IMBALANCE: "imbalance of the SMs",
+    Stage.ISSUE: "instructions",
+}
+
+
+def limit_title(limit: Limit) -> str:
+    """In the words of the stage."""
+    if limit.stage == Stage.LATENCY:  # what is waited for stands in every reason
+        return "latency"
+    if limit.stage == Stage.MEMORY:
+        return OF_MEMORY.get(limit.what) or f"{resource(limit.what)} bandwidth"
+    return resource(limit.what) if limit.what else OF_LAUNCH.get(limit.stage, str(limit.stage))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``title`` in a few words; ``how`` says what to do."""
+
+    title: str
+    how: str
+
+
+CATALOGUE: Mapping[Change, Recipe] = MappingProxyType(
+    {
+        Change.TILE_SHARED: Recipe(
+            "tiles in shared memory",
+            "fetch what several threads read once per block, and read it from there",
+        ),
+        Change.REUSE: Recipe(
+            "larger tiles, more reuse",
+            "what is read again kept in registers; more results per thread or block for each byte "
+            "fetched; blocks that share data close in time, or in a cluster",
+        ),
+        Change.VECTOR: Recipe(
+            "vector loads and stores", "16 bytes a lane, and several in flight before the first use"
+        ),
+        Change.COALESCE: Recipe(
+            "coalesced accesses", "neighbouring lanes at neighbouring addresses, by another layout"
+        ),
+        Change.SWIZZLE: Recipe(
+            "swizzled or padded tiles", "so that the lanes of a warp meet in no bank"
+        ),
+        Change.ASYNC_COPY: Recipe(
+            "asynchronous copies, a ring of tiles",
+            "cp.async: the next tiles on their way while one is worked on",
+        ),
+        Change.BULK_COPY: Recipe(
+            "bulk copies (TMA) and mbarriers",
+            "one thread starts a tile's copy; no registers, no address arithmetic, no block-wide "
+            "barrier",
+        ),
+        Change.TENSOR: Recipe(
+            "tensor cores", "the product as mma.sync, or wgmma from Hopper on, summed in fp32"
+        ),
+        Change.OTHER_PIPE: Recipe(
+            "work on another pipe",
+            "a part of what the busy unit does elsewhere: polynomials for exponentials, say",
+        ),
+        Change.LESS_WORK: Recipe(
+            "fewer instructions",
+            "packed arithmetic, what is invariant out of the loop, what is seldom needed on a "
+            "branch of its own",
+        ),
+        Change.OPERANDS: Recipe(
+            "operands from elsewhere",
+            "constants and what all threads share from uniform registers or the constant bank, so "
+            "that register ports are free",
+        ),
+        Change.SMALLER_CODE: Recipe(
+            "smaller code", "less unrolling and inlining, so that the loop stays in the cache"
+        ),
+        Change.OVERLAP: Recipe(
+            "overlap what is independent",
+            "start the next long operation before the result of the last is needed; independent "
+            "chains; groups of warps in different phases",
+        ),
+        Change.SPECIALISE: Recipe(
+            "warp specialisation", "warps that only fetch, and others that only compute"
+        ),
+        Change.BARRIERS: Recipe(
+            "fewer or smaller barriers",
+            "wait for those that matter: a warp, a named barrier, an mbarrier of the tile",
+        ),
+        Change.WARPS: Recipe(
+            "more warps, another block size",
+            "smaller tiles or blocks, so that others run while one waits",
+        ),
+        Change.REGISTERS: Recipe(
+            "fewer registers", "smaller tiles per thread, or a bound for the compiler; no spills"
+        ),
+        Change.SPLIT: Recipe(
+            "split the work further",
+            "more threads or blocks for the same result, each with a part of the sum, merged at "
+            "the end",
+        ),
+        Change.BALANCE: Recipe(
+            "balance: persistent blocks, the longest first",
+            "as many blocks as fit, which take work from a counter",
+        ),
+        Change.TAIL: Recipe(
+            "a grid without a tail", "blocks of a size that fills whole waves, or persistent ones"
+        ),
+        Change.FUSE: Recipe(
+            "fuse with its neighbours", "one launch, and nothing written that the next reads back"
+        ),
+        Change.EARLY: Recipe("an earlier start", "programmatic dependent launch, or a CUDA graph"),
+        Change.NARROW: Recipe(
+            "narrower types", "half the bytes a value, where the error allows it"
+        ),
+        Change.CACHE_HINTS: Recipe(
+            "cache hints", "accesses marked as used once, or to be kept; no rule proposes it"
+        ),
+        Change.CHOOSE: Recipe("choose by shape", "the fastest of several kernels for each shape"),
+    }
+)

@@ -22,6 +22,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.limits import bullets
 from workbench.render.document.phrases import call_of, figure, took, with_cycles
 from workbench.render.document.variant import limited, origin
@@ -70,9 +71,9 @@ def _error(row: Row) -> str:
 
 def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
-    told: list[Block] = [Paragraph(origin(judged)), *warned(judged.warnings)]
+    told: list[Block] = [Paragraph(origin(judged)), *warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
-        return [*told, Paragraph(line(strong("failed"), f": {row.problem}"))]
+        return [*told, Paragraph(line(strong("failed"), f": {sentence(row.problem)}"))]
     told.append(Paragraph(headline(row, judged)))
     told.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
     if call := call_of(row):
@@ -80,7 +81,7 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     if correct := _correct(row):
         told.append(Paragraph(words(correct)))
     failed = [gate for gate in row.gates if gate.passed is False]
-    told += [Paragraph(words(f"{gate.name}: {gate.why}")) for gate in failed]
+    told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in failed]
     if row.bottlenecks:
         told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
         told.append(Paragraph(words(limited(row.limiters))))

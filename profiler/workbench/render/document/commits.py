@@ -77,6 +77,11 @@ def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
         yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
+    if stale := ", ".join(change.variant for change in same if change.is_stale):
+        why = (
+            "evidence belongs to whole files, comments included. `workbench ablate` measures again"
+        )
+        yield Paragraph(words(f"the recorded evidence of {stale} is stale now: {why}"))
     moved = [(c.variant, finding) for c in listed for finding in c.findings]
     if moved:
         yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])

@@ -21,6 +21,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.numbers import ends, factor, interval, microseconds, shorten
 from workbench.words import NONE, Origin, Parameter
 
@@ -34,7 +35,7 @@ def _text(value: Parameter) -> str:
 
 def _time(one: Worth) -> Cell:
     if one.time is None:
-        return Cell(words(shorten(one.why, WHY) or NONE))
+        return Cell(words(shorten(sentence(one.why), WHY) or NONE))
     return figure_cell(one.time.value, note=ends(one.time))
 
 
@@ -59,13 +60,13 @@ def left_out_table(found: LeftOut) -> Table:
 
 def left_out_view(found: LeftOut) -> list[Block]:
     how = "measured now" if found.source == Origin.MEASURED else "recorded evidence"
-    took = microseconds(found.time.value) if found.time else found.why
+    took = microseconds(found.time.value) if found.time else sentence(found.why)
     head = line(
         code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
         "variant of the table in the same sessions",
     )  # fmt: skip
     told = left_out_table(found), Bullets(tuple(account(found)))
-    return [Paragraph(head), *warned(found.warnings), *told]
+    return [Paragraph(head), *warned(sentences(found.warnings)), *told]
 
 
 def account(found: LeftOut) -> list[Text]:

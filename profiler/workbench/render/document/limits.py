@@ -17,7 +17,8 @@ from workbench.derive.figures import (
     standard_error,
 )
 from workbench.derive.figures import top_stall as leading
-from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.bottlenecks import ROOF, Bottleneck
+from workbench.judge.findings import Finding
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (
     Block,
@@ -29,6 +30,7 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
+from workbench.render.document.findings import sentence
 from workbench.render.numbers import number, percent, shorten
 from workbench.words import ABSENT
 
@@ -55,6 +57,9 @@ def hot_line(limit: Bottleneck) -> Text:
 
 def brief(limit: Bottleneck) -> Text:
     """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
+    if limit.scope == ROOF:
+        told = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
+        return line(strong(limit.title), f" {told}")
     known = math.isfinite(limit.estimated_speedup_pct)
     told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
@@ -70,8 +75,9 @@ def bullets(limits: Sequence[Bottleneck]) -> Bullets:
     return Bullets(tuple(map(brief, limits)), ordered=True)
 
 
-def no_lines(why: str) -> list[Block]:
+def no_lines(found: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
+    why = sentence(found)
     return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
 
 

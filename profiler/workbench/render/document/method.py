@@ -26,6 +26,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import ladders, reason, steps
 from workbench.render.document.why import NOISE
 from workbench.render.numbers import factor, number, shorten
@@ -124,7 +125,7 @@ def _company(ablation: Ablation) -> list[str]:
     if ablation.timing is None or not ablation.reference:
         return []
     company = ablation.timing.company
-    told = company.words if company else ABSENT
+    told = sentence(company.finding("company.undisturbed")) if company else ABSENT
     return [f"The reference by itself, in a session without any step: {told}."]
 
 

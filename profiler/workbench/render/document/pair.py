@@ -27,6 +27,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import time_in
 from workbench.render.numbers import quantity, times, with_unit
@@ -108,7 +109,9 @@ def variants(
     told += advice.to_try(rows[1].advice, record, names[1])
     warnings: list[Block] = []
     if pair.warnings:
-        warnings.append(Callout("Not quite comparable", tuple(map(words, pair.warnings))))
+        warnings.append(
+            Callout("Not quite comparable", tuple(map(words, sentences(pair.warnings))))
+        )
     return [*warnings, Section("pair", title(names), tuple(told))]
 
 
@@ -127,7 +130,9 @@ def title(names: Names) -> Text:
 
 
 def _state(row: Row) -> Paragraph:
-    return Paragraph(words(f"{row.variant} is {row.status}: {row.problem or 'see workbench list'}"))
+    return Paragraph(
+        words(f"{row.variant} is {row.status}: {sentence(row.problem) or 'see workbench list'}")
+    )
 
 
 def _times(pair: VariantPair) -> Table:

@@ -10,6 +10,7 @@ from workbench.derive.intervals import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Marking, Text, code, joined
+from workbench.render.document.findings import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
 
@@ -25,7 +26,7 @@ def reason(row: Row) -> str:
     if row.status == Status.MISSING:
         return f"needs {row.needs}" if row.needs else "not measured"
     if row.status == Status.FAILED:
-        return shorten(f"failed: {row.problem}", REASON_WIDTH)
+        return shorten(f"failed: {sentence(row.problem)}", REASON_WIDTH)
     return row.status if row.status != Status.CURRENT else ABSENT
 
 

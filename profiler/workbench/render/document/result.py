@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from workbench.derive.intervals import Ratio
+from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import step
 from workbench.render.document.authored import first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
+from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
@@ -121,7 +123,7 @@ def _basis(ablation: Ablation) -> Text:
         over = f"; the 95 % interval is over {best.time.sessions} sessions of {each} instances"
     limited = ""
     if facts is not None and facts.throttling is not None:
-        limited = f" The card was {facts.throttling.words}."
+        limited = f" The card was {sentence(facts.throttling.finding('timing.throttling'))}."
     return words(
         "Chained is what a call adds between ordinary neighbours, which write its inputs and read "
         f"its output{over}; {ablation.gpu}, {origin}.{limited}"
@@ -180,7 +182,7 @@ def lesson_line(row: Row) -> Text:
 
 def _short_verdict(row: Row) -> str:
     if row.status == Status.FAILED and not row.judged_at:
-        return f"{row.verdict or row.status}, {row.problem.partition(':')[0]}"
+        return f"{row.verdict or row.status}, {sentence(row.problem).partition(':')[0]}"
     is_told = row.status == Status.CURRENT or row.judged_at
     return (row.verdict or ABSENT) if is_told else brief_reason(row)
 
@@ -200,8 +202,8 @@ def _failure(row: Row) -> Text:
     if row.verdict not in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
         return ()
     missed = [gate for gate in row.gates if not gate.passed and gate.binding]
-    reasons = [gate.why for gate in missed if gate.why != ABSENT]
-    if absent := [gate.name for gate in missed if gate.why == ABSENT]:
+    reasons = [sentence(gate.why) for gate in missed if gate.why != NOT_COLLECTED]
+    if absent := [gate.name for gate in missed if gate.why == NOT_COLLECTED]:
         reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
     why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
     where = line(" at ", code(row.judged_at)) if row.judged_at else ()
@@ -237,7 +239,7 @@ def across(ablation: Ablation) -> Text:
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:
     stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
-    told = [words(text) for text in ablation.warnings]
+    told = [words(sentence(found)) for found in ablation.warnings]
     if stale:
         told.append(
             line("stale, not shown: ", names(stale), " (sources changed since they were measured)")

@@ -28,6 +28,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.findings import sentences
 from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import ends, factor, interval, microseconds, number, percent
 from workbench.words import NONE
@@ -83,7 +84,7 @@ def sizes_view(over: OverSizes) -> list[Block]:
     """The times, and which is the fastest where, with its rate."""
     return [
         Paragraph(origin(over)),
-        *warned(over.warnings),
+        *warned(sentences(over.warnings)),
         times_table(over),
         Bullets((*fastest(over), *overall(over))),
     ]

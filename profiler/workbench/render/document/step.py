@@ -30,6 +30,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import (
     brief_reason,
     has_figures,
@@ -146,7 +147,7 @@ def gate_words(row: Row) -> Text:
         by_why: dict[str, list[str]] = {}
         for gate in row.gates:
             if gate.state == state:
-                by_why.setdefault(gate.why, []).append(gate.name)
+                by_why.setdefault(sentence(gate.why), []).append(gate.name)
         if by_why:
             gates = [f"{', '.join(alike)} ({why})" for why, alike in by_why.items()]
             told.append(f"{state}: {', '.join(gates)}")
@@ -200,7 +201,7 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
 GATES: list[Field[Gate]] = [
     field("gate", "gate", lambda gate: gate.name),
     field("result", "result", lambda gate: _result(gate)),
-    field("why", "why", lambda gate: gate.why),
+    field("why", "why", lambda gate: sentence(gate.why)),
 ]
 
 

@@ -26,6 +26,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.findings import sentence, sentences
 from workbench.render.numbers import ends, factor, interval, shorten
 from workbench.words import ABSENT, NONE, Origin
 
@@ -98,7 +99,7 @@ def _count(combination: Combination, value: int | None) -> Cell:
 def _fate(combination: Combination) -> str:
     if combination.fate == Fate.TIMED:
         return ""
-    return shorten(": ".join(filter(None, (combination.fate, combination.why))), WHY)
+    return shorten(": ".join(filter(None, (combination.fate, sentence(combination.why)))), WHY)
 
 
 def _kind(sweep: Sweep, combination: Combination) -> Marking:
@@ -122,7 +123,11 @@ def sweep_table(sweep: Sweep) -> Table:
 
 def sweep_view(sweep: Sweep) -> list[Block]:
     """The table and what it shows."""
-    told: list[Block] = [Paragraph(origin(sweep)), *warned(sweep.warnings), sweep_table(sweep)]
+    told: list[Block] = [
+        Paragraph(origin(sweep)),
+        *warned(sentences(sweep.warnings)),
+        sweep_table(sweep),
+    ]
     return [*told, Bullets(tuple(account(sweep)))]
 
 

@@ -28,6 +28,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import sentence
 from workbench.render.document.limits import reasons, samples, share_of, stall_words
 from workbench.render.document.phrases import (
     call_of,
@@ -153,7 +154,9 @@ def variant(row: Row, ablation: Ablation) -> Section:
 
 
 def _blocks(row: Row, ablation: Ablation) -> list[Block]:
-    told: list[Block] = [Paragraph(words(f"{row.status}: {row.problem}"))] if row.problem else []
+    told: list[Block] = (
+        [Paragraph(words(f"{row.status}: {sentence(row.problem)}"))] if row.problem else []
+    )
     if row.problem and not has_figures(row):
         return told
     told.append(timings.regimes(row, ablation.reference))
@@ -162,7 +165,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if row.figures:
         told += profile(row.figures, row.stalls, row.limiters, row.bottlenecks)
         if row.no_lines:
-            told.append(Paragraph(words(row.no_lines)))
+            told.append(Paragraph(words(sentence(row.no_lines))))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT}")))
     if row.against_parent:

@@ -1,0 +1,273 @@
+"""The sentence of every finding that ``judge`` may return.
+
+In a sentence ``{name}`` is a value, "not collected" where there is none. What stands between two
+``|`` is left out where one of its values is not there. Behind the colon stands a format of Python,
+or one of ours: ``.1%`` a share in percent, ``+.1~`` the change in percent that a ratio is,
+``#kernel`` a number of kernels, ``[; ]`` what stands between several.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from workbench.derive.figures import stall_label
+from workbench.judge.advice.subject import PIPES
+from workbench.judge.findings import Finding
+from workbench.study.front_ends import front_end
+from workbench.words import ABSENT
+
+AT = "| at {shape}|"
+COMPANY = (
+    "{reference} takes {alone_us:.4g} µs by itself and {together_us:.4g} µs in company, "
+    "{ratio:+.1~} %| [{low:+.1~}, {high:+.1~}]| in {unit}"
+    f"|, {{ratio_in_time:+.1~}} % in time: the clock was another|{AT}"
+)
+ERROR = "{times_reference:.3g}x the error of {reference} at {shape}|, {kind}|| in '{output}'|"
+VARIES = "|; results differ from run to run at {varies}|"
+ROUNDS = (
+    "in {share} of the rounds: SM clock "
+    "|{sm_clock_ghz:.2f} GHz of {most_ghz:.2f} ({variant})||{clock_absent}|"
+)
+A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
+
+ADVICE = {
+    "waits": "{reason} stalls take {share:.0%} % of the duration"
+    "|, for {times_bytes:.3g} times the bytes that the work needs|"
+    "|, those of the barriers around a copy included{with_barriers}|",
+    "few_warps": "{warps_per_scheduler:.1f} warps a scheduler; twice as many could hide half of "
+    "what is waited for",
+    "bytes_again": "{times_bytes:.3g} times the bytes that the work needs",
+    "half_the_bytes": "at most half of the bytes",
+    "stays_on_gpu": "if its input or output stayed on the card: at most half of the bytes",
+    "wasted_sectors": "{share:.0%} % of the sectors are fetched for nothing",
+    "bank_conflicts": "shared memory serves conflicts for {share:.0%} % of the cycles",
+    "no_tensor_cores": "{flop_per_byte:.0f} FLOP a byte, none on the tensor cores"
+    "|, which take TF32, where the error allows it{tf32}|"
+    "|; if these are products of matrices{assumed}|",
+    "mma_sync": "mma.sync, its fragment loads and their waits, where wgmma reads shared memory "
+    "itself",
+    "busy": "the {pipe} is busy for {share:.0%} % of the time, and waited for during "
+    "{share_waited:.0%} %",
+    "turns": "{pipe} and {other_pipe} seem to take turns",
+    "half_the_instructions": "if every second instruction went, and what waits for it",
+    "head_and_tail": "no SM works in its head and tail",
+    "few_blocks": "{blocks:.0f} blocks for {sms:.0f} SMs",
+    "last_wave": "most SMs are idle while the last wave of blocks runs",
+    "imbalance": "an average SM is done before the busiest one",
+}
+
+SENTENCES: Mapping[str, str] = {
+    **{
+        f"advice.{code}": f"{text}|; {{next_limit}} would be the next limit|"
+        for code, text in ADVICE.items()
+    },
+    "not_collected": ABSENT,
+    "variant": "{variant}| over {over}|| at {shape}|| at {sm_clock_ghz:.3f} GHz|",
+    # why there are no figures
+    "stopped": "{text}",
+    "stale": "its sources changed since ({evidence}); measure it again",
+    "missing.damaged": "its capture is damaged",
+    "missing.unmeasured": "not measured",
+    "missing.package": "not collected: it needs {package}",
+    "untimed.wrong_outputs": "the outputs of timed calls of {variant} were wrong: it has no time",
+    "untimed.adds_nothing": "a call of {variant} adds no time to its neighbours",
+    "untimed.not_beside": "not timed beside the others",
+    "lines.none": "no source lines: {why}",
+    "lines.generated": "no source lines of its own files: those shown are of code generated {by}",
+    # gates
+    "check.failed": f"{{status}}{AT}: {{text}}",
+    "correct.undeclared": "no longer supports {shapes}, which the ladder does not declare (drops)",
+    "correct.due": "not collected at {shapes}",
+    "correct.everywhere": "max error {max_error:.2g} over {shapes_checked} shapes"
+    "|, not checked at {shapes_not_checked} others|",
+    "compiler.error": "{text}",
+    "compiler.warning": "{text}",
+    "compiler.spills": "{spill_bytes} bytes of register spills",
+    "compiler.nothing_compiled": "nothing of it was compiled here",
+    "compiler.allowed": "allowed here: {findings:[; ]}",
+    "compiler.clean": "no warning, no spill",
+    "compiler.of_several": "{here}; of the others: {others}",
+    "compiler.not_captured": "not collected: compiled {by}, and not captured",
+    "compiler.captured": "|{least_registers} to ||{registers} registers, |"
+    "|{shared_bytes} bytes of shared memory, |{spills} in the capture; compiled {by}",
+    "made_by.torch": "by torch's makers",
+    "made_by.front_ends": "by {front_ends:[ and ]}",
+    "made_by.unknown": "elsewhere",
+    "faster.one_session": "one session: its interval is not collected",
+    "faster.parent_untimed": "{parent}, which it corrects, has no times that count",
+    "faster.reached": "lower end| at {level} %| {low:.3f}x ≥ {least:.4g}x over the parent"
+    "|, which it corrects{corrects}|",
+    "faster.below": "lower end| at {level} %| {low:.3f}x < {least:.4g}x over the parent"
+    "|, which it corrects{corrects}|",
+    "accurate.not_collected": f"not collected{VARIES}",
+    "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
+    "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
+    "company.not_timed": "not collected: {reference} was not timed beside it",
+    "company.not_alone": "{reference} by itself: not collected",
+    "company.slowed": f"something in these sessions slows the reference down: {COMPANY}",
+    "company.sped_up": f"something in these sessions lets the reference run faster: {COMPANY}",
+    "company.uncertain": f"too uncertain to say: {COMPANY}",
+    "company.undisturbed": COMPANY,
+    "compared": "{variant} has a wrong time: {why}",
+    "kernel": "|{times} times |{kernel} ({grid:[ x ]} blocks of {block:[ x ]} threads)",
+    "kernels.empty_graph": "the timed graph is empty: it launched nothing",
+    "kernels.unsteady": "its calls launched other nodes in one session than in another",
+    "kernels.differ": "|timed and not captured: {not_captured}||{both}|"
+    "|captured and not timed: {not_timed}|",
+    "kernels.as_captured": "{kernels:#kernel} timed as captured|, and {memcpys:#memcpy}|"
+    "|, and {memsets:#memset}||, and {others:#other}|",
+    "outputs.wrong": "wrong while it was timed: {text}",
+    "outputs.right": "{outputs:#output} of timed calls were right",
+    "duration.below": f"{A_CALL}: at least {{least_us:.2f}} µs it must be",
+    "duration.above": f"{A_CALL}: no more than {{most_us:.2f}} µs it can be",
+    "duration.accounted": A_CALL,
+    "work.done": "{findings}",
+    "work.operations": "{ratio:.2f} times the operations that it needs",
+    "work.operations_missing": "{done:.3g} FLOP of {needed:.3g} that one call needs: operations "
+    "are missing",
+    "work.bytes": "{ratio:.2f} times the bytes through L2 that it needs",
+    "work.bytes_missing": "{done:.3g} B of {needed:.3g} that one call needs: bytes through L2 are "
+    "missing",
+    "work.floor": "the card's floor is {least_us:.3g} µs",
+    "work.too_fast": "{microseconds:.3g} µs, where the card needs {least_us:.3g} µs for its {unit} "
+    "alone",
+    # what makes times and captures not quite comparable
+    "timing.wrong_outputs": f"outputs of timed calls were wrong{AT}, so that there is no time: "
+    "{variants}",
+    "timing.twin": f"the twin of {{variant}}, {{regime}}{AT}, comes out as {{ratio:.3f}} "
+    "[{low:.3f}, {high:.3f}] of it and not as 1: differences of this size are no news here",
+    "timing.throttled": f"the GPU was {{limit}} at {{shapes}}, |at most {{several}}|{ROUNDS}",
+    "timing.throttling": f"{{limit}} {ROUNDS}",
+    "timing.other_file": f"by the sessions of {{file}}, and not by the table's{AT}: {{variants}}",
+    "captures.above_roof": f"{{variant}} stands above its roof{AT}: an error in the data",
+    "captures.damaged": "{text}: no capture of {variants}; profile again, or restore the file",
+    "captures.clocks": f"captures ran at different SM clocks{AT}: {{variants}}",
+    "captures.differ": f"captures differ in {{field}}{AT}: {{values}}",
+    "evidence.damaged": "{text}",
+    "ceilings.above_theory": "the measured {ceiling} ceiling is {share:.0%} % of the theoretical "
+    "one: an error in the data; run `workbench calibrate` again",
+    "choice.slower": f"{{variant}} does not choose the fastest{AT}: it is {{ratio:.3f}}x "
+    "[{low:.3f}, {high:.3f}] of {chosen}",
+    "reports.several_gpus": "{report} holds launches of several GPUs: {gpus}",
+    "reports.differ": "the reports differ in {field}: {before} and {after}",
+    "reports.clocks": "SM clocks are up to {ratio:.1~} % apart ({kernel}: {before_ghz:.3f} and "
+    "{after_ghz:.3f} GHz): compare cycles too",
+    "reports.other_names": "kernels of different names are compared, since they are {matched_by}: "
+    "{before} and {after}",
+}
+
+
+def sentence(found: Finding | None) -> str:
+    """Without an end; "" for None."""
+    if found is None:
+        return ""
+    values = {**found.values, **_more(found)}
+    parts = SENTENCES[found.code].split("|")
+    return "".join(
+        WORDS.vformat(part, (), values)
+        for place, part in enumerate(parts)
+        if place % 2 == 0 or all(name in values for name in _names(part))
+    )
+
+
+def sentences(found: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(map(sentence, found))
+
+
+def _names(part: str) -> Sequence[str]:
+    return [name for _, name, _, _ in string.Formatter().parse(part) if name]
+
+
+def _more(found: Finding) -> dict[str, object]:
+    """What a sentence says in other words than the finding has it."""
+    known: Mapping[str, Any] = found.values
+    match found.code:
+        case "lines.none":
+            return {"why": why_no_lines(known.get("front_ends", ()))}
+        case "accurate.within" | "accurate.beyond":
+            return {} if "reference" in known else {"reference": "the reference"}
+        case "compiler.captured":
+            spilled = known.get("spill_instructions")
+            some = f"{spilled} instructions that spill" if spilled else f"spills {ABSENT}"
+            return {"spills": "no spills" if spilled == 0 else some}
+        case "kernels.differ":
+            return {"both": "; "} if {"not_captured", "not_timed"} <= known.keys() else {}
+        case "advice.waits":
+            return {"reason": stall_label(str(known["reason"])).removesuffix(" stall")} | _named(
+                known
+            )
+        case "timing.throttled" | "timing.throttling":
+            return _throttled(known)
+    return _named(known)
+
+
+LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+
+
+def resource(name: str) -> str:
+    """A level of memory or a pipe."""
+    if name in PIPES:
+        return f"{name.upper() if name != 'tensor' else name} pipe"
+    return LEVELS.get(name, name.replace("_", " "))
+
+
+def _named(known: Mapping[str, Any]) -> dict[str, object]:
+    """Values that are the id of a resource."""
+    return {
+        key: resource(known[key]) for key in ("pipe", "other_pipe", "next_limit") if key in known
+    }
+
+
+def why_no_lines(front_ends: Sequence[str]) -> str:
+    """Why a capture has no source lines, with what gives them where that is known."""
+    first = next(filter(None, map(front_end, front_ends)), None)
+    if first is None:
+        return "its kernels were built without line information"
+    return f"{first.no_lines}: {first.lines} gives it" if first.lines else first.no_lines
+
+
+def _throttled(known: Mapping[str, Any]) -> dict[str, object]:
+    limits, share = known.get("limits", ()), known["share"]
+    named = any(limit.endswith("-limited") for limit in limits)
+    told: dict[str, object] = {
+        "limit": " and ".join(limits)
+        if named
+        else "throttled" + (f" ({', '.join(limits)})" if limits else ""),
+        "share": f"{100 * share:.0f} %" if share >= 0.01 else "under 1 %",
+    }
+    if len(known.get("shapes", ())) > 1:
+        told["several"] = ""
+    if not {"sm_clock_mhz", "most_mhz"} <= known.keys():
+        return {**told, "clock_absent": ABSENT}
+    return {
+        **told,
+        "sm_clock_ghz": known["sm_clock_mhz"] / 1e3,
+        "most_ghz": known["most_mhz"] / 1e3,
+    }
+
+
+class _Words(string.Formatter):
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return kwargs.get(str(key), ABSENT)
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if isinstance(value, tuple):
+            between = spec[1:-1] if spec.startswith("[") else ", "
+            return between.join(self.format_field(each, "") for each in value)
+        if isinstance(value, Finding):
+            return sentence(value)
+        if isinstance(value, str):
+            return value
+        if value is True:  # it is said in the sentence
+            return ""
+        if spec.endswith(("%", "~")):
+            percent = 100 * (value if spec.endswith("%") else value - 1)
+            return format(percent, f"{spec[:-1]}f")
+        if spec.startswith("#"):
+            return f"{value} {spec[1:]}{'' if value == 1 else 's'}"
+        return format(value, spec)
+
+
+WORDS = _Words()
