@@ -32,6 +32,7 @@ from workbench.judge.commits import Change, Timed, judge_change, time_verdict, w
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
+from workbench.render.document.findings import sentence
 from workbench.run import machine, measure
 from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu
@@ -95,7 +96,7 @@ def test_comments_and_lines_are_the_same_without_measuring(
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     code, told = gate("HEAD~2")
     assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
-    why = {c["variant"]: c["why"] for c in told["studies"][0]["changes"]}
+    why = {c["variant"]: c["why"]["message"] for c in told["studies"][0]["changes"]}
     assert why["baseline"].startswith("only comments and blanks are others")
     assert why["fast"].startswith("its sources are the same")
 
@@ -105,7 +106,9 @@ def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] * 2.0f")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
-    assert told["studies"][0]["changes"][0]["why"].startswith("its machine code is the same")
+    assert told["studies"][0]["changes"][0]["why"]["message"].startswith(
+        "its machine code is the same"
+    )
 
 
 def test_other_code_is_found_and_its_line_named(
@@ -117,7 +120,7 @@ def test_other_code_is_found_and_its_line_named(
     assert code == 5
     change = told["studies"][0]["changes"][0]
     assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
-    assert {m["what"] for m in change["moved"]} >= {"machine code"}
+    assert {m["what"] for m in change["moved"]} >= {"machine_code"}
     suite = xml.parse(files[0]).getroot()[0]
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
     assert all(set(case.attrib) == {"classname", "name"} for case in suite)  # as Jenkins has it
@@ -132,7 +135,7 @@ def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, g
     scale.edit("kernels/scale/baseline.py", "// 256 + 1", "// 256 + 2")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)["baseline"]) == (5, "cannot tell")
-    assert [m["what"] for m in told["studies"][0]["changes"][0]["moved"]] == ["host code"]
+    assert [m["what"] for m in told["studies"][0]["changes"][0]["moved"]] == ["host_code"]
 
 
 def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
@@ -140,7 +143,9 @@ def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
     change = told["studies"][0]["changes"][0]
-    assert change["why"].endswith('scale/baseline.cu(3): error: identifier "y" is undefined')
+    assert change["why"]["message"].endswith(
+        'scale/baseline.cu(3): error: identifier "y" is undefined'
+    )
     assert (change["where"]["file"], change["where"]["line"]) == ("baseline.cu", 3)
     assert [moved["what"] for moved in change["moved"]] == ["compiles"]
 
@@ -160,7 +165,7 @@ def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate: Any)
     scale.edit("kernels/scale/fast.py", "from", "import no_such_package\n\nfrom")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)["fast"]) == (5, "cannot tell")
-    assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]
+    assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]["message"]
 
 
 def test_a_study_that_comes_goes_or_cannot_be_read(
@@ -180,7 +185,7 @@ def test_a_study_that_comes_goes_or_cannot_be_read(
     code, told = gate("HEAD~1", "HEAD", "--sarif", str(tmp_path / "out.sarif"))
     assert (code, set(verdicts(told).values())) == (1, {"broken"})
     change, last = told["studies"][0]["changes"][0], len(study.read_text().splitlines())
-    assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]
+    assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]["message"]
     (run,) = json.loads((tmp_path / "out.sarif").read_text())["runs"]
     place = run["results"][0]["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "gpu/kernels/more/study.py"
@@ -374,14 +379,14 @@ def test_without_a_measurement_nothing_is_slower(changed: dict[str, int], fact: 
     """What the compiler says stands beside it: fewer spills for more registers may be faster."""
     found = judged(at("a", kernels=kernel()), at("b", kernels=kernel("b", **changed)))
     assert (found.move, found.cause, found.tier) == (Move.CANNOT_TELL, Cause.SOURCE, 0)
-    assert found.why == f"its machine code is another: it needs measuring{fact}"
-    assert len(found.findings) == 2  # and its machine code
+    assert sentence(found.why) == f"its machine code is another: it needs measuring{fact}"
+    assert len(found.differences) == 2  # and its machine code
 
 
 def test_a_warning_more_is_a_fact() -> None:
     after = at("b", kernels=kernel("b"), warnings=("declared but never used",))
     found = judged(at(kernels=kernel()), after)
-    assert (found.move, "(warnings 0 → 1)" in found.why) == (Move.CANNOT_TELL, True)
+    assert (found.move, "(warnings 0 → 1)" in sentence(found.why)) == (Move.CANNOT_TELL, True)
 
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -400,7 +405,7 @@ def test_a_change_does_not_choose_the_rules_it_is_judged_by(
     bench.times = {"baseline": 20.0, "fast__base": 10.0, "fast": 10.6}
     code, told = gate("HEAD~2")
     assert (code, rows(told)["fast"]["verdict"]) == (1, "slower")
-    assert rows(told)["workbench.toml"]["why"] == "gate.margin: 0.02 → 1.0"
+    assert rows(told)["workbench.toml"]["why"]["message"] == "gate.margin: 0.02 → 1.0"
 
 
 @pytest.mark.parametrize(
@@ -441,7 +446,11 @@ def test_other_rules_are_reported_and_are_not_the_same(
     scale.edit(file, old, new)
     code, told = gate("HEAD~1")
     name = Path(file).name
-    assert (code, rows(told)[name]["verdict"], rows(told)[name]["why"]) == (5, "cannot tell", why)
+    assert (code, rows(told)[name]["verdict"], rows(told)[name]["why"]["message"]) == (
+        5,
+        "cannot tell",
+        why,
+    )
     if name == "study.py":  # what it checks and times is not what it was
         assert set(verdicts(told).values()) == {"cannot tell"}
 
@@ -488,7 +497,7 @@ def test_times_by_their_interval(value: float, spread: float, move: Move) -> Non
     one_session = Ratio(value, None, None, 1)
     assert time_verdict(one_session, CommitGate())[0] == Move.CANNOT_TELL
     again = replace(ratio(value, spread), level=99)
-    assert " at 99 % of its speed before" in time_verdict(again, CommitGate())[1]
+    assert time_verdict(again, CommitGate())[1].values["level"] == 99
 
 
 def test_times_decide_over_counters() -> None:
@@ -557,7 +566,7 @@ def test_flags_of_ncu_are_a_cause_but_for_how_often_it_samples(
 
 
 def test_what_failed_before_is_no_news() -> None:
-    assert judged(at("a"), at("b", error="no\nreally")).why == "no"
+    assert judged(at("a"), at("b", error="no\nreally")).why.values == {"text": "no"}
     assert judged(at("a"), at("b", wrong="wrong at s: x")).move == Move.BROKEN
     assert judged(at("a", error="no"), at("b", error="no")).move == Move.CANNOT_TELL
     assert judged(at("a", wrong="no"), at("a", wrong="no")).move == Move.SAME
@@ -664,7 +673,10 @@ def test_what_is_wrong_while_it_is_timed_is_broken_and_not_faster(
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "broken"})
     change = told["studies"][0]["changes"][1]
-    assert (change["why"], change["time"]) == ("wrong while it was timed: all zero", None)
+    assert (change["why"]["message"], change["time"]) == (
+        "wrong while it was timed: all zero",
+        None,
+    )
 
 
 def test_counters_of_both_commits_are_compared(
@@ -680,8 +692,8 @@ def test_counters_of_both_commits_are_compared(
     change = told["studies"][0]["changes"][1]
     assert (change["tier"], change["cause"], change["time"]) == (1, "source", None)
     by_counters = {m["what"]: m["after"] > m["before"] for m in change["moved"] if m["tier"] == 1}
-    assert by_counters["Warp instructions"]
-    assert by_counters["Sectors of global loads"]
+    assert by_counters["warp_instructions"]
+    assert by_counters["global_load_sectors"]
     bench.captures = {"fast__base": "fix1", "fast": "fix1"}
     assert gate("HEAD~1", "HEAD", "--tier", "1")[0] == 5  # only a time can tell
 
@@ -749,7 +761,7 @@ def test_recorded_counters_are_compared_without_a_gpu(
     code, changes = gate_of(attention, capsys, "HEAD~2")
     assert changes["fix10"]["verdict"] == changes["fix1"]["verdict"] == "same"
     assert changes["fix1"]["stale"]
-    others = {name: c["why"] for name, c in changes.items() if c["verdict"] != "same"}
+    others = {name: c["why"]["message"] for name, c in changes.items() if c["verdict"] != "same"}
     assert list(others) == ["fix9"], others
     moved = changes["fix9"]
     assert (moved["tier"], moved["cause"]) == (1, "source")
@@ -777,7 +789,9 @@ def test_tables_do_not_count_without_their_report(attention: Repository, capsys:
     attention.commit("without the report")
     code, changes = gate_of(attention, capsys, "HEAD~3")
     assert (code, changes["fix9"]["verdict"]) == (5, "cannot tell")
-    assert "counters of tables without their report do not count" in changes["fix9"]["why"]
+    assert (
+        "counters of tables without their report do not count" in changes["fix9"]["why"]["message"]
+    )
 
 
 # ---- on a GPU ------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ import pytest
 
 from workbench.cli.main import main
 from workbench.cli.measuring import plan
+from workbench.cli.target import check_figures
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.judge.predictions import check_figures
 from workbench.render import markdown
 from workbench.render.document.checks import CheckRow, checks
 from workbench.run import machine

@@ -33,6 +33,7 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.judge.commits import Found, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.remote.target import Task
+from workbench.render.document.findings import sentence
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
 from workbench.study.workspace import Workspace, find_workspace
@@ -195,7 +196,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             old, new = both.at(old, older(name)), both.at(new, name)
             timed = both.timed(name)
         change = judge_change(name, old, new, config, timed)
-        note(f"{side.commit.short}: {change.move}: {change.why}")
+        note(f"{side.commit.short}: {change.move}: {sentence(change.why)}")
         return ANSWERS.get(change.move)
 
     return ask

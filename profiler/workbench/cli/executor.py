@@ -33,6 +33,7 @@ from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
 from workbench.evidence.recorded import Evidence
 from workbench.judge.spending import Run, refusal
+from workbench.render.document.findings import sentence
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, held
 from workbench.run.recording import now
@@ -220,7 +221,8 @@ def begin(workspace: Workspace, evidence: Evidence, gpu: str) -> Run:
     """A run on GPUs of this name. Raises GateFailed where the budget does not allow it."""
     run = Run(verb=VERB.get(), study=evidence.study.name, shape=evidence.shape, gpu=gpu)
     if no := refusal(ledger(workspace), workspace.config.budget, run):
-        raise GateFailed(no.why, hint=no.hint)
+        hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
+        raise GateFailed(sentence(no), hint=hint)
     return run
 
 

@@ -25,6 +25,7 @@ from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError,
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import Change, Spot, judge_change, with_controls
 from workbench.judge.differences import is_same
+from workbench.judge.findings import Finding, finding
 from workbench.judge.rules import changed_rules
 from workbench.ncu.captures import Captures
 from workbench.render.ci import junit, sarif
@@ -71,12 +72,14 @@ class Paired:
         base, head = self.base, self.head
         names = next((one.names for one in (head, base) if isinstance(one, Side)), [self.name])
         if head is None:
-            one = Change("", Move.GONE, "its study is not there any more")
+            one = Change("", Move.GONE, Finding("commit.study_gone"))
         elif isinstance(head, str) and not isinstance(base, str):
-            one = Change("", Move.BROKEN, head, cause=Cause.SOURCE, spot=_spot(head))
+            told = finding("commit.study_broken", text=head)
+            one = Change("", Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
         else:
             why = base if isinstance(base, str) else ""
-            one = Change("", Move.CANNOT_TELL, f"could not be read before: {why}", spot=_spot(why))
+            told = finding("commit.study_unread", text=why)
+            one = Change("", Move.CANNOT_TELL, told, spot=_spot(why))
         changes = tuple(replace(one, variant=name) for name in names)
         return Compared(self.name, self.folder, changes)
 
@@ -190,7 +193,7 @@ def _told(head: Side, error: str) -> Spot | None:
 def _beginning(head: Side, change: Change) -> Spot:
     """The line of the first kernel that is another, else of the first that there is."""
     variant = head.study.variants[change.variant]
-    moved = [finding.kernel for finding in change.findings if finding.kernel]
+    moved = [one.kernel for one in change.differences if one.kernel]
     texts = {
         path: readable_text(path)
         for path in source_files(head.study, variant)

@@ -9,11 +9,10 @@ from typing import Any
 
 from workbench.cli.options import ListOptions
 from workbench.cli.printing import tell
-from workbench.cli.target import tell_packaged
+from workbench.cli.target import check_figures, tell_packaged
 from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
-from workbench.judge.predictions import check_figures
 from workbench.render.document import listing as document
 from workbench.render.document.listing import EvidenceState, Listed
 from workbench.study.model import Study

@@ -26,6 +26,7 @@ from workbench.evidence.layout import EvidenceFolder, gpu_slug
 from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.commits import time_verdict
 from workbench.remote.target import Task
+from workbench.render.document.findings import sentence
 from workbench.render.numbers import interval, microseconds
 from workbench.run import machine
 from workbench.run.gpu import Gpu
@@ -212,7 +213,8 @@ def compared(now: ShippedTime, package: Package, gpu: Gpu, config: Config) -> Co
     ratio = quotient(now, then)
     if ratio is None:
         return Compared(now, then, "there is no ratio over its reference on record")
-    move, why = time_verdict(ratio, config.gate)
+    move, told = time_verdict(ratio, config.gate)
+    why = sentence(told)
     if move != Move.CANNOT_TELL:
         return Compared(now, then, why, move, move == Move.SLOWER)
     if ratio.low is not None and ratio.low >= 1 / (1 + config.gate.margin):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from workbench.cli.option_types import Recorded
 from workbench.cli.streams import note
-from workbench.errors import EnvironmentLacks, UsageError, unknown
+from workbench.derive.figures import known_figures
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
-from workbench.judge.predictions import check_figures
-from workbench.study.model import Step, Study
+from workbench.study.model import Ladder, Step, Study
 from workbench.study.shapes import Picked, pick_shapes
 from workbench.study.sources import virtual_name
 from workbench.study.workspace import (
@@ -82,6 +82,19 @@ def require_arch(arch: str) -> None:
     """Raises UsageError for what is no name of an architecture."""
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+
+
+def check_figures(ladder: Ladder) -> None:
+    """Raises UsageError for a prediction of a figure that there is none of."""
+    known = known_figures()
+    for step in ladder.steps:
+        for prediction in step.predictions:
+            if prediction.figure not in known:
+                raise UsageError(
+                    f"{ladder.path}: step '{step.variant}' predicts '{prediction.figure}', "
+                    "which is no figure",
+                    hint=nearest(prediction.figure, known),
+                )
 
 
 def find_study(

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from workbench.derive.figures import TIME
 from workbench.derive.intervals import LEVEL
 from workbench.judge.comparability import COMPILERS, HARDWARE, LIBRARIES
 from workbench.judge.differences import (
+    REGISTERS,
     SPILLS,
     WARNINGS,
     AtCommit,
-    Finding,
+    Difference,
     compiled,
     counters,
     is_same,
     same_code,
 )
+from workbench.judge.findings import Finding, finding
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Config
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
@@ -30,8 +34,6 @@ from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 if TYPE_CHECKING:
     from workbench.derive.intervals import Ratio
     from workbench.judge.sessions import Twin
-
-TIME = "time, chained (µs)"
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,13 @@ class Change:
 
     variant: str
     move: Move
-    why: str
+    why: Finding
     tier: int = 0
     cause: Cause | None = None
-    findings: tuple[Finding, ...] = ()
+    differences: tuple[Difference, ...] = ()
     timed: Timed | None = None
     spot: Spot | None = None
-    also: tuple[str, ...] = ()
+    also: tuple[Finding, ...] = ()
     is_stale: bool = False  # the recorded evidence of the newer commit is not of its sources
 
     @property
@@ -87,20 +89,21 @@ def judge_change(
     older commit: a change does not choose the rules that it is judged by.
     """
     if after is None:
-        return Change(variant, Move.GONE, "is not there any more")
+        return Change(variant, Move.GONE, Finding("commit.gone"))
     if before is None:
-        broken = after.error or after.wrong
-        move = Move.BROKEN if broken else Move.NEW
-        lacks = f"; it {after.lacks}" if after.lacks else ""
-        return Change(variant, move, _first(broken) if broken else f"was not there before{lacks}")
+        if broken := after.error or after.wrong:
+            return Change(variant, Move.BROKEN, finding("commit.broken", text=_first(broken)))
+        return Change(variant, Move.NEW, finding("commit.new", text=after.lacks))
     found = (*compiled(before, after), *counters(before, after, config.gate))
-    change = Change(variant, Move.SAME, "", findings=found, timed=timed)
+    change = Change(
+        variant, Move.SAME, Finding("commit.same_sources"), differences=found, timed=timed
+    )
     if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
     if decided.move == Move.SAME and before.method != after.method:
-        why = f"{decided.why}; but study.py checks and times it in another way"
+        why = finding("commit.same_but_study", why=decided.why)
         decided = replace(decided, move=Move.CANNOT_TELL, why=why, cause=Cause.METHOD)
     if decided.move == Move.SAME:
         return decided
@@ -118,7 +121,7 @@ def with_controls(changes: Sequence[Change], unchanged: frozenset[str]) -> list[
     if not moved:
         return list(changes)
     control = moved[0]
-    why = f"{control.variant}, which is unchanged, moved as well ({control.cause})"
+    why = finding("commit.control_moved", variant=control.variant, cause=control.cause)
     return [
         replace(c, move=Move.CANNOT_TELL, why=why, cause=control.cause)
         if c.tier == 1 and c.variant not in unchanged and c.move in (Move.FASTER, Move.SLOWER)
@@ -127,16 +130,13 @@ def with_controls(changes: Sequence[Change], unchanged: frozenset[str]) -> list[
     ]
 
 
-def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, str] | None:
+def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
     """What fails at both commits is no news, and nothing can be told of it."""
     for name in ("error", "wrong"):
-        told = str(getattr(after, name))
-        if told:
-            was = bool(getattr(before, name))
-            first = _first(told)
-            return (
-                (Move.CANNOT_TELL, f"failed before, too: {first}") if was else (Move.BROKEN, first)
-            )
+        if told := str(getattr(after, name)):
+            if getattr(before, name):
+                return Move.CANNOT_TELL, finding("commit.failed_before", text=_first(told))
+            return Move.BROKEN, finding("commit.broken", text=_first(told))
     return None
 
 
@@ -151,98 +151,97 @@ def _by_time(change: Change, config: Config) -> Change | None:
     timed = change.timed
     if timed is None:
         return None
-    told = replace(change, tier=2, findings=(*change.findings, _time_finding(timed)))
+    told = replace(change, tier=2, differences=(*change.differences, _time_difference(timed)))
     if off := next((twin for twin in timed.twins if twin.is_off), None):
-        why = (
-            f"the twin of {off.variant}, which is the same kernel, is {off.ratio.ratio:.3f}x of it"
-        )
+        why = finding("commit.twin", variant=off.variant, ratio=off.ratio.ratio)
         return replace(told, move=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
     move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
     return replace(told, move=move, why=why, cause=cause)
 
 
-def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, str]:
+def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     """Slower or faster where the interval leaves out 1 and its middle is beyond the margin; the
     same where all of it is within.
     """
     if ratio.low is None or ratio.high is None:
-        return Move.CANNOT_TELL, "one session has no interval"
+        return Move.CANNOT_TELL, Finding("commit.one_session")
     margin = 1 + gate.margin
-    level = "" if ratio.level == LEVEL else f" at {ratio.level} %"
-    words = f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]{level} of its speed before"
+    told = partial(
+        finding,
+        ratio=ratio.ratio,
+        low=ratio.low,
+        high=ratio.high,
+        level=None if ratio.level == LEVEL else ratio.level,
+    )
     if ratio.high < 1 and ratio.ratio < 1 / margin:
-        return Move.SLOWER, words
+        return Move.SLOWER, told("commit.time")
     if ratio.low > 1 and ratio.ratio > margin:
-        return Move.FASTER, words
+        return Move.FASTER, told("commit.time")
     if ratio.low >= 1 / margin and ratio.high <= margin:
-        return Move.SAME, f"{words}: within {100 * gate.margin:g} %"
-    return Move.CANNOT_TELL, f"{words}: too wide to say"
+        return Move.SAME, told("commit.time_within", margin=gate.margin)
+    return Move.CANNOT_TELL, told("commit.time_too_wide")
 
 
-def _time_finding(timed: Timed) -> Finding:
-    return Finding(2, TIME, timed.before, timed.after, timed.after > timed.before)
+def _time_difference(timed: Timed) -> Difference:
+    return Difference(2, TIME, timed.before, timed.after, timed.after > timed.before)
 
 
 def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | None:
     """None where there are no counters of both sides, or those of what is the same are the same."""
     if not (before.figures and after.figures):
         return None
-    moved = [f for f in change.findings if f.tier == 1]
+    moved = [f for f in change.differences if f.tier == 1]
     if not moved:
         if is_same(before, after):
             return None
-        return replace(
-            change, tier=1, move=Move.CANNOT_TELL, why="no counter moved: only a time can tell"
-        )
-    told = ", ".join(f"{f.what} {_by(f)}" for f in moved)
+        why = Finding("commit.no_counter_moved")
+        return replace(change, tier=1, move=Move.CANNOT_TELL, why=why)
+    told = tuple(_difference(one) for one in moved)
     worse = [f.worse for f in moved]
-    if all(worse):
-        return replace(change, tier=1, move=Move.SLOWER, why=f"by its counters: {told}")
-    if not any(worse):
-        return replace(change, tier=1, move=Move.FASTER, why=f"by its counters: {told}")
-    why = f"counters moved both ways: {told}"
-    return replace(change, tier=1, move=Move.CANNOT_TELL, why=why)
+    if all(worse) or not any(worse):
+        move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
+    else:
+        move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
+    return replace(change, tier=1, move=move, why=finding(code, counters=told))
 
 
-def _by(finding: Finding) -> str:
-    """Of two numbers."""
-    before, after = float(finding.before), float(finding.after)
-    return f"{100 * (after / before - 1):+.1f} %" if before else f"{before:.4g} → {after:.4g}"
+def _difference(one: Difference) -> Finding:
+    return finding("commit.counter", what=one.what, before=one.before, after=one.after)
 
 
 def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Config) -> Change:
     if is_same(before, after):
-        why = "its machine code is the same"
+        same = "same_code"
         if before.plain == after.plain:
-            why = "only comments and blanks are others"
+            same = "comments_only"
         if before.fingerprint == after.fingerprint:
-            why = "its sources are the same"
-        return replace(change, move=Move.SAME, why=f"{why}: nothing needs measuring")
-    code = same_code(before, after)
+            same = "same_sources"
+        return replace(change, move=Move.SAME, why=Finding(f"commit.{same}"))
+    code, lacks = same_code(before, after), after.lacks or before.lacks
     if code is None:
-        lacks = after.lacks or before.lacks
-        why = f"it {lacks}" if lacks else "its machine code is not known here"
-    elif code:
-        why = "the same kernels are launched by other code"
+        known = finding("commit.lacks", text=lacks) if lacks else Finding("commit.code_unknown")
     else:
-        why = "its machine code is another"
-    if before.without_report or after.without_report:
-        why = f"{why}; counters of tables without their report do not count"
-    facts = ", ".join(_facts(change.findings, config))
-    why = f"{why}: it needs measuring{f' ({facts})' if facts else ''}"
+        known = Finding("commit.other_host_code" if code else "commit.other_code")
+    why = finding(
+        "commit.unmeasured",
+        why=known,
+        without_report=before.without_report or after.without_report or None,
+        differences=tuple(_facts(change.differences, config)),
+    )
     return replace(change, move=Move.CANNOT_TELL, why=why)
 
 
-def _facts(findings: Sequence[Finding], config: Config) -> Iterator[str]:
+def _facts(differences: Sequence[Difference], config: Config) -> Iterator[Finding]:
     """What the compiler says that often moves a time. It says not which way."""
-    for one in findings:
+    for one in differences:
         if isinstance(one.before, str) or isinstance(one.after, str):
             continue
-        few = one.what == "registers" and abs(one.after - one.before) <= config.gate.registers
-        if one.what in (SPILLS, WARNINGS, "registers") and not few:
-            of = f" of {one.kernel}" if one.kernel else ""
-            yield f"{one.what} {one.before:g} → {one.after:g}{of}"
+        few = one.what == REGISTERS and abs(one.after - one.before) <= config.gate.registers
+        if one.what in (SPILLS, WARNINGS, REGISTERS) and not few:
+            yield finding(
+                "commit.fact", what=one.what, before=one.before, after=one.after, kernel=one.kernel
+            )
 
 
 def _cause(before: AtCommit, after: AtCommit) -> Cause:
@@ -253,32 +252,34 @@ def _cause(before: AtCommit, after: AtCommit) -> Cause:
     return next((cause for cause in order if cause in differing), Cause.NOISE)
 
 
-def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, str]:
-    """What besides the sources is not as it was, by the cause that it would be, in words."""
-    found: dict[Cause, str] = {}
+def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
+    """What besides the sources is not as it was, by the cause that it would be."""
+    found: dict[Cause, Finding] = {}
     if before.method != after.method:
-        found[Cause.METHOD] = "the study's code"
+        found[Cause.METHOD] = Finding("differs.study_code")
     one, other = before.index, after.index
     if one is None or other is None:
         return found
     if (one.ncu, counting(one.ncu_flags)) != (other.ncu, counting(other.ncu_flags)):
-        found.setdefault(Cause.METHOD, "ncu, or its flags")
+        found.setdefault(Cause.METHOD, Finding("differs.ncu"))
     kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
     for cause, names in kinds:
         for name in names:
             was, is_now = (getattr(side.provenance, name) for side in (one, other))
             if was is not None and is_now is not None and was != is_now:
-                found.setdefault(cause, f"{name}: {was} and {is_now}")
+                told = finding("differs.field", field=name, before=str(was), after=str(is_now))
+                found.setdefault(cause, told)
     clocks = [side.figures.get("sm_clock") for side in (before, after)]
     if clocks[0] and clocks[1]:
         low, high = sorted(clock.value for clock in clocks if clock)
         if low and high > low * (1 + CLOCK_TOLERANCE):
-            found.setdefault(Cause.HARDWARE, f"SM clock: {low:.3f} and {high:.3f} GHz")
+            told = finding("differs.clock", low_ghz=low, high_ghz=high)
+            found.setdefault(Cause.HARDWARE, told)
     return found
 
 
-def _differing(before: AtCommit, after: AtCommit) -> Iterator[str]:
-    yield from (f"differs as well, {what}" for what in _differing_of(before, after).values())
+def _differing(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
+    yield from _differing_of(before, after).values()
 
 
 @dataclass(frozen=True)

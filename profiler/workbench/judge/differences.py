@@ -25,13 +25,10 @@ REPEATING = (
     "dram_read",
     "dram_write",
 )
-SIZES = (
-    ("registers", "registers"),
-    ("shared_bytes", "shared memory, bytes"),
-    ("stack_bytes", "stack, bytes"),
-)
-SPILLS, WARNINGS, CODE, HOST = "spills, bytes", "warnings", "machine code", "host code"
-COMPILES = "compiles"
+REGISTERS = "registers"
+SIZES = (REGISTERS, "shared_bytes", "stack_bytes")
+SPILLS, WARNINGS, CODE, HOST = "spill_bytes", "warnings", "machine_code", "host_code"
+COMPILES, SECTORS = "compiles", "global_load_sectors"
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,10 @@ class AtCommit:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that is not as before. ``worse`` is None where more is neither worse nor better."""
+class Difference:
+    """One thing that is not as before: ``what`` is its id, or that of a figure. ``worse`` is None
+    where more is neither worse nor better.
+    """
 
     tier: int
     what: str
@@ -99,40 +98,42 @@ def same_host(before: AtCommit, after: AtCommit) -> bool:
     return bool(known) or before.host == after.host
 
 
-def compiled(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
+def compiled(before: AtCommit, after: AtCommit) -> Iterator[Difference]:
     """Tier 0."""
     if after.error != before.error and bool(after.error) != bool(before.error):
-        yield Finding(0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error))
+        yield Difference(
+            0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error)
+        )
     if before.kernels is not None and after.kernels is not None and not after.error:
         for old, new in _paired(before.kernels, after.kernels):
             yield from _kernel(old, new)
         if len(before.warnings) != len(after.warnings):
             more = len(after.warnings) > len(before.warnings)
-            yield Finding(0, WARNINGS, len(before.warnings), len(after.warnings), more)
+            yield Difference(0, WARNINGS, len(before.warnings), len(after.warnings), more)
     if not (same_host(before, after) or before.error or after.error):
-        yield Finding(0, HOST, "", "changed")
+        yield Difference(0, HOST, "", "changed")
 
 
 def _yes(is_so: bool) -> str:
     return "yes" if is_so else "no"
 
 
-def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Finding]:
+def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Difference]:
     if old is None or new is None:
         known = old or new
         name = known.kernel if known else ""
-        yield Finding(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
+        yield Difference(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
         return
     name = new.kernel
-    for key, label in SIZES:
-        one, other = getattr(old, key), getattr(new, key)
+    for size in SIZES:
+        one, other = getattr(old, size), getattr(new, size)
         if one != other:
-            yield Finding(0, label, one, other, other > one, name)
+            yield Difference(0, size, one, other, other > one, name)
     spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
     if spilled[0] != spilled[1]:
-        yield Finding(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
+        yield Difference(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
     if old.code != new.code:
-        yield Finding(0, CODE, old.code[:12], new.code[:12], None, name)
+        yield Difference(0, CODE, old.code[:12], new.code[:12], None, name)
 
 
 def _paired(
@@ -162,7 +163,7 @@ def _paired(
         )
 
 
-def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Finding]:
+def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Difference]:
     """Tier 1: those that moved by more than their noise and the least that counts."""
     known = [_with_sectors(side.figures) for side in (before, after)]
     for name in REPEATING:
@@ -173,7 +174,7 @@ def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Fi
         if size < gate.counters or surprise(old, new) < CERTAIN:
             continue
         one, other = (figures[name] for figures in known)
-        yield Finding(1, one.label, one.value, other.value, new.value > old.value)
+        yield Difference(1, one.id, one.value, other.value, new.value > old.value)
 
 
 def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
@@ -181,5 +182,4 @@ def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
     if REQUESTS not in figures or SECTORS_EACH not in figures:
         return figures
     one, each = figures[REQUESTS], figures[SECTORS_EACH]
-    label = "Sectors of global loads"
-    return {**figures, REQUESTS: replace(one, label=label, value=one.value * each.value)}
+    return {**figures, REQUESTS: replace(one, id=SECTORS, value=one.value * each.value)}

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import TIME, Figure, figure_label, known_figures, restates
-from workbench.errors import UsageError, nearest
-from workbench.study.model import Ladder, Prediction, Step
+from workbench.derive.figures import TIME, Figure, figure_label, restates
+from workbench.study.model import Prediction, Step
 from workbench.words import Known, PredictionResult, Written
 
 if TYPE_CHECKING:
@@ -36,19 +35,6 @@ class PredictionOutcome:
     result: PredictionResult
     written: Written = Written.AFTER
     restates: str = ""
-
-
-def check_figures(ladder: Ladder) -> None:
-    """Raises UsageError for a prediction of a figure that there is none of."""
-    known = known_figures()
-    for step in ladder.steps:
-        for prediction in step.predictions:
-            if prediction.figure not in known:
-                raise UsageError(
-                    f"{ladder.path}: step '{step.variant}' predicts '{prediction.figure}', "
-                    "which is no figure",
-                    hint=nearest(prediction.figure, known),
-                )
 
 
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from workbench.judge.commits import Change, Spot
+from workbench.judge.findings import Finding, finding
 from workbench.study.config import Config
 from workbench.study.model import Study, tolerance_at
 from workbench.study.workspace import CONFIG_FILE
 from workbench.words import Cause, Move
 
-CODE = "code of study.py (inputs, reference, work)"
+CODE = "code"
 MOST_SHOWN = 4
 
 
@@ -59,22 +60,25 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[Change]:
     meant: it is never the same. Steps that only one side has are no change of rules.
     """
     for (file, old), new in zip(before.files.items(), after.files.values(), strict=True):
-        found = list(_differing(old, new))
+        found = tuple(_differing(old, new))
         if found:
-            more = f"; and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-            why = f"{'; '.join(found[:MOST_SHOWN])}{more}"
+            more = len(found) - MOST_SHOWN
+            why = finding("commit.rules", rules=found[:MOST_SHOWN], more=more if more > 0 else None)
             name = file.rpartition("/")[2]
-            spot = Spot(file, 1, "rules that differ")
+            spot = Spot(file, 1, "the rules")
             yield Change(name, Move.CANNOT_TELL, why, cause=Cause.METHOD, spot=spot)
 
 
-def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[str]:
+def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Finding]:
     for key in [*old, *(key for key in new if key not in old)]:
         before, after = old.get(key), new.get(key)
         one_sided = key not in old or key not in new
         if before == after or (one_sided and not key.startswith("shape ")):
             continue
-        yield key if key == CODE else f"{key}: {_said(before)} → {_said(after)}"
+        if key == CODE:
+            yield Finding("rule.code")
+        else:
+            yield finding("rule", field=key, before=_said(before), after=_said(after))
 
 
 def _said(value: object) -> str:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
+from workbench.judge.findings import Finding, finding
 from workbench.study.config import Budget
 
 if TYPE_CHECKING:
@@ -37,14 +38,6 @@ class Run:
     gpu: str
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a run does not begin, and how to go on."""
-
-    why: str
-    hint: str
-
-
 def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
     """The dearest in time first."""
     kinds: dict[tuple[str, str, str, str], list[SpentEntry]] = {}
@@ -72,20 +65,11 @@ def expected_seconds(entries: Sequence[SpentEntry], run: Run) -> float:
     return float(median(float(entry.seconds) for entry in here)) if here else 0.0
 
 
-def refusal(entries: Sequence[SpentEntry], budget: Budget, run: Run) -> Refusal | None:
-    """None where the run may begin."""
-    spent, expected, limit = (
-        seconds_of(entries),
-        expected_seconds(entries, run),
-        budget.max_gpu_seconds,
-    )
+def refusal(entries: Sequence[SpentEntry], budget: Budget, run: Run) -> Finding | None:
+    """Why a run may not begin; None where it may."""
+    spent, expected = seconds_of(entries), expected_seconds(entries, run)
+    limit = budget.max_gpu_seconds
     if not limit or (spent + expected <= limit and spent < limit):
         return None
-    hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
-    if spent >= limit:
-        return Refusal(f"all of the budget is spent: {spent:.4g} of {limit:g} GPU seconds", hint)
-    return Refusal(
-        f"this run would pass the budget: {spent:.4g} of {limit:g} GPU seconds are spent, and such "
-        f"a run takes about {expected:.4g}",
-        hint,
-    )
+    code = "budget.spent" if spent >= limit else "budget.exceeded"
+    return finding(code, spent_s=spent, limit_s=limit, expected_s=expected)

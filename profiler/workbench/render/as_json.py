@@ -252,7 +252,7 @@ FORMS: Mapping[type, Form] = {
         " why?"
     ),
     Change: keys(
-        "variant verdict=move tier cause why also stale=is_stale where=spot moved=findings "
+        "variant verdict=move tier cause why also stale=is_stale where=spot moved=differences "
         "time=timed"
     ),
     Timed: _time,

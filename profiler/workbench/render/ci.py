@@ -11,6 +11,7 @@ from xml.etree import ElementTree as xml
 import workbench
 from workbench.judge.commits import Change
 from workbench.render.document.commits import TIERS, shown
+from workbench.render.document.findings import difference_label, sentence
 from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move
 
@@ -41,21 +42,27 @@ def junit(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -
 def _case(suite: xml.Element, study: str, change: Change, folder: str) -> None:
     case = xml.SubElement(suite, "testcase", classname=study, name=change.variant)
     place = f"{folder}/{change.spot.file}:{change.spot.line}: " if change.spot else ""
+    why = sentence(change.why)
     if change.is_bad:
         failure = xml.SubElement(case, "failure", type=change.move)
-        failure.set("message", printable(f"{place}{change.why}"))
+        failure.set("message", printable(f"{place}{why}"))
         failure.text = printable_lines("\n".join(_lines(change)))
     elif change.move == Move.CANNOT_TELL:
-        xml.SubElement(case, "skipped", message=printable(f"{place}{change.move}: {change.why}"))
+        xml.SubElement(case, "skipped", message=printable(f"{place}{change.move}: {why}"))
     else:
-        xml.SubElement(case, "system-out").text = printable(f"{change.move}: {change.why}")
+        xml.SubElement(case, "system-out").text = printable(
+            f"{change.move}: {sentence(change.why)}"
+        )
 
 
 def _lines(change: Change) -> list[str]:
     cause = f", cause: {change.cause}" if change.cause else ""
     return [
-        f"{change.move} by {TIERS[change.tier]}{cause}: {change.why}",
-        *(f"{f.what} {shown(f.before)} -> {shown(f.after)} {f.kernel}" for f in change.findings),
+        f"{change.move} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
+        *(
+            f"{difference_label(f.what)} {shown(f.before)} -> {shown(f.after)} {f.kernel}"
+            for f in change.differences
+        ),
     ]
 
 
@@ -94,7 +101,8 @@ def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dic
     for change in changes:
         if change.move not in LEVELS or change.spot is None:
             continue
-        text = f"{change.variant} of {study}: {change.move}: {change.why} ({change.spot.why})"
+        why = f"{sentence(change.why)} ({change.spot.why})"
+        text = f"{change.variant} of {study}: {change.move}: {why}"
         place = {
             "artifactLocation": {
                 "uri": quote(f"{folder}/{change.spot.file}"),

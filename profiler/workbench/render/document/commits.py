@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from workbench.judge.commits import Change
-from workbench.judge.differences import Finding
+from workbench.judge.differences import Difference
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -20,6 +20,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import difference_label, sentence
 from workbench.render.numbers import number
 from workbench.words import NONE, Move
 
@@ -33,7 +34,7 @@ KINDS = {
 }
 
 
-Moved = tuple[str, Finding]  # a finding of a variant
+Moved = tuple[str, Difference]  # of a variant
 
 
 CHANGES: list[Field[Change]] = [
@@ -41,13 +42,13 @@ CHANGES: list[Field[Change]] = [
     field("verdict", "verdict", lambda c: strong(c.move) if c.is_bad else words(c.move)),
     field("by", "by", lambda c: TIERS[c.tier], rank=2),
     field("cause", "cause", lambda c: c.cause or NONE, rank=1),
-    field("why", "why", lambda c: c.why, rank=1),
+    field("why", "why", lambda c: sentence(c.why), rank=1),
     field("where", "where", lambda c: _place(c), rank=3),
 ]
 FINDINGS: list[Field[Moved]] = [
     field("variant", "variant", lambda m: m[0]),
     field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
-    field("what", "what", lambda m: m[1].what),
+    field("what", "what", lambda m: difference_label(m[1].what)),
     field("before", "before", lambda m: shown(m[1].before), right=True, rank=1),
     field("after", "after", lambda m: shown(m[1].after), right=True, rank=1),
 ]
@@ -82,11 +83,11 @@ def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
             "evidence belongs to whole files, comments included. `workbench ablate` measures again"
         )
         yield Paragraph(words(f"the recorded evidence of {stale} is stale now: {why}"))
-    moved = [(c.variant, finding) for c in listed for finding in c.findings]
+    moved = [(c.variant, one) for c in listed for one in c.differences]
     if moved:
         yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN and not wide:
         yield Paragraph(words(f"and {len(moved) - SHOWN} more: --wide shows all"))
     for change in listed:
-        for text in change.also:
-            yield Paragraph(line(code(change.variant), f": {text}"))
+        for found in change.also:
+            yield Paragraph(line(code(change.variant), f": {sentence(found)}"))

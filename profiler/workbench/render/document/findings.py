@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from workbench.derive.figures import stall_label
+from workbench.derive.figures import figure_label, stall_label
 from workbench.judge.advice.subject import PIPES
 from workbench.judge.findings import Finding
 from workbench.study.front_ends import front_end
@@ -57,6 +57,8 @@ ADVICE = {
     "last_wave": "most SMs are idle while the last wave of blocks runs",
     "imbalance": "an average SM is done before the busiest one",
 }
+
+SPEED = "{ratio:.3f}x [{low:.3f}, {high:.3f}]| at {level} %| of its speed before"
 
 SENTENCES: Mapping[str, str] = {
     **{
@@ -133,6 +135,46 @@ SENTENCES: Mapping[str, str] = {
     "work.floor": "the card's floor is {least_us:.3g} µs",
     "work.too_fast": "{microseconds:.3g} µs, where the card needs {least_us:.3g} µs for its {unit} "
     "alone",
+    # why a run may not begin
+    "budget.spent": "all of the budget is spent: {spent_s:.4g} of {limit_s:g} GPU seconds",
+    "budget.exceeded": "this run would pass the budget: {spent_s:.4g} of {limit_s:g} GPU seconds "
+    "are spent, and such a run takes about {expected_s:.4g}",
+    # what a commit did
+    "commit.gone": "is not there any more",
+    "commit.study_gone": "its study is not there any more",
+    "commit.study_broken": "{text}",
+    "commit.study_unread": "could not be read before: {text}",
+    "commit.new": "was not there before|; it {text}|",
+    "commit.broken": "{text}",
+    "commit.failed_before": "failed before, too: {text}",
+    "commit.control_moved": "{variant}, which is unchanged, moved as well ({cause})",
+    "commit.twin": "the twin of {variant}, which is the same kernel, is {ratio:.3f}x of it",
+    "commit.one_session": "one session has no interval",
+    "commit.time": SPEED,
+    "commit.time_within": f"{SPEED}: within {{margin:g%}} %",
+    "commit.time_too_wide": f"{SPEED}: too wide to say",
+    "commit.no_counter_moved": "no counter moved: only a time can tell",
+    "commit.counter": "{what} {change}",
+    "commit.counters": "by its counters: {counters}",
+    "commit.counters_both_ways": "counters moved both ways: {counters}",
+    "commit.same_code": "its machine code is the same: nothing needs measuring",
+    "commit.comments_only": "only comments and blanks are others: nothing needs measuring",
+    "commit.same_sources": "its sources are the same: nothing needs measuring",
+    "commit.same_but_study": "{why}; but study.py checks and times it in another way",
+    "commit.lacks": "it {text}",
+    "commit.code_unknown": "its machine code is not known here",
+    "commit.other_host_code": "the same kernels are launched by other code",
+    "commit.other_code": "its machine code is another",
+    "commit.unmeasured": "{why}|; counters of tables without their report do not count"
+    "{without_report}|: it needs measuring| ({differences})|",
+    "commit.fact": "{what} {before:g} → {after:g}| of {kernel}|",
+    "commit.rules": "{rules:[; ]}|; and {more} more|",
+    "rule": "{field}: {before} → {after}",
+    "rule.code": "code of study.py (inputs, reference, work)",
+    "differs.study_code": "differs as well, the study's code",
+    "differs.ncu": "differs as well, ncu, or its flags",
+    "differs.field": "differs as well, {field}: {before} and {after}",
+    "differs.clock": "differs as well, SM clock: {low_ghz:.3f} and {high_ghz:.3f} GHz",
     # what makes times and captures not quite comparable
     "timing.wrong_outputs": f"outputs of timed calls were wrong{AT}, so that there is no time: "
     "{variants}",
@@ -198,9 +240,33 @@ def _more(found: Finding) -> dict[str, object]:
             return {"reason": stall_label(str(known["reason"])).removesuffix(" stall")} | _named(
                 known
             )
+        case "commit.counter" | "commit.fact":
+            return {"what": difference_label(known["what"]), "change": _change(known)}
         case "timing.throttled" | "timing.throttling":
             return _throttled(known)
     return _named(known)
+
+
+DIFFERENCES = {
+    "time": "time, chained (µs)",
+    "registers": "registers",
+    "shared_bytes": "shared memory, bytes",
+    "stack_bytes": "stack, bytes",
+    "spill_bytes": "spills, bytes",
+    "machine_code": "machine code",
+    "host_code": "host code",
+    "global_load_sectors": "Sectors of global loads",
+}
+
+
+def difference_label(what: str) -> str:
+    """Of what is another at two commits."""
+    return DIFFERENCES.get(what) or figure_label(what)[0]
+
+
+def _change(known: Mapping[str, Any]) -> str:
+    before, after = known["before"], known["after"]
+    return f"{100 * (after / before - 1):+.1f} %" if before else f"{before:.4g} → {after:.4g}"
 
 
 LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
@@ -264,7 +330,7 @@ class _Words(string.Formatter):
             return ""
         if spec.endswith(("%", "~")):
             percent = 100 * (value if spec.endswith("%") else value - 1)
-            return format(percent, f"{spec[:-1]}f")
+            return format(percent, spec[:-1] if spec == "g%" else f"{spec[:-1]}f")
         if spec.startswith("#"):
             return f"{value} {spec[1:]}{'' if value == 1 else 's'}"
         return format(value, spec)
