@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.init import starters, write_new
+from workbench.cli.init import starters
 from workbench.cli.main import main
 from workbench.study.workspace import find_workspace
 
@@ -178,26 +179,33 @@ def test_a_file_where_a_folder_is_needed_is_named(
     assert (tmp_path / "kernels").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
-def stopped_after(files: int) -> Callable[[Path, bytes], bool]:
-    """Writes so many files, and is then interrupted: Ctrl-C comes anywhere."""
-    left = [files]
+def stopped_after(files: int, error: BaseException) -> Callable[[Path, bytes], int]:
+    """Writes so many files, and then half of one: Ctrl-C comes anywhere."""
+    left, writing = [files], Path.write_bytes
 
-    def write(path: Path, data: bytes) -> bool:
+    def write(path: Path, data: bytes) -> int:
         left[0] -= 1
         if left[0] < 0:
-            raise KeyboardInterrupt
-        return write_new(path, data)
+            writing(path, data[: len(data) // 2])
+            raise error
+        return writing(path, data)
 
     return write
 
 
-@pytest.mark.parametrize("files", range(1, 8))
-def test_what_was_interrupted_can_be_made_again(
-    files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("files", [0, 1, 5])
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (FULL, 3)])
+def test_what_was_interrupted_leaves_nothing_and_can_be_made_again(
+    error: BaseException, code: int, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "kernels").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr("workbench.cli.init.write_new", stopped_after(files))
-        assert main(["init", str(tmp_path)]) == 130
+        patch.setattr(Path, "write_bytes", stopped_after(files, error))
+        assert main(["init", str(tmp_path)]) == code
+    assert [path.name for path in tmp_path.rglob("*")] == ["kernels"]
     made(tmp_path)
     assert find_workspace(tmp_path).study().name == "rmsnorm"
 

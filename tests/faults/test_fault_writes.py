@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from faulty import examples
 from workbench.cli.main import main
-from workbench.errors import EnvironmentLacks
-from workbench.evidence import store
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import Build, CaptureIndex
 from workbench.evidence.timing import Timing
@@ -28,7 +29,7 @@ SHAPE = "b4h16s2048d128-causal"
 WRITER = """
 import sys
 from pathlib import Path
-from workbench.evidence import store
+from workbench.evidence import journal, store
 from workbench.evidence.records import Build
 record = store.read(Path(sys.argv[1]), Build)
 target = Path(sys.argv[2])
@@ -200,3 +201,60 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
         store.write_bytes(link, b"told")
     assert link.is_symlink()
     assert whole.read_bytes() == b"told"
+
+
+def test_only_reports_that_the_journal_has_are_deleted(tmp_path: Path) -> None:
+    """A report of the user's own beside them stays, and what a link names."""
+    workspace = copy_of_fixture(tmp_path)
+    folder = evidence(workspace)
+    index = store.read(folder.capture_index(SHAPE, "fix10"), CaptureIndex)
+    mine = [folder.reports / "mine.ncu-rep", folder.reports / "mine.ncu-repz"]
+    outside = tmp_path / "outside.ncu-repz"
+    for path in (*mine, outside):
+        path.write_bytes(b"mine")
+    old, linked = (f"{SHAPE}-2026010{day}T000000Z.ncu-repz" for day in (1, 2))
+    (folder.reports / old).write_bytes(b"written here")
+    (folder.reports / linked).symlink_to(outside)
+    for name in (old, linked):
+        journal.append(folder, journal.capture_entry(structs.replace(index, report=name)))
+    remove_unused(folder)
+    assert not (folder.reports / old).exists()
+    assert all(path.read_bytes() == b"mine" for path in (*mine, outside, folder.reports / linked))
+
+
+@pytest.mark.parametrize("link", ["reports", "reports/attention", "ablations/attention/evidence"])
+def test_no_write_leaves_the_workspace_through_a_link(
+    link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace, outside = copy_of_fixture(tmp_path / "inside", "attention"), tmp_path / "outside"
+    path = workspace / link
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.rename(outside)
+    outside.mkdir(exist_ok=True)
+    path.symlink_to(outside)
+    before = sorted(outside.rglob("*"))
+    if link.startswith("reports"):
+        assert main(["report", "--project", str(workspace)]) == 2
+        assert "leads out of the workspace" in capsys.readouterr().err
+    else:
+        record = store.read(evidence(workspace).build("fix10"), Build)
+        with pytest.raises(UsageError, match="leads out of the workspace"):
+            store.write(evidence(workspace).build("fix11"), record)
+        with pytest.raises(UsageError, match="leads out of the workspace"):
+            store.append(evidence(workspace).journal, record)
+    assert sorted(outside.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_the_umask_decides_who_may_read(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        store.write_bytes(tmp_path / "whole", b"{}")
+        store.append(tmp_path / "lines", store.read(BUILD, Build))
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
+    (tmp_path / "whole").chmod(0o640)
+    store.write_bytes(tmp_path / "whole", b"[]")
+    assert (tmp_path / "whole").stat().st_mode & 0o777 == 0o640

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from workbench.cli.init import write_new
 from workbench.cli.options import NewOptions
 from workbench.cli.printing import say, show_json
 from workbench.cli.target import find_study, shown_path
@@ -17,6 +15,7 @@ from workbench.errors import UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes
 from workbench.study.copying import copied, require_new, step_text, with_step
 from workbench.study.model import Prediction, Step, Study
+from workbench.study.own_files import all_or_nothing, write_new
 from workbench.study.params import base_name
 from workbench.study.text import read_text
 
@@ -76,18 +75,11 @@ def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
     ladder = study.ladder.path
     read_text(ladder)  # says what is wrong with the file itself
     longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
-    done: list[Path] = []
-    try:
+    with all_or_nothing() as made:
         for path, data in files.items():
-            if not write_new(path, data):
+            if not write_new(path, data, study.folder, made):
                 raise UsageError(f"{path} is there already", hint="take another name")
-            done.append(path)
         write_bytes(ladder, longer.encode())
-    except BaseException:
-        for path in done:
-            with suppress(OSError):
-                path.unlink()
-        raise
 
 
 def run(options: NewOptions) -> None:

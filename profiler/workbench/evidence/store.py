@@ -28,6 +28,7 @@ from workbench.evidence import frames
 from workbench.evidence.layout import PACKED, EvidenceFolder, is_there, unreadable
 from workbench.evidence.records import Record
 from workbench.study import json_text
+from workbench.study.own_files import mode_of, require_inside
 from workbench.study.text import no_file, too_large
 from workbench.words import SCHEMA_VERSION
 
@@ -164,6 +165,7 @@ def alone(folder: Path) -> Iterator[None]:
     then written, or deleted for what was read, is not another command's meanwhile. Not to be
     nested. Raises EnvironmentLacks where the disk is full.
     """
+    require_inside(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -185,8 +187,9 @@ def append(path: Path, *records: Record) -> None:
     """
     lines = [json.dumps(content(record), sort_keys=True).encode() + b"\n" for record in records]
     try:
+        require_inside(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
@@ -264,13 +267,14 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise disk_full(path, error) or error from None
     written: Path | None = None
     try:
+        require_inside(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
         written = Path(name)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            os.fchmod(handle, 0o644)
+            os.fchmod(handle, mode_of(path))
             file.flush()
             os.fsync(handle)
         written.replace(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import STUDY_FILE, Module, Problem
-from workbench.study.workspace import CONFIG_FILE
+from workbench.study.own_files import CONFIG_FILE, require_inside
 
 EXACT, OWN = "float64", "as it is"
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
@@ -65,6 +65,7 @@ def write(problem: Problem, root: Path, facts: Facts) -> None:
     wanted |= {path: text.encode() for path, text in texts.items()}
     for path, data in wanted.items():
         if not path.is_file() or path.read_bytes() != data:
+            require_inside(path, root)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 

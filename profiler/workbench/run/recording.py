@@ -36,6 +36,7 @@ from workbench.ncu.command import range_name
 from workbench.run.protocol import Timed
 from workbench.study.config import Profiler
 from workbench.study.model import Study
+from workbench.study.own_files import delete
 from workbench.study.sources import Fingerprints, source_files
 
 
@@ -65,21 +66,21 @@ def write_captures(
 
 
 def remove_unused(folder: EvidenceFolder) -> None:
-    """Delete the reports and tables that no index entry names any more: none while an entry is
-    damaged.
+    """Delete the reports and tables that the journal has as written here, and that no index entry
+    names any more: none while an entry is damaged.
     """
     try:
         indexes = [store.read(path, CaptureIndex) for path in folder.capture_indexes()]
     except UsageError:
         return
     used = {index.report for index in indexes}
-    tables = {folder.tables(name) for name in used}
-    for report in listed(folder.reports):
-        if ".ncu-rep" in report.name and report.name not in used:
-            report.unlink()
-    for path in listed(folder.root / "tables", ".json.zst"):
-        if path not in tables:
-            path.unlink()
+    old = {entry.report for entry in journal.load_journal(folder).captures} - used
+    kept = {folder.tables(name).name for name in used}
+    tables = {folder.tables(name).name for name in old} - kept
+    for path in listed(folder.reports):
+        delete(path, old)
+    for path in listed(folder.root / "tables"):
+        delete(path, tables)
 
 
 def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: set[str]) -> None:
@@ -93,7 +94,7 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
                 and set(store.read(path, Timing).fingerprints) <= variants
             ):
                 journal.note_found(folder, shape, path)
-                path.unlink()
+                delete(path, {path.name})
 
 
 class Recorder:

@@ -24,11 +24,11 @@ from workbench.study.model import (
     ToleranceRule,
     Variant,
 )
+from workbench.study.own_files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.params import base_name, find_variant
 from workbench.study.text import is_plain_name, no_file, read_text, stands
 from workbench.study.users_code import users_code
 
-CONFIG_FILE = "workbench.toml"
 PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"
 LONGEST = 80  # of the name of a folder
 

@@ -1,0 +1,98 @@
+"""What the workbench may write, delete and follow: nothing through a link out of the workspace, and
+only what is recorded as its own is deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from workbench.errors import UsageError
+from workbench.study.text import stands
+
+CONFIG_FILE = "workbench.toml"
+
+
+def require_inside(path: Path, top: Path | None = None) -> None:
+    """Raises UsageError where links lead a file out of its workspace: out of ``top``, else out of
+    the folder with a ``workbench.toml`` above it. Other folders have no such border.
+    """
+    if top is None:
+        above = (path.absolute(), *path.absolute().parents)
+        top = next((each for each in above if (each / CONFIG_FILE).is_file()), None)
+    if top is not None and not resolved(path).is_relative_to(resolved(top)):
+        raise UsageError(
+            f"{path} leads out of the workspace {top}, to {resolved(path)}",
+            hint="put the folder itself there in place of the link",
+        )
+
+
+def resolved(path: Path) -> Path:
+    """Without links. Raises UsageError for links in a loop."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise UsageError(f"{path} is a link in a loop", hint="name the file itself") from None
+
+
+def mode_of(path: Path) -> int:
+    """The permissions that a file is to be written with: as it has them, else by the umask."""
+    with suppress(OSError):
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def delete(path: Path, recorded: Collection[str]) -> None:
+    """Only a file whose name is ``recorded`` as written here: no link, and no file of the user."""
+    if path.name in recorded and stat.S_ISREG(path.lstat().st_mode):
+        require_inside(path)
+        path.unlink()
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[list[Path]]:
+    """What is made inside is added to the list, and deleted again where anything fails."""
+    made: list[Path] = []
+    try:
+        yield made
+    except BaseException:
+        for path in reversed(made):
+            with suppress(OSError):  # a folder in which somebody else put something stays
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        raise
+
+
+def write_new(path: Path, data: bytes, top: Path, made: list[Path]) -> bool:
+    """Write a file below ``top``, whole or not at all; False where its name is taken, be it by a
+    link. What it makes is added to ``made``. Raises UsageError where a folder on the way is a file.
+    """
+    if stands(path):
+        return False
+    require_inside(path, top)
+    _make_folder(path.parent, made)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    made.append(path)
+    return True
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    for each in reversed([folder, *folder.parents]):
+        if each.is_dir():
+            continue
+        if stands(each):
+            raise UsageError(
+                f"{each} is a file, where a folder is needed",
+                hint="move it away, or name another folder",
+            )
+        each.mkdir()
+        made.append(each)
