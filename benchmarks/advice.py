@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from workbench.cli.target import find_target
+from workbench.app.target import find_target
 from workbench.judge.advice.advise import TOP, Trial, record, to_try
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from workbench.cli.target import find_target
+from workbench.app.target import find_target
 from workbench.derive.figures import TIME, stall_times
 from workbench.derive.intervals import Ratio
 from workbench.judge.ladder import judge

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workbench.app.target import target_at
 from workbench.cli.sweep import OverShapes
-from workbench.cli.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.sizes import OverSizes, over_sizes

@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from synthetic import ablation, bottleneck, saying, with_row
-from workbench.cli.target import find_target
+from workbench.app.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff

@@ -13,9 +13,9 @@ import pytest
 from benchmarks import advice as benchmark
 
 from captures import FILE, HOT, Kernel, capture
+from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.cli.show import current_capture
-from workbench.cli.target import find_target
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
 from workbench.judge.advice.advise import (

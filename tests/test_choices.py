@@ -15,8 +15,8 @@ import torch
 from benchmarks import sizes
 
 from workbench import Shape, cuda
+from workbench.app.target import target_at
 from workbench.cli.sweep import OverShapes
-from workbench.cli.target import target_at
 from workbench.cuda.launch import Kernel
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace, load_module

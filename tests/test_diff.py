@@ -12,8 +12,8 @@ import pytest
 
 from test_source_diff import patched
 from unified import unified
+from workbench.app.target import find_target
 from workbench.cli.main import main
-from workbench.cli.target import find_target
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.model import SourceDiff
 from workbench.judge.inputs import Snapshot

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from workbench.app.target import find_target
 from workbench.cli.main import main
-from workbench.cli.target import find_target
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder

@@ -14,8 +14,8 @@ import pytest
 
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
+from workbench.app.target import find_target
 from workbench.cli.ablate import named
-from workbench.cli.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder

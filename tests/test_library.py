@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from workbench.cli.attempt import Attempt
-from workbench.cli.attempt import attempt as once
-from workbench.cli.target import find_target
-from workbench.cli.track_record import judged as judged_of
+from workbench.app.judge import judged as judged_of
+from workbench.app.target import find_target
+from workbench.app.try_ import Attempt
+from workbench.app.try_ import attempt as once
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
@@ -234,7 +234,7 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
         seen.append((source, versus))
         return measured if versus else called
 
-    monkeypatch.setattr("workbench.cli.attempt.attempt", attempt)
+    monkeypatch.setattr("workbench.app.try_.attempt", attempt)
     done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
     assert Attempt in type(done).__mro__
     assert seen == [("softmax.py:softmax", "torch.softmax")]

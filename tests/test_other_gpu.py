@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import workbench
+from workbench.app.target import Target, find_recorded, of_one_gpu
 from workbench.cli.main import main
-from workbench.cli.target import Target, find_recorded, of_one_gpu
 from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
 from workbench.run.gpu import Gpu

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.cli.attempt import learned, prepare, rounded_up
+from workbench.app.try_ import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output

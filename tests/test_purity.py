@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 from rich.console import Console
 
-from workbench.cli.target import find_target
+from workbench.app.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge

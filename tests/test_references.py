@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from snapshots import snapshot, step
-from workbench.cli import measuring
+from workbench.app import measure as measuring
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder

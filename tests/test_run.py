@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from workbench.app.measure import plan, settled
 from workbench.cli.main import main
-from workbench.cli.measuring import plan, settled
 from workbench.cuda import expand_includes, parse_log
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store

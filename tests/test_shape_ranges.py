@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from standin import Run, StandIn
+from workbench.app.target import find_recorded
 from workbench.cli.main import main
-from workbench.cli.target import find_recorded
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes

@@ -25,9 +25,10 @@ from msgspec import structs
 from packages import alone
 from standin import StandIn
 from workbench import cuda
-from workbench.cli import packaging, ship, ship_check, shipped_subject
+from workbench.app import packaging, ship_check, shipped_subject
+from workbench.app.shipped_subject import other_code, timed
+from workbench.cli import ship
 from workbench.cli.main import main
-from workbench.cli.shipped_subject import other_code, timed
 from workbench.cuda import build
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel

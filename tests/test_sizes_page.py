@@ -11,7 +11,7 @@ import pytest
 from benchmarks import sizes
 
 from standin import Run, StandIn
-from workbench.cli import measuring
+from workbench.app import measure as measuring
 from workbench.cli.main import main
 from workbench.run import machine
 from workbench.study.workspace import find_workspace

@@ -11,7 +11,7 @@ import pytest
 
 from commits import repository
 from remotes import card, install
-from workbench.cli import executor as spending_verb
+from workbench.app import executor as spending_verb
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry

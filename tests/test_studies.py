@@ -17,9 +17,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from workbench.app.measure import plan
+from workbench.app.target import check_figures
 from workbench.cli.main import main
-from workbench.cli.measuring import plan
-from workbench.cli.target import check_figures
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence

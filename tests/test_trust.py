@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from benchmarks import controls
 
-from workbench.cli.target import find_target
+from workbench.app.target import find_target
 from workbench.derive.intervals import over_sessions
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.attempt import attempt
+from workbench.app.target import find_target
+from workbench.app.try_ import attempt
 from workbench.cli.main import main
-from workbench.cli.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
@@ -198,7 +198,7 @@ def test_the_commands_of_the_page_are_read_as_it_says(
         found.append(problem)
         raise UsageError("read", hint="far enough")
 
-    monkeypatch.setattr("workbench.cli.attempt.prepare", stop)
+    monkeypatch.setattr("workbench.app.try_.prepare", stop)
     monkeypatch.chdir(ROOT / "tests" / "problems")
     command, told = COMMANDS[name]
     assert main(shlex.split(command.replace("\\\n", " "))) == 2

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workbench.app.target import find_target
 from workbench.cli.main import main
-from workbench.cli.target import find_target
 from workbench.evidence import store
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Captures

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from workbench.app.target import find_target, in_place
 from workbench.cli import list as listing
 from workbench.cli.main import main, refused
 from workbench.cli.progress import Progress
-from workbench.cli.target import find_target, in_place
 from workbench.derive.figures import added
 from workbench.run.protocol import ErrorText, Failed
 from workbench.words import INSTALL, Phase

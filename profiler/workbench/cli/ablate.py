@@ -7,14 +7,11 @@ from shlex import quote
 
 import typer
 
-from workbench.cli import sweep
-from workbench.cli.executor import on_target
-from workbench.cli.measuring import Ensured, Wanted, ensure, ensure_each
-from workbench.cli.options import AblateOptions
-from workbench.cli.printing import output, show_json, tell
-from workbench.cli.report import REPORT, is_due, reported
-from workbench.cli.streams import note
-from workbench.cli.target import (
+from workbench.app.executor import on_target
+from workbench.app.judge import judged
+from workbench.app.measure import Ensured, Wanted, ensure, ensure_each
+from workbench.app.report import REPORT, is_due, reported
+from workbench.app.target import (
     Target,
     find_study,
     find_target,
@@ -24,7 +21,10 @@ from workbench.cli.target import (
     shown_path,
     target_at,
 )
-from workbench.cli.track_record import judged
+from workbench.cli import sweep
+from workbench.cli.options import AblateOptions
+from workbench.cli.printing import output, show_json, tell
+from workbench.cli.streams import note
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation

@@ -8,11 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.cli import executor
-from workbench.cli.options import BisectOptions
-from workbench.cli.printing import say, show_json
-from workbench.cli.progress import Progress
-from workbench.cli.sides import (
+from workbench.app import executor
+from workbench.app.sides import (
     Side,
     build_all,
     measure_together,
@@ -20,6 +17,9 @@ from workbench.cli.sides import (
     side_of,
     wrong_in,
 )
+from workbench.cli.options import BisectOptions
+from workbench.cli.printing import say, show_json
+from workbench.cli.progress import Progress
 from workbench.cli.streams import note
 from workbench.errors import (
     CannotTell,

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
+from workbench.app.target import find_study, in_place, require_arch
 from workbench.cli.options import BuildOptions
 from workbench.cli.printing import tell
 from workbench.cli.progress import Progress, with_hint
 from workbench.cli.streams import note
-from workbench.cli.target import find_study, in_place, require_arch
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import typer
 
-from workbench.cli import executor
-from workbench.cli.executor import INTERRUPTED, spending
+from workbench.app import executor
+from workbench.app.executor import INTERRUPTED, spending
+from workbench.app.target import find_study
 from workbench.cli.options import CalibrateOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import note
-from workbench.cli.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings
 from workbench.errors import BadCapture, ToolFailed

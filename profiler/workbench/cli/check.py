@@ -8,12 +8,9 @@ from typing import Any
 
 import typer
 
-from workbench.cli import executor
-from workbench.cli.measuring import collectable, settled, task
-from workbench.cli.options import CheckOptions
-from workbench.cli.printing import tell
-from workbench.cli.streams import note
-from workbench.cli.target import (
+from workbench.app import executor
+from workbench.app.measure import collectable, settled, task
+from workbench.app.target import (
     Target,
     find_study,
     in_place,
@@ -21,6 +18,9 @@ from workbench.cli.target import (
     profiled_shapes,
     target_at,
 )
+from workbench.cli.options import CheckOptions
+from workbench.cli.printing import tell
+from workbench.cli.streams import note
 from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document

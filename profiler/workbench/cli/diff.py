@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from workbench.app.judge import judged
+from workbench.app.target import recorded_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import output, show_json
-from workbench.cli.target import recorded_of
-from workbench.cli.track_record import judged
 from workbench.errors import UsageError
 from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report import is_report

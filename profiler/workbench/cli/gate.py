@@ -11,14 +11,14 @@ from pathlib import Path
 
 import typer
 
-from workbench.cli import executor
-from workbench.cli.measuring import collectable
+from workbench.app import executor
+from workbench.app.measure import collectable
+from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew
+from workbench.app.target import require_arch
 from workbench.cli.options import GateOptions
 from workbench.cli.printing import tell
 from workbench.cli.progress import Progress
-from workbench.cli.sides import Side, Together, build_all, measure_together, recorded_anew
 from workbench.cli.streams import note
-from workbench.cli.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown

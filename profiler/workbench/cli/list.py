@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
 from workbench.cli.printing import tell
-from workbench.cli.target import check_figures, tell_packaged
 from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence

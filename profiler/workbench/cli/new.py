@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
+from workbench.app.target import find_study, shown_path
+from workbench.cli.init import write_new
 from workbench.cli.options import NewOptions
 from workbench.cli.printing import say, show_json
-from workbench.cli.target import find_study, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes

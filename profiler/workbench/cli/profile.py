@@ -6,19 +6,19 @@ from typing import Any
 
 import typer
 
-from workbench.cli.executor import on_target
-from workbench.cli.measuring import Ensured, Wanted, ensure, ensure_each
-from workbench.cli.options import ProfileOptions
-from workbench.cli.printing import output, show_json
-from workbench.cli.streams import note
-from workbench.cli.target import (
+from workbench.app.executor import on_target
+from workbench.app.judge import judged
+from workbench.app.measure import Ensured, Wanted, ensure, ensure_each
+from workbench.app.target import (
     Target,
     find_study,
     in_place,
     profiled_shapes,
     target_at,
 )
-from workbench.cli.track_record import judged
+from workbench.cli.options import ProfileOptions
+from workbench.cli.printing import output, show_json
+from workbench.cli.streams import note
 from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant

@@ -2,123 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from workbench.app.report import reported
+from workbench.app.target import recorded_of, shown_path
 from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
-from workbench.cli.target import Target, recorded_of, shown_path
-from workbench.cli.track_record import judged
-from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.layout import listed
-from workbench.evidence.store import write_bytes
-from workbench.judge.inputs import Snapshot
-from workbench.judge.rows import Ablation
-from workbench.judge.view import ladder_sources
-from workbench.study.workspace import Workspace
-from workbench.words import Origin
-
-if TYPE_CHECKING:
-    from workbench.render.chart.scene import Scene
-    from workbench.render.document.blocks import Block
-
-
-REPORT = "OPTIMIZATION_REPORT.md"
-PAGE = "report.html"
-
-
-def is_due(folder: Path, target: Target) -> bool:
-    """Whether there is no report yet, or what it is about has changed since it was written."""
-    workspace, study = target.workspace, target.study
-    about = [*listed(study.folder), *listed(workspace.ablations / study.name)]
-    about.append(target.folder.journal)
-    with suppress(OSError):
-        written = (folder / REPORT).stat().st_mtime_ns
-        return any(path.stat().st_mtime_ns > written for path in about if path.is_file())
-    return True
-
-
-def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: bool) -> list[Path]:
-    """Write the report and its charts, and the page where it is wanted or already there: a page
-    of yesterday would tell other figures than the report. Returns the paths of the two.
-
-    Raises EnvironmentLacks where they cannot be written, UsageError where they would replace files
-    that are not the workbench's.
-    """
-    from workbench.render.chart.charts import chart_files
-    from workbench.render.report import render_report, template_environment
-
-    workspace = target.workspace
-    folder = workspace.reports(target.study, found.shape, target.part)
-    environment = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(found, environment)}
-    if page or (folder / PAGE).is_file():
-        from workbench.render.document.report import report
-        from workbench.render.page import render_page
-
-        sources = ladder_sources(evidence, found)
-        document = report(found, sources.diffs)
-        environment = template_environment(workspace.template_folders, html=True)
-        files[PAGE] = render_page(document, found, sources, environment)
-    texts = {**chart_files(found), **files}
-    write_files(workspace, folder, texts)
-    if target.part:
-        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
-    return [folder / name for name in files]
-
-
-def reported(
-    target: Target, fixes: list[str], *, page: bool = False, source: Origin = Origin.RECORDED
-) -> list[Path]:
-    """Judge the ladder and write its report. Raises as ``write_reports``."""
-    steps = target.steps(fixes)
-    found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
-    return write_reports(target, evidence, found, page=page)
-
-
-def write_document(
-    workspace: Workspace,
-    folder: Path,
-    title: str,
-    blocks: Sequence[Block],
-    scenes: Sequence[Scene] = (),
-) -> Path:
-    """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
-
-    Raises as ``write_reports``.
-    """
-    from workbench.render import markdown
-    from workbench.render.chart import svg
-
-    name = f"{title.partition(':')[0].upper().replace(' ', '_')}.md"
-    texts = {name: f"# {markdown.literal(title)}\n\n{markdown.blocks(blocks)}\n"}
-    for scene in scenes:
-        light, dark = svg.files(scene)
-        texts |= {f"{scene.name}-light.svg": light, f"{scene.name}-dark.svg": dark}
-    write_files(workspace, folder, texts)
-    return folder / name
-
-
-def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) -> None:
-    """Raises EnvironmentLacks where they cannot be written, UsageError where they would replace
-    files that are not the workbench's.
-    """
-    try:
-        if workspace.packaged:
-            claim(folder)
-        for name, text in texts.items():
-            write_bytes(folder / name, text.encode(errors="replace"))
-    except OSError as error:
-        raise unwritten(folder, error) from None
-
-
-def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:
-    return EnvironmentLacks(
-        f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
-        hint="mend that; `workbench report` with the same names and options measures nothing again",
-    )
+from workbench.errors import EnvironmentLacks
 
 
 def open_page(path: Path) -> None:
@@ -138,16 +28,3 @@ def run(options: ReportOptions) -> None:
         note(f"wrote {shown_path(path)}")
     if options.open_:
         open_page(written[-1])
-
-
-MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote
-
-
-def claim(folder: Path) -> None:
-    """Raises UsageError where there are files of somebody else."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise UsageError(
-            f"{folder} was not written by the workbench",
-            hint="move it away, or run the same command in another folder",
-        )
-    write_bytes(folder / MARK, b"")

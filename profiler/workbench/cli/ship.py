@@ -12,11 +12,9 @@ from typing import Any
 from msgspec import structs
 
 import workbench
-from workbench.cli import packaging
-from workbench.cli.options import ShipOptions
-from workbench.cli.printing import say, show_json
-from workbench.cli.report import REPORT
-from workbench.cli.shipped_subject import (
+from workbench.app import packaging
+from workbench.app.report import REPORT
+from workbench.app.shipped_subject import (
     Subject,
     facts_of,
     licence_of,
@@ -26,8 +24,10 @@ from workbench.cli.shipped_subject import (
     sources,
     subject_of,
 )
+from workbench.app.target import find_recorded, shown_path
+from workbench.cli.options import ShipOptions
+from workbench.cli.printing import say, show_json
 from workbench.cli.streams import note
-from workbench.cli.target import find_recorded, shown_path
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped
@@ -145,7 +145,7 @@ def report_of(subject: Subject) -> Mapping[str, str]:
 
 def run(options: ShipOptions) -> None:
     if options.check is not None:
-        from workbench.cli.ship_check import check
+        from workbench.app.ship_check import check
 
         return check(options)
     if not options.variant or not options.name:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from workbench.app.judge import judged
+from workbench.app.target import Target, recorded_of
 from workbench.cli.options import ShowOptions
 from workbench.cli.printing import tell
 from workbench.cli.source_listing import listed, show_listing
-from workbench.cli.target import Target, recorded_of
-from workbench.cli.track_record import judged
 from workbench.derive.diff.costs import line_costs
 from workbench.errors import BadCapture, UsageError
 from workbench.evidence.layout import is_there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.cli.executor import ledger
+from workbench.app.executor import ledger
 from workbench.cli.options import StatusOptions
 from workbench.cli.printing import tell
 from workbench.judge.spending import by_kind, seconds_of

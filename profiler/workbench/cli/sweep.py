@@ -8,14 +8,10 @@ from shlex import quote
 
 import typer
 
-from workbench.cli import executor
-from workbench.cli.measuring import Wanted, ensure, ensure_each, task
-from workbench.cli.option_types import Printed
-from workbench.cli.options import SweepOptions
-from workbench.cli.printing import output, show_json, tell
-from workbench.cli.report import write_document
-from workbench.cli.streams import note
-from workbench.cli.target import (
+from workbench.app import executor
+from workbench.app.measure import Wanted, ensure, ensure_each, task
+from workbench.app.report import write_document
+from workbench.app.target import (
     Target,
     find_study,
     in_place,
@@ -24,6 +20,10 @@ from workbench.cli.target import (
     shown_path,
     target_at,
 )
+from workbench.cli.option_types import Printed
+from workbench.cli.options import SweepOptions
+from workbench.cli.printing import output, show_json, tell
+from workbench.cli.streams import note
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape

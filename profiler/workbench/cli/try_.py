@@ -7,12 +7,12 @@ from typing import Any
 
 import typer
 
-from workbench.cli.attempt import Attempt, attempt
-from workbench.cli.executor import on_target
+from workbench.app.executor import on_target
+from workbench.app.target import shown_path
+from workbench.app.try_ import Attempt, attempt
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import note
-from workbench.cli.target import shown_path
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json
 from workbench.render.document import attempt as document

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import msgspec
 
-from workbench.cli import executor
-from workbench.cli.options import WatchOptions
-from workbench.cli.printing import say
-from workbench.cli.progress import Progress
-from workbench.cli.streams import note
-from workbench.cli.target import (
+from workbench.app import executor
+from workbench.app.target import (
     find_study,
     in_place,
     profiled_shape,
     require_arch,
 )
+from workbench.cli.options import WatchOptions
+from workbench.cli.printing import say
+from workbench.cli.progress import Progress
+from workbench.cli.streams import note
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder

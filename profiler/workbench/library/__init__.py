@@ -31,9 +31,9 @@ def ablate(
     """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
     """
+    from workbench.app.measure import ensure
+    from workbench.app.target import find_target
     from workbench.cli import ablate as verb
-    from workbench.cli.measuring import ensure
-    from workbench.cli.target import find_target
     from workbench.library.results import ablated
 
     target = find_target(_folder(project), study, shape, names=names)
@@ -52,8 +52,8 @@ def profile(
     fresh: bool = False,
 ) -> Profiled:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
+    from workbench.app.target import find_target
     from workbench.cli.profile import judged_alone
-    from workbench.cli.target import find_target
     from workbench.library.results import profiled
 
     target = find_target(_folder(project), study, shape, names=[name])
@@ -79,7 +79,7 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 
     Raises UsageError.
     """
-    from workbench.cli.target import find_study
+    from workbench.app.target import find_study
     from workbench.library.results import OpenStudy, values
 
     _, found = find_study(_folder(project), name)
@@ -89,9 +89,9 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
     """``workbench try``: a file that somebody has, or a function of this script or notebook; no
     workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
-    and those of ``workbench.cli.attempt.attempt``. Raises WorkbenchError.
+    and those of ``workbench.app.try_.attempt``. Raises WorkbenchError.
     """
-    from workbench.cli.attempt import attempt
+    from workbench.app.try_ import attempt
     from workbench.library.results import tried
 
     known = list(signature(attempt).parameters)[1:]

@@ -22,8 +22,8 @@ from shlex import quote
 from types import FunctionType, ModuleType
 from typing import Any
 
+from workbench.app.target import find_study, shown_path
 from workbench.cli.new import added, change_text, parent_of, predicted
-from workbench.cli.target import find_study, shown_path
 from workbench.errors import UsageError
 from workbench.evidence.store import write_bytes
 from workbench.study.copying import require_new

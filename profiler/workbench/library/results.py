@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.app.judge import on_record
+from workbench.app.target import find_recorded
 from workbench.cli import foreign
-from workbench.cli.target import find_recorded
-from workbench.cli.track_record import on_record
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
@@ -41,7 +41,7 @@ from workbench.study.model import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.cli.attempt import Attempt
+    from workbench.app.try_ import Attempt
     from workbench.judge.inputs import Snapshot
     from workbench.ncu.capture import Capture
 

@@ -254,7 +254,7 @@ def recorded(target: Target) -> list[EvidenceFolder]:
 def target_at(workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
     found, name = picked.study, picked.name
-    from workbench.cli import executor  # with all that measures
+    from workbench.app import executor  # with all that measures
 
     gpu = executor.gpu()
     if gpu is not None:

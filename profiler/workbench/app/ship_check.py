@@ -14,10 +14,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from workbench.cli import executor, packaging
+from workbench.app import executor, packaging
+from workbench.app.shipped_subject import timed
 from workbench.cli.options import ShipOptions
 from workbench.cli.printing import say, show_json
-from workbench.cli.shipped_subject import timed
 from workbench.cli.streams import note
 from workbench.derive.intervals import Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError

@@ -13,9 +13,9 @@ from pathlib import Path
 from msgspec import structs
 
 import workbench
-from workbench.cli import packaging
-from workbench.cli.target import Target, require_arch
-from workbench.cli.track_record import judged
+from workbench.app import packaging
+from workbench.app.judge import judged
+from workbench.app.target import Target, require_arch
 from workbench.derive.intervals import LEVEL
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError

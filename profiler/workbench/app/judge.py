@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from workbench.cli.target import Target
+from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes

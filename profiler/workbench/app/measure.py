@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from workbench.cli import executor
+from workbench.app import executor
+from workbench.app.target import Target
 from workbench.cli.progress import with_hint
 from workbench.cli.streams import note
-from workbench.cli.target import Target
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote.target import Task

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from workbench.cli import executor
-from workbench.cli.target import latest, profiled_shape
+from workbench.app import executor
+from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from workbench.cli import executor
-from workbench.cli.measuring import ensure
+from workbench.app import executor
+from workbench.app.measure import ensure
+from workbench.app.target import Target, find_target, shown_path
 from workbench.cli.profile import needed
 from workbench.cli.streams import note
-from workbench.cli.target import Target, find_target, shown_path
 from workbench.errors import UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.inputs import Snapshot

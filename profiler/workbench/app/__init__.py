@@ -1,0 +1,1 @@
+"""Use cases: what the command line, the library and a remote worker have in common."""
