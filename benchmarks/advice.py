@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.judge.advice.advise import TOP, Trial, record, to_try
 from workbench.judge.ladder import judge
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--project", type=Path)
     parser.add_argument("--study")
     asked = parser.parse_args(arguments)
-    target = find_target(asked.project, asked.study, None, tell=False)
+    target = find_target(Local(), asked.project, asked.study, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     judged = judge(evidence, target.workspace.config)
     trials = [t for t in judged.trials if t.kind in KINDS and t.advised is not None]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.figures import TIME, stall_times
 from workbench.derive.intervals import Ratio
@@ -303,7 +304,7 @@ WHOLE: Mapping[str, Callable[[Evidence, Label], Fact]] = {
 
 def evidence() -> Evidence:
     """Of the attention study, as it stands in this repository."""
-    target = find_target(ROOT, "attention", None, tell=False)
+    target = find_target(Local(), ROOT, "attention", None, tell=False)
     steps = target.study.ladder.chain([])
     known = snapshot(target.evidence(), steps, timed=steps)
     config = target.workspace.config

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workbench.app.executor import Local
 from workbench.app.target import target_at
 from workbench.cli.sweep import OverShapes
 from workbench.errors import EnvironmentLacks
@@ -73,7 +74,7 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     """One line for all ``versions``; None if a size has no current evidence."""
     picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
     try:
-        targets = [target_at(workspace, each) for each in picked]
+        targets = [target_at(Local(), workspace, each) for each in picked]
     except EnvironmentLacks:
         return None
     versions = page.versions(workspace)
@@ -92,7 +93,7 @@ def in_bfloat16(workspace: Workspace) -> str:
     study = workspace.study("attention")
     recorded: dict[str, Evidence] = {}
     with suppress(EnvironmentLacks):
-        folder = target_at(workspace, pick_shapes(study, study.default_shape)[0][0]).folder
+        folder = target_at(Local(), workspace, pick_shapes(study, study.default_shape)[0][0]).folder
         derived = derived_shapes(folder)
         every = with_derived(study, {n: p for n, p in derived.items() if n not in study.shapes})
         recorded = {name: Evidence(every, name, folder) for name in derived}

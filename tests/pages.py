@@ -14,6 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from synthetic import ablation, bottleneck, saying, with_row
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.diff.model import ProfiledSource, Sources
@@ -57,7 +58,7 @@ def render(
 
 @lru_cache
 def evidence() -> tuple[Snapshot, Config]:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     return snapshot(target.evidence(), target.steps([]), sources=True), target.workspace.config
 
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks import advice as benchmark
 
 from captures import FILE, HOT, Kernel, capture
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.cli.show import current_capture
@@ -245,7 +246,7 @@ def test_where_the_study_says_no_work_the_executed_operations_speak() -> None:
 )
 def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str]) -> None:
     """Its capture alone, and of the work the bytes alone: no ladder, no record, no operations."""
-    target = find_target(FIXTURE, study, None)
+    target = find_target(Local(), FIXTURE, study, None)
     work = target.study.module.work(target.study.shapes[target.shape])
     bare = dataclasses.replace(work, flops=0)
     found = to_try(advise(subject(current_capture(target, variant)[2], work=bare)))
@@ -421,7 +422,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
 @pytest.fixture(scope="module")
 def ladder() -> Ablation:
     """The recorded one."""
-    target = find_target(FIXTURE, None, None, tell=False)
+    target = find_target(Local(), FIXTURE, None, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     return judge(evidence, target.workspace.config)
 

@@ -15,6 +15,7 @@ import torch
 from benchmarks import sizes
 
 from workbench import Shape, cuda
+from workbench.app.executor import Local
 from workbench.app.target import target_at
 from workbench.cli.sweep import OverShapes
 from workbench.cuda.launch import Kernel
@@ -89,7 +90,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     versions = page.versions(workspace)
     choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
     picked, _ = pick_shapes(study, page.cases[model])
-    targets = tuple(target_at(workspace, each) for each in picked)
+    targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
     lines = {line.variant: line for line in found.lines}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
@@ -123,7 +124,7 @@ def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) ->
     page, workspace = sizes.ATTENTION, find_workspace(ROOT)
     versions = page.versions(workspace)
     picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
-    targets = tuple(target_at(workspace, each) for each in picked)
+    targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
     lines = {line.variant: line for line in found.lines}
     assert set(found.sizes) == {target.shape for target in targets}

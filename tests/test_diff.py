@@ -12,6 +12,7 @@ import pytest
 
 from test_source_diff import patched
 from unified import unified
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.diff.costs import COUNTERS
@@ -29,7 +30,7 @@ CAPTURED = [pair for pair in STEPS if not ABSENT & set(pair)]
 
 @pytest.fixture(scope="module")
 def evidence() -> Snapshot:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     return snapshot(target.evidence(), target.steps([]), sources=True)
 
 
@@ -113,7 +114,7 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     (folder / "tools.cuh").write_text("__device__ int tool() { return 1; }\n")
     source = folder / "fix1.cu"
     source.write_text('#include "tools.cuh"\n' + source.read_text())
-    target = find_target(root, None, None)
+    target = find_target(Local(), root, None, None)
     evidence = snapshot(target.evidence(), target.steps([]), sources=True)
     found = pair_sources(evidence, "baseline", "fix1")
     assert [file.after.rsplit("/")[-1] for file in found.files] == [

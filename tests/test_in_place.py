@@ -217,7 +217,7 @@ def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, int], said: st
 
 # ---- hints -------------------------------------------------------------------------------------
 def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
-    from workbench.cli.progress import with_hint
+    from workbench.errors import with_hint
     from workbench.run.events import Listener
     from workbench.run.plan import Measured, Plan
     from workbench.run.protocol import ErrorText, Failed

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.figures import figures
@@ -134,7 +135,7 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
     """The same is printed without the reports; tables of another report are damage."""
     with_reports = copy_of_fixture(tmp_path / "with", "transpose")
     without = copy_of_fixture(tmp_path / "without", "transpose")
-    folder = find_target(without, "transpose", None).folder
+    folder = find_target(Local(), without, "transpose", None).folder
     for report in folder.reports.iterdir():
         report.unlink()
     verbs = (
@@ -159,9 +160,9 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
     assert "was not kept" in capsys.readouterr().err
     (tables,) = (folder.root / "tables").iterdir()
     shutil.copy(FOLDER.tables(OTHER.name), tables)
-    assert find_target(without, "transpose", None).evidence().capture_index("padded").state == (
-        Status.DAMAGED
-    )
+    assert find_target(Local(), without, "transpose", None).evidence().capture_index(
+        "padded"
+    ).state == (Status.DAMAGED)
     assert main(["show", "padded", "--source", "--project", str(without)]) == 4
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.ablate import named
 from workbench.errors import UsageError
@@ -36,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 
 @cache
 def recorded() -> Ablation:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
@@ -195,7 +196,7 @@ def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
 
 
 def test_what_a_named_choice_picks_from_is_measured_beside_it() -> None:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     step = target.study.ladder.step("fix15")
     assert step is not None
     found = named(target, ["fix15"])
@@ -341,7 +342,7 @@ def test_a_part_of_the_ladder_at_a_shape_that_there_is_none_of_is_refused(
     path = tmp_path / "ablations" / "scale" / "ablation.toml"
     path.write_text(f"{line}\n{path.read_text()}")
     with pytest.raises(UsageError) as error:
-        find_target(tmp_path, "scale", None)
+        find_target(Local(), tmp_path, "scale", None)
     assert told in error.value.message
     assert error.value.hint
 
@@ -438,7 +439,7 @@ def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_b
 
 
 def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     taken = snapshot(target.evidence(), target.steps([]))
     judged = {"b2h8s512d64", "b4h16s2048d64", "b4h16s2048d128", "b4h16s2048d128-causal"}
     for name, shape in taken.shapes.items():

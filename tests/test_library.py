@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from workbench.app.executor import Executor, Local
 from workbench.app.judge import judged as judged_of
 from workbench.app.target import find_target
 from workbench.app.try_ import Attempt
 from workbench.app.try_ import attempt as once
-from workbench.errors import BadCapture, EnvironmentLacks, UsageError, WorkbenchError
+from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
@@ -209,10 +210,8 @@ def test_a_broken_report_is_a_bad_capture(tmp_path: Path) -> None:
 
 
 def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    import typer
-
     def stopped(*_: object) -> None:
-        raise typer.Exit(130)
+        raise Interrupted
 
     monkeypatch.setattr("workbench.cli.ablate.measured", stopped)
     with pytest.raises(KeyboardInterrupt):
@@ -222,15 +221,15 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_try_hands_over_a_file_or_the_code_of_a_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     judged, evidence = judged_of(target)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
-    called = once(f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
+    called = once(Local(), f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
     measured = replace(called, judged=judged, evidence=evidence)
     seen: list[tuple[str, str]] = []
 
-    def attempt(source: str, versus: str = "") -> Attempt:
+    def attempt(executor: Executor, source: str, versus: str = "") -> Attempt:
         seen.append((source, versus))
         return measured if versus else called
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import workbench
+from workbench.app.executor import Local
 from workbench.app.target import Target, find_recorded, of_one_gpu
 from workbench.cli.main import main
+from workbench.cli.streams import Stderr
 from workbench.evidence.layout import EvidenceFolder
 from workbench.run import machine
 from workbench.run.gpu import Gpu
@@ -94,7 +96,7 @@ def test_of_several_gpus_one_is_named_and_its_own_comes_first(
     two: list[str], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def gpu(named: str | None = None) -> str:
-        found = find_recorded(Path(two[1]), "transpose", None, gpu=named).folder.gpu
+        found = find_recorded(Local(), Path(two[1]), "transpose", None, gpu=named).folder.gpu
         assert "is recorded on" not in capsys.readouterr().err
         return found
 
@@ -129,8 +131,9 @@ def test_sizes_are_of_the_gpu_that_has_the_most_of_them(
     evidence = of_two(tmp_path, "softmax")
     study = find_workspace(tmp_path).study("softmax")
     folders = [EvidenceFolder(evidence / f"nvidia-{name}") for name in ("b200", "h200")]
-    workspace, names = find_workspace(tmp_path), ["4096x8192", "32x131072-bf16", "65536x1024-bf16"]
-    targets = [Target(workspace, study, name, folders[0], False) for name in names]
+    here, workspace = Local("ablate", Stderr()), find_workspace(tmp_path)
+    names = ["4096x8192", "32x131072-bf16", "65536x1024-bf16"]
+    targets = [Target(here, workspace, study, name, folders[0], False) for name in names]
     shutil.rmtree(folders[0].root / names[1])
     found = of_one_gpu(targets)
     assert [(each.shape, each.folder.gpu) for each in found] == [(n, "nvidia-h200") for n in names]

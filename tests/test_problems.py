@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from workbench.app.executor import Local
 from workbench.app.try_ import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
@@ -892,9 +893,9 @@ def test_tolerances_are_rounded_up_so_that_a_draw_changes_nothing() -> None:
 
 def test_a_shape_that_is_none_of_a_problem_is_refused(tmp_path: Path) -> None:
     found = problem(EXAMPLES / "histogram")
-    error = complaint(lambda: prepare(found, tmp_path, "benchmark7", on_gpu=False))
+    error = complaint(lambda: prepare(Local(), found, tmp_path, "benchmark7", on_gpu=False))
     assert "unknown shape" in error.message
-    error = complaint(lambda: prepare(found, tmp_path, "test0", on_gpu=False))
+    error = complaint(lambda: prepare(Local(), found, tmp_path, "test0", on_gpu=False))
     assert "timed are benchmark0, benchmark1" in error.hint
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import jinja2
 from rich.console import Console
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.model import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
@@ -161,7 +162,7 @@ def judge_and_render() -> None:
     """Prints as JSON what the guard saw, and the outputs that there were."""
     import_everything()
     every = writers()
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     evidence = snapshot(target.evidence(), target.steps([]), sources=True)
     guard = Guard()
     with guard.watching():

@@ -10,7 +10,9 @@ import pytest
 
 from snapshots import snapshot, step
 from workbench.app import measure as measuring
+from workbench.app.executor import Local
 from workbench.cli.main import main
+from workbench.cli.streams import Stderr
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
@@ -51,7 +53,6 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def study(root: Path) -> Study:
-    measuring.tell_missing.cache_clear()
     return find_workspace(root).study()
 
 
@@ -59,8 +60,9 @@ def test_what_is_not_installed_is_told_once_and_not_measured(
     study: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert study.variants["theirs"].needs == "no-such-package"
+    here = Local(reporter=Stderr())
     for _ in range(2):
-        assert measuring.collectable(study, ["baseline", "library", "theirs"]) == [
+        assert measuring.collectable(here, study, ["baseline", "library", "theirs"]) == [
             "baseline",
             "library",
         ]
@@ -70,7 +72,7 @@ def test_what_is_not_installed_is_told_once_and_not_measured(
 
 def test_what_is_installed_is_measured(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "package_version", lambda name: "1.0")
-    assert measuring.collectable(study, ["baseline", "theirs"]) == ["baseline", "theirs"]
+    assert measuring.collectable(Local(), study, ["baseline", "theirs"]) == ["baseline", "theirs"]
     evidence = Evidence(study, "large", EvidenceFolder(study.folder / "none"))
     assert measuring.plan(evidence, ["theirs"], fresh=False).timed == ("theirs",)
 

@@ -21,6 +21,7 @@ import pytest
 from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
+from workbench.app.executor import Reporter, Task
 from workbench.cli import watch
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
@@ -31,7 +32,7 @@ from workbench.remote import cluster, job, ssh
 from workbench.remote.intake import Intake
 from workbench.remote.job import AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
 from workbench.remote.pipe import exchange, framed
-from workbench.remote.target import Remote, Task
+from workbench.remote.target import Remote
 from workbench.run.plan import Plan
 from workbench.run.recording import Recorder
 from workbench.study.workspace import find_workspace
@@ -64,7 +65,10 @@ class Here:
 @pytest.fixture
 def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cards:
     """A GPU, on which ``--on gpu1`` measures."""
-    monkeypatch.setattr("workbench.remote.target.remote_of", lambda name, note: Remote(Here()))
+    monkeypatch.setattr(
+        "workbench.remote.target.remote_of",
+        lambda name, verb, reporter: Remote(verb, reporter, Here()),
+    )
     return install(tmp_path, monkeypatch, [card(0)])
 
 
@@ -200,7 +204,10 @@ def test_a_source_stays_in_the_workspace(name: str, tmp_path: Path) -> None:
 
 
 def test_a_job_of_another_workbench_is_refused(one: Cards) -> None:
-    remote, told = Remote(Here()), pack(RemoteJob(code="other", instead=AboutJob()))
+    remote, told = (
+        Remote("check", Reporter(), Here()),
+        pack(RemoteJob(code="other", instead=AboutJob())),
+    )
     with pytest.raises(EnvironmentLacks, match="another version"):
         list(remote.results([told], print))
 
@@ -218,7 +225,7 @@ class Back:
 
         with monkeypatch.context() as patched:
             patched.setattr("workbench.remote.target.Intake", kept)
-            list(Remote(Here()).measure([self.task], lambda event: None))
+            Remote("ablate", Reporter(), Here()).perform([self.task], lambda event: None)
 
     def record(self, **files: bytes | None) -> None:
         """With these files in place of those of the same name."""
@@ -445,7 +452,7 @@ def test_every_save_is_checked_and_timed_remotely(
         act()
 
     rounds = watch.rounds
-    monkeypatch.setattr(watch, "rounds", lambda options, _: rounds(options, pause))
+    monkeypatch.setattr(watch, "rounds", lambda options, here, _: rounds(options, here, pause))
     one.fault("crash")  # it is printed, and the next save goes on
     assert main(["watch", "fix", "--on", HOST, "--project", str(root)]) == 0
     told = capsys.readouterr()

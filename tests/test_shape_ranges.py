@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from standin import Run, StandIn
+from workbench.app.executor import Local
 from workbench.app.target import find_recorded
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -58,7 +59,7 @@ def root(tmp_path: Path) -> Path:
 
 def on_record(root: Path) -> Any:
     """The ranges of shapes that a report tells of."""
-    target = find_recorded(root, None, None)
+    target = find_recorded(Local(), root, None, None)
     steps = target.study.ladder.chain([])
     return plain_data(judge(snapshot(target.evidence(), steps), target.workspace.config).sizes)
 

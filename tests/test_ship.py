@@ -25,9 +25,9 @@ from msgspec import structs
 from packages import alone
 from standin import StandIn
 from workbench import cuda
-from workbench.app import packaging, ship_check, shipped_subject
+from workbench.app import packaging, ship, ship_check, shipped_subject
 from workbench.app.shipped_subject import other_code, timed
-from workbench.cli import ship
+from workbench.cli import ship as ship_verb
 from workbench.cli.main import main
 from workbench.cuda import build
 from workbench.cuda.cubin import code_digests
@@ -721,7 +721,7 @@ def test_what_is_asked_is_whether_it_is_slower(
     assert gpu is not None
     monkeypatch.setattr(ship_check, "quotient", lambda now, then: found)
     told = ship_check.compared(now, opened, gpu, Config())
-    assert ship_check.verdict(told) == verdict
+    assert ship_verb.verdict(told) == verdict
     assert ("whether it is faster" in told.why) is (verdict == "not slower")
     slower = {"slower": True, "cannot tell": None}.get(verdict, False)
     assert told.slower is slower
@@ -852,9 +852,9 @@ def test_intervals_of_two_levels_are_taken_at_the_higher_one() -> None:
     half = math.hypot(0.03, 0.04 * wider)
     assert found.low == pytest.approx(1.25 * math.exp(-half))
     assert found.high == pytest.approx(1.25 * math.exp(half))
-    assert "] at 99 % of r" in ship_check.words(now)
-    assert "] of r" in ship_check.words(then)
-    assert ship_check.words(structs.replace(now, microseconds=8873.4)).startswith("8873 µs at ")
+    assert "] at 99 % of r" in ship_verb.words(now)
+    assert "] of r" in ship_verb.words(then)
+    assert ship_verb.words(structs.replace(now, microseconds=8873.4)).startswith("8873 µs at ")
 
 
 def test_sessions_that_followed_are_told_at_99_percent(package: Path) -> None:

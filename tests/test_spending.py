@@ -11,7 +11,7 @@ import pytest
 
 from commits import repository
 from remotes import card, install
-from workbench.app import executor as spending_verb
+from workbench.app.executor import Local, Reporter
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
@@ -46,10 +46,14 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
     """Side by side they would be in each other's times."""
     install(tmp_path, monkeypatch, [card(0)])
     entered, told = threading.Event(), threading.Event()
-    monkeypatch.setattr(spending_verb, "note", lambda text: told.set() if H200 in text else None)
+
+    class Waits(Reporter):
+        def note(self, text: str) -> None:
+            if H200 in text:
+                told.set()
 
     def other() -> None:
-        with spending_verb.alone_on_the_card():
+        with Local(reporter=Waits()).alone_on_the_gpu():
             entered.set()
 
     with gpu.held([card(0)]):
@@ -59,12 +63,12 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
         assert not entered.is_set()
     assert entered.wait(60)
     waiting.join(60)
-    with spending_verb.alone_on_the_card():  # it was given back
+    with Local().alone_on_the_gpu():  # it was given back
         pass
 
 
 def test_without_a_card_nobody_waits() -> None:
-    with spending_verb.alone_on_the_card(), spending_verb.alone_on_the_card():
+    with Local().alone_on_the_gpu(), Local().alone_on_the_gpu():
         pass
 
 

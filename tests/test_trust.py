@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from benchmarks import controls
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.intervals import over_sessions
 from workbench.judge.ladder import judge
@@ -30,7 +31,7 @@ DURATION = re.compile(r"a call adds ([\d.]+) µs, and its launches took ([\d.]+)
 
 @cache
 def recorded(root: Path = ROOT) -> Ablation:
-    target = find_target(root, None, None)
+    target = find_target(Local(), root, None, None)
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
@@ -90,7 +91,7 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
     record = json.loads(path.read_text())
     del record["shapes"]["edges"]
     path.write_text(json.dumps(record))
-    target = find_target(root, "transpose", None)
+    target = find_target(Local(), root, "transpose", None)
     row = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config).row(
         "chosen"
     )

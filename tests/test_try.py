@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.app.try_ import attempt
 from workbench.cli.main import main
@@ -137,12 +138,12 @@ def test_mistakes_end_in_a_hint_before_anything_is_made(
 def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "workbench.toml").touch()
     with pytest.raises(UsageError, match="no name of a study"):
-        attempt(mine, keep="a b")
+        attempt(Local(), mine, keep="a b")
 
 
 @pytest.fixture(scope="module")
 def judged() -> Ablation:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
@@ -194,7 +195,7 @@ def test_the_commands_of_the_page_are_read_as_it_says(
     """And what it has recorded of each is of the same problem."""
     found: list[Problem] = []
 
-    def stop(problem: Problem, *given: object, **options: object) -> None:
+    def stop(executor: object, problem: Problem, *given: object, **options: object) -> None:
         found.append(problem)
         raise UsageError("read", hint="far enough")
 

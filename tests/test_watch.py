@@ -14,15 +14,18 @@ import pytest
 
 import workspaces
 from snapshots import WHEN, session
+from workbench.app.executor import Local
 from workbench.cli import watch
 from workbench.cli.main import main
 from workbench.cli.options import WatchOptions
+from workbench.cli.streams import Stderr
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
 from workbench.evidence.timing import Timing
 from workbench.render.document.machine import Save, told
 from workbench.run import machine, measure
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured as Result
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, ErrorText, Failed
@@ -32,6 +35,7 @@ from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, Phase
 
+HERE = Local("watch", Stderr())
 KERNEL = BuiltKernel(
     kernel="scale",
     registers=96,
@@ -128,7 +132,7 @@ def test_a_save_is_told_with_the_save_before(
     asked = built_by(built(KERNEL), built(replaced(KERNEL, registers=128)), monkeypatch=monkeypatch)
     edit = lambda: source.write_text(source.read_text() + "// once more\n")  # noqa: E731
     options = WatchOptions("baseline", arch="sm_80", project=root)
-    watch.rounds(options, script(nothing, edit, nothing, nothing))
+    watch.rounds(options, HERE, script(nothing, edit, nothing, nothing))
     shown = capsys.readouterr()
     first, second = shown.out.splitlines()
     assert first.endswith("baseline: built for sm_80: registers 96, spills 0")
@@ -170,7 +174,7 @@ def test_what_does_not_compile_is_told_and_the_next_save_goes_on(
     acts: list[Callable[[], object]] = []
     for n in range(2):
         acts += [partial(source.write_text, f"// {n}"), nothing]
-    watch.rounds(WatchOptions("baseline", project=root), script(*acts))
+    watch.rounds(WatchOptions("baseline", project=root), HERE, script(*acts))
     shown = capsys.readouterr()
     first, second, third = (line.partition(": ")[2] for line in shown.out.splitlines())
     assert first == third == "built for sm_90a: registers 96, spills 0"
@@ -186,7 +190,7 @@ def test_a_study_that_cannot_be_read_meanwhile_ends_nothing(
     text = study.read_text()
     built_by(built(KERNEL), built(KERNEL), monkeypatch=monkeypatch)
     acts = [lambda: study.write_text("shapes = ("), nothing, lambda: study.write_text(text)]
-    watch.rounds(WatchOptions("baseline", project=root), script(*acts, nothing))
+    watch.rounds(WatchOptions("baseline", project=root), HERE, script(*acts, nothing))
     shown = capsys.readouterr()
     assert "error: " in shown.err
     assert "hint: " in shown.err
@@ -197,7 +201,7 @@ def test_each_save_is_an_object_a_line(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built_by(built(KERNEL, "w"), monkeypatch=monkeypatch)
-    watch.rounds(WatchOptions("baseline", project=root, json=True), script())
+    watch.rounds(WatchOptions("baseline", project=root, json=True), HERE, script())
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     assert found["schema_version"] == 1
@@ -212,7 +216,7 @@ def test_it_really_compiles(root: Path, capsys: pytest.CaptureFixture[str]) -> N
         "__syncthreads(); if (i < n) out[i] = s[255 - threadIdx.x];"
     )
     options = WatchOptions("baseline", project=root)
-    watch.rounds(options, script(lambda: source.write_text(wider), nothing))
+    watch.rounds(options, HERE, script(lambda: source.write_text(wider), nothing))
     first, second = capsys.readouterr().out.splitlines()
     assert "registers " in first
     assert "shared memory 0 → 1024 bytes" in second
@@ -263,8 +267,9 @@ def test_with_a_gpu_it_is_checked_and_timed_beside_its_parent(
     kernels = {"baseline": workspaces.GOOD, "fix1": workspaces.GOOD}
     root = workspaces.make(tmp_path / "ws", kernels)
     monkeypatch.setattr(machine, "can_measure", lambda: True)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
     monkeypatch.setattr(measure, "Measurement", Measured)
-    watch.rounds(WatchOptions("fix1", project=root), script())
+    watch.rounds(WatchOptions("fix1", project=root), HERE, script())
     built_, check, time_ = capsys.readouterr().out.splitlines()
     assert built_.endswith("fix1: built for sm_90a: registers 96, spills 0")
     assert check == "  check: correct, max error 0.001"

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.evidence import store
@@ -140,7 +141,7 @@ def recorded_report(shape: str, variant: str) -> Path:
 @cache
 def recorded_captures(shape: str) -> Captures:
     """The kept tables of attention's captures at a shape."""
-    return Captures(find_target(FIXTURE, None, shape).evidence())
+    return Captures(find_target(Local(), FIXTURE, None, shape).evidence())
 
 
 def recorded_capture(shape: str, variant: str) -> Capture:

@@ -7,6 +7,7 @@ WorkbenchError
 │   └── BadCapture       4  a capture that cannot be read
 ├── GateFailed           1  the answer is no: a variant is wrong or a gate did not pass
 └── CannotTell           5  neither yes nor no: not measured, or too noisy to say
+Interrupted            130  Ctrl-C; a KeyboardInterrupt
 """
 
 from __future__ import annotations
@@ -53,6 +54,18 @@ class CannotTell(WorkbenchError):
     exit_code = 5
 
 
+GOES_ON = "what was finished is kept; the same command goes on from there"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a use case was at work: exit code 130."""
+
+    exit_code = 130
+
+    def __init__(self, message: str = f"interrupted: {GOES_ON}") -> None:
+        super().__init__(message)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint naming the closest of the known names, or all of them when none is close."""
     names = list(known)
@@ -61,6 +74,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f"did you mean '{close[0]}'?"
     shown = ", ".join(sorted(names)[:12])
     return f"known: {shown}{', ...' if len(names) > 12 else ''}" if names else "none is known here"
+
+
+def with_hint(why: str, hint: str) -> str:
+    """An error as it is printed, its own way out in a line below."""
+    return f"{why}\nhint: {hint}" if hint else why
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from workbench.app.executor import Local
 from workbench.app.target import find_target, in_place
 from workbench.cli import list as listing
 from workbench.cli.main import main, refused
@@ -150,9 +151,9 @@ def test_floats_are_summed_in_one_place() -> None:
 
 
 def test_find_target_keeps_the_part_that_was_asked_for() -> None:
-    target = find_target(FIXTURE, None, None)
+    target = find_target(Local(), FIXTURE, None, None)
     target.steps(["fix2", "fix1"])
     assert target.part == ("fix1", "fix2")
-    whole = find_target(FIXTURE, None, None)
+    whole = find_target(Local(), FIXTURE, None, None)
     whole.steps([])
     assert whole.part == ()

@@ -1,90 +1,261 @@
-"""Where the verbs measure: on this machine, or on the remote target of ``--on``. Every run that
+"""Where a use case measures: on this machine, or on a remote target (``remote/``). Every run that
 holds a GPU is put on the ledger, and does not begin where the budget is spent.
-
-    @on_target
-    def run(options: CheckOptions) -> None:
-
-``--on HOST`` is a host of the user's own ``ssh``, ``--on tls://HOST:PORT`` a Dask cluster.
 """
 
 from __future__ import annotations
 
 import atexit
-import functools
 import itertools
-import re
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from workbench.cli import VERB
-from workbench.cli.progress import Progress
-from workbench.cli.streams import note
-from workbench.errors import GateFailed
-from workbench.evidence import store
-from workbench.evidence.journal import SpentEntry
-from workbench.evidence.recorded import Evidence
-from workbench.judge.spending import Run, refusal
-from workbench.render.document.findings import sentence
+from workbench.errors import GateFailed, Interrupted
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, held
-from workbench.run.recording import now
-from workbench.study.workspace import Workspace
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
-    from workbench.remote.target import Hear, Remote, Task
+    from workbench.evidence.journal import SpentEntry
+    from workbench.evidence.layout import EvidenceFolder
+    from workbench.evidence.recorded import Evidence
+    from workbench.judge.open_verdicts import Deciding
+    from workbench.judge.spending import Run
+    from workbench.run.plan import Measured, Plan
+    from workbench.run.protocol import CeilingsJob, TrialJob
+    from workbench.study.config import Config
+    from workbench.study.model import Study
+    from workbench.study.workspace import Workspace
+
+Hear = Callable[[Any], None]  # takes an event
+
+
+class Reporter:
+    """Hears what a use case reports besides its result. This one leaves all of it out."""
+
+    def note(self, text: str) -> None:
+        """One line or several for the user."""
+
+    def progress(self, captures: int = 0, sessions: int = 0) -> AbstractContextManager[Hear]:
+        """What takes the events of a measurement. ``captures`` is how many variants ncu will
+        profile, ``sessions`` how many are wanted before verdicts are looked at.
+        """
+        return nullcontext(lambda event: None)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A plan for a study; ``payer`` is the workspace whose budget it is. ``instead`` of the plan
+    there may be a job that measures no variants.
+    """
+
+    payer: Workspace
+    study: Study
+    config: Config
+    folder: EvidenceFolder
+    plan: Plan
+    deciding: Deciding | None = None
+    instead: TrialJob | CeilingsJob | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        from workbench.evidence.recorded import Evidence
+
+        return Evidence(self.study, self.plan.shape, self.folder)
+
+
+def perform(task: Task, hear: Hear, builds: Path | None) -> Measured:
+    """On this machine. ``builds`` is a folder that keeps what is compiled for other tasks."""
     from workbench.run.plan import Measured
+    from workbench.run.protocol import CeilingsJob, TrialJob
 
-INTERRUPTED = 130
-REMOTE: ContextVar[Remote | None] = ContextVar("remote", default=None)
+    if isinstance(task.instead, CeilingsJob):
+        from workbench.run.calibrate import calibrate
 
+        calibrate(task.folder, hear, wanted=task.instead.ceilings)
+        return Measured()
+    if isinstance(task.instead, TrialJob):
+        from workbench.run.trial import try_once
 
-def on_target(run: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A verb that measures where its options say with ``--on``."""
+        return Measured(learned=try_once(task.study, task.instead, builds))
+    from workbench.judge.open_verdicts import Deciding
+    from workbench.run.measure import Measurement
 
-    @functools.wraps(run)
-    def placed(options: Any) -> None:
-        with target(options.on):
-            run(options)
-
-    return placed
-
-
-@contextmanager
-def target(on: str | None) -> Iterator[None]:
-    """What is measured inside is measured there; None is this machine."""
-    if on is None:
-        yield
-        return
-    from workbench.remote.target import remote_of
-
-    token = REMOTE.set(remote_of(on, note))
-    try:
-        yield
-    finally:
-        REMOTE.reset(token)
+    deciding = task.deciding or Deciding()
+    return Measurement(
+        task.study,
+        task.config,
+        task.folder,
+        task.plan,
+        hear,
+        deciding.undecided(task.study.ladder, task.config),
+        deciding.refused(task.config),
+        builds,
+    ).run()
 
 
-def gpu() -> Gpu | None:
-    """Of the remote target, else of this machine; None where nothing can be measured."""
-    if (remote := REMOTE.get()) is not None:
-        return remote.gpu
-    return machine.find_gpu() if machine.can_measure() else None
+class Executor(ABC):
+    """Measures for one command. ``verb`` is what the ledger calls it; ``place`` is where it
+    measures. ``at_once``: it takes all tasks of a command together.
+    """
+
+    place = "local"
+    at_once = False
+
+    def __init__(self, verb: str, reporter: Reporter) -> None:
+        self.verb, self.reporter = verb, reporter
+        self.note = reporter.note
+        self.known: set[str] = set()
+
+    @property
+    @abstractmethod
+    def gpu(self) -> Gpu | None:
+        """None where nothing can be measured."""
+
+    @abstractmethod
+    def require_gpu(self) -> Gpu:
+        """For what needs no ncu. Raises EnvironmentLacks."""
+
+    @abstractmethod
+    def package_version(self, name: str) -> str | None:
+        """Of a distribution that is installed there."""
+
+    @abstractmethod
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+        """Measure. Raises GateFailed where the budget does not allow it, before anything is
+        measured, and Interrupted after Ctrl-C: what was finished is kept.
+        """
+
+    def measure(self, tasks: Sequence[Task]) -> list[Measured]:
+        """As ``perform``, and reports it."""
+        began = time.monotonic()
+        captures = sum(len(task.plan.captured) for task in tasks)
+        sessions = max((task.config.timing.sessions for task in tasks), default=0)
+        with self.reporter.progress(captures, sessions) as hear:
+            found = self.perform(tasks, hear)
+        seconds: dict[str, float] = {}
+        for each in found:
+            for part, spent in each.seconds.items():
+                seconds[part] = seconds.get(part, 0.0) + spent
+        parts = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items())
+        where = f" on {self.place}" if self.at_once else ""
+        self.note(f"measured{where} in {time.monotonic() - began:.1f} s ({parts})")
+        return found
+
+    def note_once(self, text: str) -> None:
+        if text not in self.known:
+            self.known.add(text)
+            self.note(text)
+
+    def ledger(self, workspace: Workspace) -> list[SpentEntry]:
+        """In the order in which they were written; lines that are damaged are told, and not
+        counted.
+        """
+        from workbench.evidence import store
+        from workbench.evidence.journal import SpentEntry
+
+        found, told = store.read_lines(workspace.ledger, SpentEntry)
+        for line in told:
+            self.note(f"{line}; what that run cost is not counted")
+        return list(found)
+
+    def begin(self, task: Task, gpu: str) -> Run:
+        """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
+        from workbench.judge.spending import Run, refusal
+        from workbench.render.document.findings import sentence
+
+        run = Run(self.verb, task.study.name, task.plan.shape, gpu)
+        if no := refusal(self.ledger(task.payer), task.payer.config.budget, run):
+            hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
+            raise GateFailed(sentence(no), hint=hint)
+        return run
+
+    def charge(self, task: Task, run: Run, seconds: float) -> None:
+        """Put the GPU seconds of a run on the ledger."""
+        from workbench.evidence import store
+        from workbench.evidence.journal import SpentEntry
+        from workbench.run.recording import now
+
+        entry = SpentEntry(
+            date=now(),
+            verb=run.verb,
+            study=run.study,
+            gpu=run.gpu,
+            seconds=round(seconds, 2),
+            shape=run.shape,
+            place=self.place,
+            rate=task.payer.config.budget.rate_per_hour,
+        )
+        store.append(task.payer.ledger, entry)
 
 
-def package_version(name: str) -> str | None:
-    """Of a distribution that is installed where it is measured."""
-    if (remote := REMOTE.get()) is not None:
-        return remote.about.packages.get(re.sub(r"[-_.]+", "-", name).lower())
-    return machine.package_version(name)
+class Local(Executor):
+    """This machine, one task after the other."""
+
+    def __init__(self, verb: str = "library", reporter: Reporter | None = None) -> None:
+        super().__init__(verb, reporter or Reporter())
+
+    @property
+    def gpu(self) -> Gpu | None:
+        return machine.find_gpu() if machine.can_measure() else None
+
+    def require_gpu(self) -> Gpu:
+        lacks, gpu = machine.why_not_calibrating(), machine.find_gpu()
+        if lacks is not None or gpu is None:
+            raise lacks or machine.why_not_measuring()
+        return gpu
+
+    def package_version(self, name: str) -> str | None:
+        return machine.package_version(name)
+
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+        from workbench.run.protocol import TrialJob
+
+        found = []
+        for task in tasks:
+            on_gpu = not isinstance(task.instead, TrialJob)
+            with self.spending(task) if on_gpu else nullcontext():
+                found.append(perform(task, hear, cubin_folder()))
+            if found[-1].interrupted:
+                raise Interrupted
+        return found
+
+    @contextmanager
+    def spending(self, task: Task) -> Iterator[None]:
+        """What is done inside is measuring. It begins when no other command of this user measures
+        on the GPU.
+        """
+        gpu = machine.find_gpu()
+        run = self.begin(task, gpu.name if gpu else "")
+        with self.alone_on_the_gpu():
+            started = time.monotonic()
+            try:
+                yield
+            finally:
+                self.charge(task, run, time.monotonic() - started)
+
+    @contextmanager
+    def alone_on_the_gpu(self) -> Iterator[None]:
+        """Reports it where it waits."""
+        first = gpus()[:1]  # what CUDA calls device 0
+        if not first:
+            yield
+            return
+        tries = itertools.count()
+
+        def go_on() -> bool:
+            if next(tries) == 1:
+                self.note(f"waiting: another command measures on this {first[0].name}")
+            return True
+
+        with held(first, go_on):
+            yield
 
 
 @cache
@@ -93,149 +264,3 @@ def cubin_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def carry_out(tasks: Sequence[Task]) -> list[Measured]:
-    """Measure. Ctrl-C keeps what was finished and leaves with 130. Raises GateFailed where the
-    budget does not allow it, before anything is measured.
-    """
-    began = time.monotonic()
-    try:
-        found = measured(tasks)
-    except KeyboardInterrupt:
-        note("interrupted: what was finished is kept; the same command goes on from there")
-        raise typer.Exit(INTERRUPTED) from None
-    seconds: dict[str, float] = {}
-    for each in found:
-        for part, spent in each.seconds.items():
-            seconds[part] = seconds.get(part, 0.0) + spent
-    where = f" on {remote.name}" if (remote := REMOTE.get()) is not None else ""
-    parts = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items())
-    note(f"measured{where} in {time.monotonic() - began:.1f} s ({parts})")
-    return found
-
-
-def measured(tasks: Sequence[Task], hear: Hear | None = None) -> list[Measured]:
-    """As ``carry_out``, but raises KeyboardInterrupt after Ctrl-C; ``hear`` gets the events, by
-    default a progress line.
-    """
-    remote = REMOTE.get()
-    captures = sum(len(task.plan.captured) for task in tasks)
-    sessions = max((task.config.timing.sessions for task in tasks), default=0)
-    with Progress(captures, sessions) as progress:
-        if remote is None:
-            found = [here(task, hear or progress) for task in tasks]
-        else:
-            found = there(remote, tasks, hear or progress)
-    if any(each.interrupted for each in found):
-        raise KeyboardInterrupt
-    return found
-
-
-def here(task: Task, hear: Hear) -> Measured:
-    from workbench.run.measure import Measurement
-
-    with spending(task.payer, task.evidence):
-        return Measurement(
-            task.study,
-            task.config,
-            task.folder,
-            task.plan,
-            hear,
-            task.deciding.undecided(task.study.ladder, task.config),
-            task.deciding.refused(task.config),
-            cubin_folder(),
-        ).run()
-
-
-def there(remote: Remote, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
-    """Each is recorded as soon as it comes back."""
-    from workbench.run.plan import Measured
-
-    runs = [begin(task.payer, task.evidence, remote.gpu.name) for task in tasks]
-    found = [Measured() for _ in tasks]
-    for i, result in remote.measure(tasks, hear):
-        found[i] = result.measured
-        charge(tasks[i].payer, runs[i], result.seconds, place=remote.name)
-    return found
-
-
-def answer(task: Task, hear: Hear) -> Measured:
-    """Of a task that measures no variants, on the remote target. Raises the error in which it
-    ended, and KeyboardInterrupt after Ctrl-C.
-    """
-    from workbench.run.protocol import Broken
-
-    (found,) = measured([task], hear)
-    if isinstance(found.told, Broken):
-        remote = REMOTE.get()
-        raise remote.error(found.told.error) if remote else found.told.error.error()
-    return found
-
-
-HERE = "local"
-
-
-def ledger(workspace: Workspace) -> list[SpentEntry]:
-    """In the order in which they were written; lines that are damaged are told, and not counted."""
-    found, told = store.read_lines(workspace.ledger, SpentEntry)
-    for line in told:
-        note(f"{line}; what that run cost is not counted")
-    return list(found)
-
-
-@contextmanager
-def spending(workspace: Workspace, evidence: Evidence) -> Iterator[None]:
-    """What is done inside is measuring. It begins when no other command of this user measures on
-    the card. Raises GateFailed where the budget does not allow it.
-    """
-    gpu = machine.find_gpu()
-    run = begin(workspace, evidence, gpu.name if gpu else "")
-    with alone_on_the_card():
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            charge(workspace, run, time.monotonic() - started)
-
-
-@contextmanager
-def alone_on_the_card() -> Iterator[None]:
-    """The card that this machine measures on is nobody else's inside; says so where it waits."""
-    first = gpus()[:1]  # what CUDA calls device 0
-    if not first:
-        yield
-        return
-    tries = itertools.count()
-
-    def go_on() -> bool:
-        if next(tries) == 1:
-            note(f"waiting: another command measures on this {first[0].name}")
-        return True
-
-    with held(first, go_on):
-        yield
-
-
-def begin(workspace: Workspace, evidence: Evidence, gpu: str) -> Run:
-    """A run on GPUs of this name. Raises GateFailed where the budget does not allow it."""
-    run = Run(verb=VERB.get(), study=evidence.study.name, shape=evidence.shape, gpu=gpu)
-    if no := refusal(ledger(workspace), workspace.config.budget, run):
-        hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
-        raise GateFailed(sentence(no), hint=hint)
-    return run
-
-
-def charge(workspace: Workspace, run: Run, seconds: float, *, place: str = HERE) -> None:
-    """Put the GPU seconds of a run on the ledger."""
-    entry = SpentEntry(
-        date=now(),
-        verb=run.verb,
-        study=run.study,
-        gpu=run.gpu,
-        seconds=round(seconds, 2),
-        shape=run.shape,
-        place=place,
-        rate=workspace.config.budget.rate_per_hour,
-    )
-    store.append(workspace.ledger, entry)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from workbench.app import executor
+from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
-from workbench.cli.progress import with_hint
-from workbench.cli.streams import note
+from workbench.errors import with_hint
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import Deciding
-from workbench.remote.target import Task
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
@@ -53,18 +50,13 @@ def judged_at(evidence: Evidence) -> set[str]:
     return {name for step in steps for name in (step.variant, step.parent) if name}
 
 
-@cache
-def tell_missing(variant: str, package: str) -> None:
-    note(f"{variant} is not collected: {package} is not installed here")
-
-
-def collectable(study: Study, variants: list[str]) -> list[str]:
+def collectable(executor: Executor, study: Study, variants: list[str]) -> list[str]:
     """Those of which all that they need is installed; of others is told, once."""
     found = []
     for name in variants:
         needs = study.variants[name].needs
         if needs and executor.package_version(needs) is None:
-            tell_missing(name, needs)
+            executor.note_once(f"{name} is not collected: {needs} is not installed here")
         else:
             found.append(name)
     return found
@@ -122,7 +114,7 @@ class Wanted:
     def plan(self, *, fresh: bool, checked: Collection[str] = ()) -> Plan:
         """Where all that is timed is ``checked``, it is not checked again but at this shape."""
         target, evidence = self.target, self.target.evidence()
-        known = collectable(target.study, self.variants)
+        known = collectable(target.executor, target.study, self.variants)
         refused = self.deciding.refused(target.workspace.config)
         if refused is not None and not fresh:
             builds = {name: evidence.build(name).current for name in known}
@@ -132,6 +124,25 @@ class Wanted:
         if not self.timed:
             return todo
         return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
+
+
+def captured(target: Target, names: list[str]) -> list[str]:
+    """The variants with what their captures are compared with: parents, primary reference."""
+    ladder = target.study.ladder
+    steps = [s for s in ladder.chain([n for n in names if ladder.step(n)]) if s.variant in names]
+    parents = [s.parent for s in steps if s.parent]
+    return list(filter(None, dict.fromkeys([*names, *parents, ladder.primary_reference])))
+
+
+def needed(target: Target, names: list[str]) -> list[str]:
+    """With the baseline, whose time is compared and whose capture may take minutes."""
+    baseline = target.study.ladder.steps[0].variant
+    return list(dict.fromkeys([*captured(target, names), baseline]))
+
+
+def profiled_with(target: Target, names: list[str]) -> Wanted:
+    """The variants, profiled, and what they are compared with."""
+    return Wanted(target, needed(target, names), capture=captured(target, names))
 
 
 def ensure(
@@ -144,7 +155,7 @@ def ensure(
     refusing: bool = False,
 ) -> Ensured:
     """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
-    finished, and leaves with 130.
+    finished. Raises Interrupted.
     """
     (done,) = ensure_each([Wanted(target, variants, capture, timed, refusing)], fresh=fresh)
     return done
@@ -152,7 +163,7 @@ def ensure(
 
 def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
     """Of each in its turn; on a remote target all of them together, before the first."""
-    if executor.REMOTE.get() is not None:
+    if every and every[0].target.executor.at_once:
         yield from _carried_out([(one, one.plan(fresh=fresh)) for one in every])
         return
     checked: set[str] = set()  # at the shapes where every variant always is
@@ -163,14 +174,16 @@ def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
             yield done
             continue
         if fresh:
-            note("nothing is measured here: no GPU or no ncu; showing the recorded evidence")
+            one.target.note(
+                "nothing is measured here: no GPU or no ncu; showing the recorded evidence"
+            )
         yield Ensured(Origin.RECORDED)
 
 
 def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     todo = [(one, plan) for one, plan in every if plan.variants]
     tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
-    results = iter(executor.carry_out(tasks) if tasks else ())
+    results = iter(todo[0][0].target.executor.measure(tasks) if todo else ())
     return [
         ensured(next(results), plan) if plan.variants else Ensured(Origin.RECORDED)
         for _, plan in every
@@ -179,8 +192,7 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
 
 def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
     config = for_study(target.workspace.config, target.study.ladder)
-    given = (target.workspace, target.study, config, target.folder)
-    return Task(*given, todo, deciding or Deciding())
+    return Task(target.workspace, target.study, config, target.folder, todo, deciding)
 
 
 def ensured(result: Measured, plan: Plan) -> Ensured:

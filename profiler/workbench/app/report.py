@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
-from workbench.cli.streams import note
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
@@ -64,7 +63,9 @@ def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: 
     texts = {**chart_files(found), **files}
     write_files(workspace, folder, texts)
     if target.part:
-        note(f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own")
+        target.executor.note(
+            f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own"
+        )
     return [folder / name for name in files]
 
 

@@ -8,26 +8,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from workbench.app import executor, packaging
+from workbench.app import packaging
+from workbench.app.executor import Executor, Task
 from workbench.app.shipped_subject import timed
-from workbench.cli.options import ShipOptions
-from workbench.cli.printing import say, show_json
-from workbench.cli.streams import note
 from workbench.derive.intervals import Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
 from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.commits import time_verdict
-from workbench.remote.target import Task
 from workbench.render.document.findings import sentence
-from workbench.render.numbers import interval, microseconds
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
@@ -142,7 +138,9 @@ def study_of(package: Package) -> Iterator[Study]:
         yield find_workspace(Path(scratch)).study(package.facts.study)
 
 
-def measured(study: Study, shape: str, gpu: Gpu, payer: Workspace) -> ShippedTime:
+def measured(
+    executor: Executor, study: Study, shape: str, gpu: Gpu, payer: Workspace
+) -> ShippedTime:
     """Checked and timed on the GPU at hand, in as many sessions as a doubtful verdict takes.
     Raises GateFailed where it is wrong.
     """
@@ -152,7 +150,7 @@ def measured(study: Study, shape: str, gpu: Gpu, payer: Workspace) -> ShippedTim
     config = replace(payer.config, timing=replace(timing, sessions=sessions))
     folder = EvidenceFolder(study.folder / "evidence" / gpu.slug)
     task = Task(payer, study, config, folder, Plan(shape, timed=names))
-    (result,) = executor.carry_out([task])
+    (result,) = executor.measure([task])
     wrong = {**result.unsupported, **result.failures}
     if SHIPPED in wrong:
         raise GateFailed(f"at {shape} it is not timed: {wrong[SHIPPED]}")
@@ -259,36 +257,36 @@ def tested(package: Package) -> str:
     return lines[-1].strip("= ") if lines else "no tests"
 
 
-def check(options: ShipOptions) -> None:
-    """Leaves with 1 where a test fails, a file is another, or it is slower than its evidence."""
-    assert options.check is not None
-    package = opened(options.check.absolute())
-    payer = find_workspace(options.project)
-    lacks, gpu = machine.why_not_calibrating(), machine.find_gpu()
+@dataclass(frozen=True)
+class PackageCheck:
+    """What its tests said, which files are not as shipped, and its time, None where there is no
+    GPU.
+    """
+
+    package: Package
+    tests: str
+    changed: list[str]
+    compared: Compared | None
+
+
+def check(
+    executor: Executor, folder: Path, project: Path | None, shape: str | None
+) -> PackageCheck:
+    """Run the tests of the package in ``folder``, and time it where there is a GPU."""
+    package = opened(folder.absolute())
+    payer = find_workspace(project)
+    gpu: Gpu | None = None
+    with suppress(EnvironmentLacks):
+        gpu = executor.require_gpu()
     found: Compared | None = None
     with study_of(package) as study:
-        study, shape = shape_of(study, package, options.shape)
+        study, shape = shape_of(study, package, shape)
         told = tested(package)
-        if lacks is None and gpu is not None:
-            note(f"timing it at {shape}, beside what it falls back to")
-            now = measured(study, shape, gpu, payer)
+        if gpu is not None:
+            executor.note(f"timing it at {shape}, beside what it falls back to")
+            now = measured(executor, study, shape, gpu, payer)
             found = compared(now, package, gpu, payer.config)
-    changed = package.changed
-    if options.json:
-        nothing = dict.fromkeys(each.name for each in fields(Compared))
-        show_json(
-            {
-                "package": package.facts.package,
-                "study": package.shipped.study,
-                "variant": package.shipped.variant,
-                "tests": told,
-                "changed": changed,
-                **(vars(found) if found else nothing),
-            }
-        )
-    else:
-        say(*lines(package, told, changed, found))
-    finish(package, changed, found)
+    return PackageCheck(package, told, package.changed, found)
 
 
 def shape_of(study: Study, package: Package, shape: str | None) -> tuple[Study, str]:
@@ -302,38 +300,11 @@ def shape_of(study: Study, package: Package, shape: str | None) -> tuple[Study, 
     return picked.study, picked.name
 
 
-def lines(package: Package, told: str, changed: list[str], found: Compared | None) -> list[str]:
-    shipped = package.shipped
-    first = f"{package.facts.package}: {shipped.variant} of {shipped.study}, shipped {shipped.date}"
-    shown = [first, f"  tests: {told}"]
-    if changed:
-        shown.append(f"  not as shipped: {', '.join(changed)}")
-    if found is not None:
-        shown.append(f"  now: {words(found.now)}")
-        if found.on_record is not None:
-            shown.append(f"  on record: {words(found.on_record)}, {shipped.environment.gpu}")
-        shown.append(f"  {verdict(found)}: {found.why}")
-    return shown
-
-
-def verdict(found: Compared) -> str:
-    if found.move is None:
-        return "not compared"
-    open_but_for_one_side = found.move == Move.CANNOT_TELL and found.slower is False
-    return "not slower" if open_but_for_one_side else found.move
-
-
-def words(time: ShippedTime) -> str:
-    text = f"{microseconds(time.microseconds)} at {time.shape}"
-    if time.ratio is None:
-        return text
-    ratio = Ratio(time.ratio, time.low, time.high, time.sessions, level=time.level)
-    told = interval(ratio) if time.low and time.high else f"{time.ratio:.3g}x"
-    return f"{text}, {told} of {time.reference}"
-
-
-def finish(package: Package, changed: list[str], found: Compared | None) -> None:
-    """The exit code, with what goes along on stderr."""
+def require_as_shipped(done: PackageCheck) -> None:
+    """Raises GateFailed where it is slower than its evidence or a file is another, EnvironmentLacks
+    where it was not timed, CannotTell where the times do not tell.
+    """
+    package, changed, found = done.package, done.changed, done.compared
     if found is not None and found.slower:
         raise GateFailed(
             f"{package.facts.package} is slower than its evidence: {found.why}",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from workbench.app import executor
+from workbench.app.executor import Executor, Task
 from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import wrong_outputs
@@ -26,7 +26,6 @@ from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.rules import Rules
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import REPORTS, Captures, Reports
-from workbench.remote.target import Task
 from workbench.run.build import build_only
 from workbench.run.commits import Commit, join, older
 from workbench.run.plan import Plan
@@ -238,6 +237,7 @@ class Together:
 
 
 def measure_together(
+    executor: Executor,
     base: Side,
     head: Side,
     variants: Sequence[str],
@@ -249,9 +249,9 @@ def measure_together(
 ) -> Together:
     """``variants`` are those that both commits have and that are not known to be the same; counters
     at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is as the
-    user gave it, ``payer`` the workspace whose ledger it is. Ctrl-C leaves with 130.
+    user gave it, ``payer`` the workspace whose ledger it is. Raises Interrupted.
     """
-    gpu = executor.gpu()
+    gpu = executor.gpu
     assert gpu is not None
     control = control_of(base, head)
     workspace = join(folder, base.study, head.study, base.workspace.root, variants, control)
@@ -265,7 +265,7 @@ def measure_together(
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
     task = Task(paid, study, config, target, plan, deciding)
-    (result,) = executor.carry_out([task])
+    (result,) = executor.measure([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
 
 

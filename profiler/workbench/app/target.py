@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.cli.option_types import Recorded
-from workbench.cli.streams import note
+from workbench.app.executor import Executor
 from workbench.derive.figures import known_figures
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
@@ -29,17 +28,21 @@ READ_ONLY = "its evidence is only read"
 
 @dataclass
 class Target:
-    """``live`` says that this machine can measure; otherwise only recorded evidence is read.
+    """``live`` says that ``executor`` can measure; otherwise only recorded evidence is read.
 
     ``part`` has the steps that were asked for where they are not all of the ladder.
     """
 
+    executor: Executor
     workspace: Workspace
     study: Study
     shape: str
     folder: EvidenceFolder
     live: bool
     part: tuple[str, ...] = ()
+
+    def note(self, text: str) -> None:
+        self.executor.note(text)
 
     def evidence(self) -> Evidence:
         return Evidence(self.study, self.shape, self.folder)
@@ -98,26 +101,24 @@ def check_figures(ladder: Ladder) -> None:
 
 
 def find_study(
-    project: Path | None, study: str | None, *, tell: bool = True
+    executor: Executor, project: Path | None, study: str | None, *, tell: bool = True
 ) -> tuple[Workspace, Study]:
-    """``tell``: on stderr, where it is the built-in workspace. Raises UsageError for unknown
+    """``tell``: note where it is the built-in workspace. Raises UsageError for unknown
     names, and what is wrong in the files of the study.
     """
     workspace = find_workspace(project)
     found = workspace.study(study)
     check_figures(found.ladder)
     if tell and workspace.packaged:
-        tell_packaged([found.name])
+        tell_packaged(executor, [found.name])
     return workspace, found
 
 
-def tell_packaged(studies: list[str]) -> None:
-    """On stderr: nothing here says which study is meant, so that it is none of the reader's own."""
-    from workbench.run import machine
-
+def tell_packaged(executor: Executor, studies: list[str]) -> None:
+    """Nothing here says which study is meant, so that it is none of the reader's own."""
     names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
-    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if machine.can_measure() else READ_ONLY
-    note(
+    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else READ_ONLY
+    executor.note(
         f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its {names}; "
         f"{files} (`workbench init` makes one of your own)"
     )
@@ -159,6 +160,7 @@ def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
 
 
 def find_target(
+    executor: Executor,
     project: Path | None,
     study: str | None,
     shape: str | None,
@@ -169,12 +171,13 @@ def find_target(
     """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
     with neither GPU nor evidence.
     """
-    workspace, found = find_study(project, study, tell=tell)
+    workspace, found = find_study(executor, project, study, tell=tell)
     including(found, list(names))
-    return target_at(workspace, profiled_shape(found, shape))
+    return target_at(executor, workspace, profiled_shape(found, shape))
 
 
 def find_recorded(
+    executor: Executor,
     project: Path | None,
     study: str | None,
     shape: str | None,
@@ -184,10 +187,10 @@ def find_recorded(
     tell: bool = True,
 ) -> Target:
     """As ``find_target``, of a verb that measures nothing: what is on record of ``gpu``, of which
-    there has to be something; by default of this machine's, else of the newest, which is told on
-    stderr.
+    there has to be something; by default of this machine's, else of the newest, which is
+    noted.
     """
-    target = find_target(project, study, shape, names=names, tell=tell)
+    target = find_target(executor, project, study, shape, names=names, tell=tell)
     if gpu is not None:
         return replace(target, folder=folder_of(target, gpu), live=False)
     if not target.live or latest([target.folder], target.shape) is not None:
@@ -196,17 +199,11 @@ def find_recorded(
     if folder is None:
         return target
     if tell:
-        note(
+        executor.note(
             f"nothing of {target.study.name} at {target.shape} is recorded on {target.folder.gpu}: "
             f"this is of {folder.gpu} (`workbench ablate` measures here)"
         )
     return replace(target, folder=folder, live=False)
-
-
-def recorded_of(options: Recorded, names: Sequence[str] = ()) -> Target:
-    """What the options of a verb that only reads name, as ``find_recorded``."""
-    given = (options.project, options.study, options.shape)
-    return find_recorded(*given, gpu=options.gpu, names=names)
 
 
 def folder_of(target: Target, gpu: str) -> EvidenceFolder:
@@ -227,7 +224,7 @@ def folder_of(target: Target, gpu: str) -> EvidenceFolder:
 
 def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) -> list[Target]:
     """Of several shapes those that a table of them may be made of: on record in that folder, else
-    in the one that has the most of them. What is left out is told on stderr.
+    in the one that has the most of them. What is left out is noted.
     """
     if not targets or targets[0].live:
         return list(targets)
@@ -241,7 +238,7 @@ def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) 
         if latest([of], target.shape) is not None:
             found.append(replace(target, folder=of))
         else:
-            note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
+            target.note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
     return found
 
 
@@ -251,15 +248,13 @@ def recorded(target: Target) -> list[EvidenceFolder]:
     return [target.folder, *(each for each in others if each != target.folder)]
 
 
-def target_at(workspace: Workspace, picked: Picked) -> Target:
+def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
     found, name = picked.study, picked.name
-    from workbench.app import executor  # with all that measures
-
-    gpu = executor.gpu()
+    gpu = executor.gpu
     if gpu is not None:
         base = workspace.evidence_base(found.name)
-        return Target(workspace, found, name, EvidenceFolder(base / gpu.slug), True)
+        return Target(executor, workspace, found, name, EvidenceFolder(base / gpu.slug), True)
     folder = latest(evidence_folders(workspace.ablations, found.name), name)
     if folder is None:
         from workbench.run import machine
@@ -270,4 +265,4 @@ def target_at(workspace: Workspace, picked: Picked) -> Target:
             f"here: {lacks.message}",
             hint="measure it where there is a GPU and ncu; see `workbench doctor`",
         )
-    return Target(workspace, found, name, folder, False)
+    return Target(executor, workspace, found, name, folder, False)

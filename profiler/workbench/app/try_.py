@@ -6,18 +6,15 @@ import hashlib
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import structs
 
-from workbench.app import executor
-from workbench.app.measure import ensure
+from workbench.app.executor import Executor, Task
+from workbench.app.measure import ensure, needed
 from workbench.app.target import Target, find_target, shown_path
-from workbench.cli.profile import needed
-from workbench.cli.streams import note
 from workbench.errors import UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.inputs import Snapshot
@@ -27,11 +24,10 @@ from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
-from workbench.remote.target import Task
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
-from workbench.run.trial import trial_of, try_once
+from workbench.run.trial import trial_of
 from workbench.study.config import for_study
 from workbench.study.model import Shape, Study
 from workbench.study.text import is_plain_name, stands
@@ -95,6 +91,7 @@ class Attempt:
 
 
 def attempt(
+    executor: Executor,
     source: str | Path,
     *,
     inputs: Sequence[str] = (),
@@ -128,16 +125,16 @@ def attempt(
         solution=solution,
         workload=workload,
         name=keep,
-        elsewhere=executor.REMOTE.get() is not None,
+        elsewhere=executor.at_once,
     )
     destination = require_free(keep, project) if keep else None
-    problem = detect.read(request, lambda text: note(f"warning: {text}"))
+    problem = detect.read(request, lambda text: executor.note(f"warning: {text}"))
     root = folder or scratch(request, problem)
-    live = executor.gpu() is not None
-    facts, trial, name = prepare(problem, root, shape, on_gpu=live)
+    live = executor.gpu is not None
+    facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
     done = Attempt(problem, root, problem.name, name, trial, facts)
     if live:
-        done = measured(done, profile=profile, quick=quick, fresh=fresh)
+        done = measured(executor, done, profile=profile, quick=quick, fresh=fresh)
     elif problem.compiles:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
@@ -153,7 +150,7 @@ def scratch(request: Request, problem: Problem) -> Path:
 
 
 def prepare(
-    problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
+    executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
 ) -> tuple[Facts, Learned, str]:
     """Write the workspace, call everything once, and write down what that told."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
@@ -172,23 +169,23 @@ def prepare(
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
     job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu)
-    trial = called_once(workspace, study, name, job)
+    trial = called_once(executor, workspace, study, name, job)
     facts = learned(problem, trial)
     write(problem, root, facts)
     return facts, trial, name
 
 
-def called_once(workspace: Workspace, study: Study, shape: str, job: TrialJob) -> Learned:
-    """Here or on the remote target, where it leaves no evidence."""
-    if (remote := executor.REMOTE.get()) is None:
-        return try_once(study, job, executor.cubin_folder())
-    with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        folder = EvidenceFolder(Path(scratch) / remote.gpu.slug)
-        config = for_study(workspace.config, study.ladder)
-        one = Task(workspace, study, config, folder, Plan(shape), instead=job)
-        told = executor.answer(one, lambda event: None).told
-    assert isinstance(told, Learned)
-    return told
+def called_once(
+    executor: Executor, workspace: Workspace, study: Study, shape: str, job: TrialJob
+) -> Learned:
+    """It leaves no evidence."""
+    gpu = executor.gpu
+    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
+    config = for_study(workspace.config, study.ladder)
+    task = Task(workspace, study, config, folder, Plan(shape), instead=job)
+    (found,) = executor.perform([task], lambda event: None)
+    assert found.learned is not None
+    return found.learned
 
 
 def size_of(problem: Problem, shape: str) -> float:
@@ -233,9 +230,11 @@ def rounded_up(value: float) -> float:
     )
 
 
-def measured(done: Attempt, *, profile: bool, quick: bool, fresh: bool) -> Attempt:
+def measured(
+    executor: Executor, done: Attempt, *, profile: bool, quick: bool, fresh: bool
+) -> Attempt:
     """With what the engine makes of it: checked, timed in sessions, profiled."""
-    target = find_target(done.folder, done.study, done.shape, tell=False)
+    target = find_target(executor, done.folder, done.study, done.shape, tell=False)
     if quick:
         timing = structs.replace(target.workspace.config.timing, sessions=3, max_sessions=3)
         config = structs.replace(target.workspace.config, timing=timing)

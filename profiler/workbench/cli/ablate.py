@@ -5,9 +5,6 @@ from __future__ import annotations
 import sys
 from shlex import quote
 
-import typer
-
-from workbench.app.executor import on_target
 from workbench.app.judge import judged
 from workbench.app.measure import Ensured, Wanted, ensure, ensure_each
 from workbench.app.report import REPORT, is_due, reported
@@ -24,7 +21,7 @@ from workbench.app.target import (
 from workbench.cli import sweep
 from workbench.cli.options import AblateOptions
 from workbench.cli.printing import output, show_json, tell
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.leave_one_out import Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
@@ -65,7 +62,7 @@ def measured(
     return found, {**ensured.failures, **asked}
 
 
-def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> None:
+def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> int:
     """Write the report if it is not up to date, after all else was printed: a folder that takes
     none costs no more.
 
@@ -93,8 +90,7 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
             note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
     if gone is not None:
         raise gone
-    if failed:
-        raise typer.Exit(1)
+    return int(bool(failed))
 
 
 def named_again(target: Target) -> str:
@@ -106,18 +102,18 @@ def named_again(target: Target) -> str:
     )
 
 
-@on_target
-def run(options: AblateOptions) -> None:
+def run(options: AblateOptions) -> int:
     if options.leave_one_out:
         return leave_one_out(options)
     if options.all_shapes:
         return run_all(options)
-    workspace, study = find_study(options.project, options.study)
+    here = executor("ablate", options.on)
+    workspace, study = find_study(here, options.project, options.study)
     including(study, options.fixes or [])
     picked = profiled_shapes(study, options.shape)
     if len(picked) > 1:
-        return run_sizes(options, sweep.targets_of(workspace, picked))
-    target = target_at(workspace, picked[0])
+        return run_sizes(options, sweep.targets_of(here, workspace, picked))
+    target = target_at(here, workspace, picked[0])
     fixes = options.fixes or []
     ensured = ensure(target, named(target, fixes), fresh=options.fresh)
     found, failed = measured(target, fixes, ensured, everywhere=options.json)
@@ -130,7 +126,7 @@ def run(options: AblateOptions) -> None:
     return finish(target, fixes, found, failed)
 
 
-def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
+def run_sizes(options: AblateOptions, targets: list[Target]) -> int:
     """The ladder at every shape of a range: times and rates over the size."""
     failed: dict[str, str] = {}
     fixes = options.fixes or []
@@ -139,14 +135,15 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> None:
         found, failures = measured(target, fixes, done, everywhere=False)
         failed |= {f"{variant} at {target.shape}": why for variant, why in failures.items()}
     over = sweep.OverShapes(tuple(targets), tuple(row.variant for row in found.rows))
-    sweep.tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
+    return sweep.tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
 
 
-def run_all(options: AblateOptions) -> None:
+def run_all(options: AblateOptions) -> int:
     """Every profiled shape; the study's own comes last, since its report is about all of them."""
     if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other")
-    _, study = find_study(options.project, options.study)
+    here = executor("ablate", options.on)
+    _, study = find_study(here, options.project, options.study)
     names = [name for name, shape in study.shapes.items() if shape.profiled]
     names.sort(key=lambda name: name == study.default_shape)
     out = output(options)
@@ -155,7 +152,7 @@ def run_all(options: AblateOptions) -> None:
     targets: list[Target] = []
     for name in names:
         try:
-            targets.append(find_target(options.project, options.study, name, tell=False))
+            targets.append(find_target(here, options.project, options.study, name, tell=False))
         except EnvironmentLacks as error:
             if name == study.default_shape:
                 raise
@@ -177,7 +174,7 @@ def run_all(options: AblateOptions) -> None:
         out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
     else:
         out.show(*ladder_table.across(found))
-    finish(target, fixes, found, failed)
+    return finish(target, fixes, found, failed)
 
 
 def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list[Switch]]:
@@ -203,7 +200,7 @@ def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list
     return study, switches
 
 
-def leave_one_out(options: AblateOptions) -> None:
+def leave_one_out(options: AblateOptions) -> int:
     """Of one variant: what each of its switches is worth."""
     names = options.fixes or []
     if len(names) != 1 or options.all_shapes:
@@ -211,7 +208,8 @@ def leave_one_out(options: AblateOptions) -> None:
             "--leave-one-out is of one variant at one shape",
             hint="such as `workbench ablate --leave-one-out 'fix11[stagger=1,early=1]'`",
         )
-    target = find_target(options.project, options.study, options.shape)
+    here = executor("ablate", options.on)
+    target = find_target(here, options.project, options.study, options.shape)
     ladder = target.study.ladder
     (variant,) = target.variants(names)
     study, switches = switches_of(target.study, variant, ladder)
@@ -232,5 +230,4 @@ def leave_one_out(options: AblateOptions) -> None:
     tell(options, lambda: plain_data(found), lambda: left_out_view(found))
     for name, why in ensured.failures.items():
         note(f"error: {name}: {in_place(why, target.study)}")
-    if found.time is None or ensured.failures:
-        raise typer.Exit(1)
+    return int(found.time is None or bool(ensured.failures))

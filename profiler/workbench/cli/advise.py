@@ -5,7 +5,6 @@ from __future__ import annotations
 from shlex import quote
 
 from workbench.app.judge import judged
-from workbench.app.target import recorded_of
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import tell
 from workbench.cli.show import current_capture
@@ -22,7 +21,7 @@ def run(options: AdviseOptions) -> None:
             f"{options.name} is a report, and advice is for variants of a study",
             hint=f"`workbench show {quote(options.name)}` ends in what to try next",
         )
-    target = recorded_of(options, [options.name])
+    target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)
     found, _ = judged(target, [name])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.app import executor
+from workbench.app.executor import Executor, Task
 from workbench.app.sides import (
     Side,
     build_all,
@@ -19,8 +19,7 @@ from workbench.app.sides import (
 )
 from workbench.cli.options import BisectOptions
 from workbench.cli.printing import say, show_json
-from workbench.cli.progress import Progress
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.errors import (
     CannotTell,
     EnvironmentLacks,
@@ -32,7 +31,6 @@ from workbench.errors import (
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.judge.commits import Found, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
-from workbench.remote.target import Task
 from workbench.render.document.findings import sentence
 from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
@@ -51,6 +49,7 @@ class History:
     code, are asked once. ``tests`` counts what was asked, ``same`` what needed no asking.
     """
 
+    executor: Executor
     workspace: Workspace
     repository: Repository
     options: BisectOptions
@@ -106,8 +105,8 @@ class History:
 
     def compile(self, side: Side) -> None:
         name = self.options.variant
-        with Progress() as progress:
-            build_all([(side, [name])], self.options.arch, progress, self.scratch / "cubins")
+        with self.executor.reporter.progress() as hear:
+            build_all([(side, [name])], self.options.arch, hear, self.scratch / "cubins")
         side.facts = side.at(name, counters=False)
 
 
@@ -179,12 +178,13 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
     name = history.options.variant
 
     def ask(side: Side) -> bool | None:
-        config, measuring = good.workspace.config, executor.gpu() is not None
+        config, measuring = good.workspace.config, history.executor.gpu is not None
         counted = not measuring and recorded_anew(good, side, name)
         old, new = (one.at(name, counters=counted) for one in (good, side))
         timed = None
         if measuring and old is not None and new is not None:
             both = measure_together(
+                history.executor,
                 good,
                 side,
                 [name],
@@ -223,7 +223,6 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
     return first_bad(len(history.commits), lambda place: history.answer(place, ask))
 
 
-@executor.on_target
 def run(options: BisectOptions) -> None:
     if options.what not in (WRONG, SLOW, EITHER):
         raise unknown("question", options.what, (WRONG, SLOW, EITHER))
@@ -232,10 +231,11 @@ def run(options: BisectOptions) -> None:
     bad = repository.commit(options.bad)
     good = repository.commit(options.good) if options.good else kept(repository, bad, options)
     every = repository.between(good, bad)
+    here = executor("bisect", options.on)
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         (Path(folder) / "cubins").mkdir()
         commits = changed(repository, every, options)
-        history = History(workspace, repository, options, commits, Path(folder))
+        history = History(here, workspace, repository, options, commits, Path(folder))
         with history.at(bad) as side:
             if options.variant not in side.names:
                 raise unknown("variant", options.variant, side.names)
@@ -298,18 +298,18 @@ def tell(history: History, what: str, found: Found, number: int) -> None:
 
 def correctness(history: History, side: Side) -> tuple[bool | None, str]:
     """Whether the variant is correct, None where it cannot be told; and what is wrong, or why not.
-    Ctrl-C leaves with 130.
+    Raises Interrupted.
     """
     name = history.options.variant
     if side.evidence is not None and side.evidence.check(name).current is not None:
         why = wrong_in(side.evidence, name)
         return not why, why
-    if (gpu := executor.gpu()) is None:
+    if (gpu := history.executor.gpu) is None:
         return None, "no check of these sources is on record"
     folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / gpu.slug)
     plan = Plan(side.study.default_shape, checked=(name,))
     task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
-    executor.carry_out([task])
+    history.executor.measure([task])
     build = task.evidence.build(name).current
     if build is not None and build.error:  # neither right nor wrong
         return None, f"does not compile: {build.error.splitlines()[0]}"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-
 from workbench.app.target import find_study, in_place, require_arch
 from workbench.cli.options import BuildOptions
 from workbench.cli.printing import tell
-from workbench.cli.progress import Progress, with_hint
-from workbench.cli.streams import note
-from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.cli.progress import Progress
+from workbench.cli.streams import executor, note
+from workbench.errors import EnvironmentLacks, ToolFailed, with_hint
 from workbench.render.document.blocks import Block
 from workbench.render.document.machine import CompiledKernel, compiled
 from workbench.run.build import build_only
@@ -56,9 +54,9 @@ def combinations(study: Study, name: str) -> list[str]:
     return list(names_of(base_name(name), axes))
 
 
-def run(options: BuildOptions) -> None:
+def run(options: BuildOptions) -> int:
     names, arch = options.variants or [], options.arch
-    workspace, found = find_study(options.project, options.study)
+    workspace, found = find_study(executor("build"), options.project, options.study)
     require_arch(arch)
     found, names = including(found, [each for name in names for each in combinations(found, name)])
     names = names or [s.variant for s in found.ladder.steps]
@@ -74,7 +72,8 @@ def run(options: BuildOptions) -> None:
     if failed:
         if len(failed) < len(events):
             note("hint: everything else was built")
-        raise typer.Exit(exit_code(failed))
+        return exit_code(failed)
+    return 0
 
 
 def exit_code(failed: Sequence[Failed]) -> int:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import typer
-
-from workbench.app import executor
-from workbench.app.executor import INTERRUPTED, spending
+from workbench.app.executor import Task
 from workbench.app.target import find_study
 from workbench.cli.options import CalibrateOptions
 from workbench.cli.printing import tell
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings
-from workbench.errors import BadCapture, ToolFailed
+from workbench.errors import BadCapture, Interrupted, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence, load_calibration
 from workbench.ncu.captures import Captures
-from workbench.remote.target import Task
 from workbench.render.as_json import plain_data
 from workbench.render.document import rooflines
 from workbench.render.document.blocks import Paragraph, words
-from workbench.run import machine
-from workbench.run.calibrate import CEILINGS, calibrate
+from workbench.run.calibrate import CEILINGS
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingFailed, CeilingMeasured, CeilingsJob, Event
 from workbench.study.config import for_study
@@ -53,26 +48,16 @@ def _tell(event: Event) -> None:
             note(f"{rooflines.ceiling_name(event.id)}: {ABSENT}: {event.error.message}")
 
 
-@executor.on_target
 def run(options: CalibrateOptions) -> None:
-    workspace, found = find_study(options.project, options.study)
-    remote = executor.REMOTE.get()
-    gpu = remote.gpu if remote else machine.find_gpu()
-    lacks = None if remote else machine.why_not_calibrating()
-    if lacks is not None or gpu is None:
-        raise lacks or machine.why_not_measuring()
-    folder = EvidenceFolder(workspace.evidence_base(found.name) / gpu.slug)
+    here = executor("calibrate", options.on)
+    workspace, found = find_study(here, options.project, options.study)
+    folder = EvidenceFolder(workspace.evidence_base(found.name) / here.require_gpu().slug)
+    config, plan = for_study(workspace.config, found.ladder), Plan(found.default_shape)
+    job = CeilingsJob(ceilings=CEILINGS)
     try:
-        if remote is not None:
-            config, plan = for_study(workspace.config, found.ladder), Plan(found.default_shape)
-            instead = CeilingsJob(ceilings=CEILINGS)
-            executor.answer(Task(workspace, found, config, folder, plan, instead=instead), _tell)
-        else:
-            with spending(workspace, Evidence(found, found.default_shape, folder)):
-                calibrate(folder, _tell)
+        here.perform([Task(workspace, found, config, folder, plan, instead=job)], _tell)
     except KeyboardInterrupt:
-        note("interrupted: nothing was written")
-        raise typer.Exit(INTERRUPTED) from None
+        raise Interrupted("interrupted: nothing was written") from None
     calibration = load_calibration(folder)
     if calibration is None:
         raise ToolFailed(f"{folder.ceilings} is gone")

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import typer
-
-from workbench.app import executor
 from workbench.app.measure import collectable, settled, task
 from workbench.app.target import (
     Target,
@@ -20,7 +17,7 @@ from workbench.app.target import (
 )
 from workbench.cli.options import CheckOptions
 from workbench.cli.printing import tell
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.errors import UsageError
 from workbench.evidence.recorded import Evidence
 from workbench.render.document import checks as document
@@ -38,11 +35,11 @@ def measure(
     """What failed without a record, by variant. ``here``: only at the
     target's shape, and not at those where everything always is checked.
 
-    Ctrl-C leaves with 130.
+    Raises Interrupted.
     """
-    names = collectable(target.study, names)
+    names = collectable(target.executor, target.study, names)
     plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
-    (measured,) = executor.carry_out([task(target, plan)])
+    (measured,) = target.executor.measure([task(target, plan)])
     evidence = target.evidence()
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 
@@ -99,14 +96,14 @@ def as_data(target: Target, checks: list[CheckRow]) -> dict[str, Any]:
     }
 
 
-@executor.on_target
-def run(options: CheckOptions) -> None:
+def run(options: CheckOptions) -> int:
     if options.all_shapes and options.shape:
         raise UsageError("--shape and --all-shapes exclude each other")
-    workspace, study = find_study(options.project, options.study)
+    here = executor("check", options.on)
+    workspace, study = find_study(here, options.project, options.study)
     including(study, options.variants or [])
     targets = of_one_gpu(
-        [target_at(workspace, each) for each in profiled_shapes(study, options.shape)]
+        [target_at(here, workspace, each) for each in profiled_shapes(study, options.shape)]
     )
     checks: list[CheckRow] = []
     lost: dict[str, str] = {}
@@ -114,8 +111,8 @@ def run(options: CheckOptions) -> None:
     for target in targets:
         names = target.variants(options.variants or [])
         if target.live:
-            here = set(names) <= checked
-            lost |= measure(target, names, everywhere=options.all_shapes, here=here)
+            again = set(names) <= checked
+            lost |= measure(target, names, everywhere=options.all_shapes, here=again)
             checked |= set(names) - lost.keys()
         checks += results(target, names, alone=len(targets) > 1)
     text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
@@ -136,5 +133,4 @@ def run(options: CheckOptions) -> None:
         note(f"error: {name}: {in_place(why, study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
-    if bad or lost:
-        raise typer.Exit(1)
+    return int(bool(bad or lost))

@@ -6,7 +6,6 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.judge import judged
-from workbench.app.target import recorded_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import output, show_json
 from workbench.errors import UsageError
@@ -38,7 +37,7 @@ def run(options: DiffOptions) -> None:
 
 def variants(options: DiffOptions) -> None:
     names = [options.before, options.after]
-    target = recorded_of(options, names)
+    target = options.target(names)
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")

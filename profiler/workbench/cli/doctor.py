@@ -148,10 +148,10 @@ def conclusion(can: dict[str, bool]) -> str:
 def run(options: DoctorOptions) -> None:
     """Exit code 3 where nothing can be read, or on a remote target where it cannot measure."""
     if options.on is not None:
-        from workbench.cli.streams import note
+        from workbench.cli.streams import Stderr
         from workbench.remote.target import remote_of
 
-        about = remote_of(options.on, note).look(doctor=True)
+        about = remote_of(options.on, "doctor", Stderr()).look(doctor=True)
         data = json_text.as_data(about.doctor)
         rows, can = [DoctorRow(**each) for each in data["rows"]], data["works"]
         where, told, needed = {"host": about.host}, data["conclusion"], "measure"

@@ -9,16 +9,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import typer
-
-from workbench.app import executor
+from workbench.app.executor import Executor
 from workbench.app.measure import collectable
 from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew
 from workbench.app.target import require_arch
 from workbench.cli.options import GateOptions
 from workbench.cli.printing import tell
-from workbench.cli.progress import Progress
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import CannotTell, GateFailed, UsageError, WorkbenchError, unknown
@@ -131,21 +128,29 @@ def plain_of(side: Side, name: str) -> str:
     return plain_digest(side.study, side.study.variants[name])
 
 
-def compile_sides(pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path) -> None:
+def compile_sides(
+    executor: Executor, pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path
+) -> None:
     """What has other sources, and not only other comments, at both commits; and what is new."""
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
         changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
         new = [name for name in head.names if name not in base.names]
-        wanted += [(base, collectable(base.study, changed))]
-        wanted += [(head, collectable(head.study, [*changed, *new]))]
+        wanted += [(base, collectable(executor, base.study, changed))]
+        wanted += [(head, collectable(executor, head.study, [*changed, *new]))]
     if any(names for _, names in wanted):
-        with Progress() as progress:
-            build_all([each for each in wanted if each[1]], arch, progress, cubins)
+        with executor.reporter.progress() as hear:
+            build_all([each for each in wanted if each[1]], arch, hear, cubins)
 
 
 def compare(
-    base: Side, head: Side, options: GateOptions, tier: int, folder: Path, payer: Workspace
+    executor: Executor,
+    base: Side,
+    head: Side,
+    options: GateOptions,
+    tier: int,
+    folder: Path,
+    payer: Workspace,
 ) -> Compared:
     """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
     whose budget that is.
@@ -155,11 +160,11 @@ def compare(
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
-    open_ = collectable(head.study, open_)
+    open_ = collectable(executor, head.study, open_)
     together: Together | None = None
-    if tier and open_ and executor.gpu() is not None:
+    if tier and open_ and executor.gpu is not None:
         together = measure_together(
-            base, head, open_, shape=options.shape, tier=tier, folder=folder, payer=payer
+            executor, base, head, open_, shape=options.shape, tier=tier, folder=folder, payer=payer
         )
     changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
@@ -231,28 +236,29 @@ def _said(changes: Sequence[Change], commits: Sequence[Commit]) -> str:
     return f"{commits[0].short} → {commits[1].short}: {told or 'no variant'}"
 
 
-def finish(changes: Sequence[Change]) -> None:
-    """Leave with the exit code of the verdict."""
+def finish(changes: Sequence[Change]) -> int:
+    """The exit code of the verdict."""
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.move}" for c in changes if c.is_bad))
         note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")
-        raise typer.Exit(GateFailed.exit_code)
+        return GateFailed.exit_code
     open_ = [change for change in changes if change.move == Move.CANNOT_TELL]
     if any(change.cause == Cause.METHOD for change in open_):
         note("hint: the rules differ: read that part of the change, no figure can judge it")
     elif open_:
         note("hint: measuring tells more: the same command on a machine with a GPU and ncu")
     if open_:
-        raise typer.Exit(CannotTell.exit_code)
+        return CannotTell.exit_code
+    return 0
 
 
-def tier_of(options: GateOptions) -> int:
+def tier_of(options: GateOptions, executor: Executor) -> int:
     """What is asked for, else all that this machine can. Raises EnvironmentLacks."""
-    if options.tier == 2 and executor.gpu() is None:
+    if options.tier == 2 and executor.gpu is None:
         raise machine.why_not_measuring()
     if options.tier is not None:
         return options.tier
-    return 2 if executor.gpu() is not None else 1
+    return 2 if executor.gpu is not None else 1
 
 
 def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list[Commit]]:
@@ -265,11 +271,11 @@ def opened(options: GateOptions, workspace: Workspace) -> tuple[Repository, list
     return repository, commits
 
 
-@executor.on_target
-def run(options: GateOptions) -> None:
+def run(options: GateOptions) -> int:
+    here = executor("gate", options.on)
     workspace = find_workspace(options.project)
     repository, commits = opened(options, workspace)
-    tier = tier_of(options)
+    tier = tier_of(options, here)
     with ExitStack() as stack:
         workspaces = stack.enter_context(repository.checked_out(commits))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
@@ -277,9 +283,9 @@ def run(options: GateOptions) -> None:
         pairs = [each.sides for each in known if each.sides]
         cubins = (options.cache or scratch / "cubins").resolve()
         cubins.mkdir(parents=True, exist_ok=True)
-        compile_sides(pairs, options.arch, cubins)
+        compile_sides(here, pairs, options.arch, cubins)
         compared = [
-            compare(*each.sides, options, tier, scratch / each.name, workspace)
+            compare(here, *each.sides, options, tier, scratch / each.name, workspace)
             if each.sides
             else each.alone
             for each in known
@@ -299,4 +305,4 @@ def run(options: GateOptions) -> None:
         write_bytes(options.junit, junit(told, inside).encode())
     if options.sarif:
         write_bytes(options.sarif, sarif(told, inside).encode())
-    finish(changes)
+    return finish(changes)

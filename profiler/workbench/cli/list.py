@@ -10,6 +10,7 @@ from typing import Any
 from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
 from workbench.cli.printing import tell
+from workbench.cli.streams import executor
 from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
@@ -133,7 +134,7 @@ def run(options: ListOptions) -> None:
     for study in studies:
         check_figures(study.ladder)
     if workspace.packaged:
-        tell_packaged([study.name for study in studies])
+        tell_packaged(executor("list"), [study.name for study in studies])
     known = [(study, variants_of(workspace, study)) for study in studies]
     tell(
         options,

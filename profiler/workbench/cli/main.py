@@ -20,8 +20,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from workbench import __version__
-from workbench.cli import VERB, options, streams
-from workbench.errors import EnvironmentLacks, WorkbenchError
+from workbench.cli import options, streams
+from workbench.errors import EnvironmentLacks, Interrupted, WorkbenchError
 
 app = typer.Typer(
     name="workbench",
@@ -70,12 +70,16 @@ def verb(name: str, given: type) -> Callable[..., None]:
     """The function that Typer wants of a verb: its parameters are the fields of its options."""
 
     def run(**values: Any) -> None:
-        VERB.set(name)
         try:
             module = f"{name}_" if iskeyword(name) else name
-            importlib.import_module(f"workbench.cli.{module}").run(given(**values))
+            code = importlib.import_module(f"workbench.cli.{module}").run(given(**values))
         except BrokenPipeError as error:
             raise ReaderGone from error
+        except Interrupted as error:
+            streams.note(str(error))
+            code = error.exit_code
+        if code:
+            raise typer.Exit(code)
 
     kinds = get_type_hints(given, include_extras=True)
     signature = inspect.signature(given)

@@ -8,9 +8,9 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.target import find_study, shown_path
-from workbench.cli.init import write_new
 from workbench.cli.options import NewOptions
 from workbench.cli.printing import say, show_json
+from workbench.cli.streams import executor
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes
@@ -84,7 +84,7 @@ def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
 
 
 def run(options: NewOptions) -> None:
-    workspace, study = find_study(options.project, options.study, tell=False)
+    workspace, study = find_study(executor("new"), options.project, options.study, tell=False)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to add a variant to",

@@ -1,10 +1,16 @@
 """What several verbs have in common: where to look, and how to print."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
+
+if TYPE_CHECKING:
+    from workbench.app.target import Target
 
 Project = Annotated[
     Path | None, Option("--project", help="Top folder of the workspace.", metavar="DIR")
@@ -69,3 +75,11 @@ class Recorded(OfStudy):
 
     shape: ShapeName = None
     gpu: GpuName = None
+
+    def target(self, names: Sequence[str] = ()) -> Target:
+        """Raises as ``find_recorded``."""
+        from workbench.app.target import find_recorded
+        from workbench.cli.streams import executor
+
+        given = (self.project, self.study, self.shape)
+        return find_recorded(executor(""), *given, gpu=self.gpu, names=names)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
-from workbench.app.executor import on_target
 from workbench.app.judge import judged
-from workbench.app.measure import Ensured, Wanted, ensure, ensure_each
+from workbench.app.measure import Ensured, ensure_each, profiled_with
 from workbench.app.target import (
     Target,
     find_study,
@@ -18,7 +15,7 @@ from workbench.app.target import (
 )
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import output, show_json
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant
@@ -28,24 +25,6 @@ from workbench.study.workspace import including
 from workbench.words import Status
 
 
-def captured(target: Target, names: list[str]) -> list[str]:
-    """The variants with what their captures are compared with: parents, primary reference."""
-    ladder = target.study.ladder
-    steps = [s for s in ladder.chain([n for n in names if ladder.step(n)]) if s.variant in names]
-    parents = [s.parent for s in steps if s.parent]
-    return list(filter(None, dict.fromkeys([*names, *parents, ladder.primary_reference])))
-
-
-def needed(target: Target, names: list[str]) -> list[str]:
-    """With the baseline, whose time is compared and whose capture may take minutes."""
-    baseline = target.study.ladder.steps[0].variant
-    return list(dict.fromkeys([*captured(target, names), baseline]))
-
-
-def wanted(target: Target, names: list[str]) -> Wanted:
-    return Wanted(target, needed(target, names), capture=captured(target, names))
-
-
 def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
     told: list[Block] = [Paragraph(variant.origin(found))]
     if found.warnings:
@@ -53,20 +32,21 @@ def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
     return [*told, *(variant.variant(row, found) for row in rows)]
 
 
-@on_target
-def run(options: ProfileOptions) -> None:
-    workspace, study = find_study(options.project, options.study)
+def run(options: ProfileOptions) -> int:
+    here = executor("profile", options.on)
+    workspace, study = find_study(here, options.project, options.study)
     including(study, options.variants)
     picked = profiled_shapes(study, options.shape)
-    targets = [target_at(workspace, each) for each in picked]
-    every = [wanted(target, target.variants(options.variants)) for target in targets]
+    targets = [target_at(here, workspace, each) for each in picked]
+    every = [profiled_with(target, target.variants(options.variants)) for target in targets]
     done = zip(targets, ensure_each(every, fresh=options.fresh), strict=True)
     told = [profiled(options, target, ensured) for target, ensured in done]
     if options.json:
         show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, _ in told]})
     if any(failed for _, failed in told):
         note("hint: everything else that was measured is kept")
-        raise typer.Exit(1)
+        return 1
+    return 0
 
 
 def profiled(
@@ -89,10 +69,3 @@ def profiled(
         why = ensured.failures.get(row.variant) or sentence(row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
     return data, bool(failed)
-
-
-def judged_alone(target: Target, name: str, fresh: bool) -> Ablation:
-    """One variant, profiled. Ctrl-C leaves with 130."""
-    todo = wanted(target, [name])
-    ensured = ensure(target, todo.variants, fresh=fresh, capture=todo.capture)
-    return judged(target, [name], source=ensured.source)[0]

@@ -181,8 +181,3 @@ def _used(event: Built) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
-
-
-def with_hint(why: str, hint: str) -> str:
-    """An error as it is printed, its own way out in a line below."""
-    return f"{why}\nhint: {hint}" if hint else why

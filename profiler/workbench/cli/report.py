@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.app.report import reported
-from workbench.app.target import recorded_of, shown_path
+from workbench.app.target import shown_path
 from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
 from workbench.errors import EnvironmentLacks
@@ -22,7 +22,7 @@ def open_page(path: Path) -> None:
 
 
 def run(options: ReportOptions) -> None:
-    target = recorded_of(options)
+    target = options.target()
     written = reported(target, options.fixes or [], page=options.html or options.open_)
     for path in written:
         note(f"wrote {shown_path(path)}")

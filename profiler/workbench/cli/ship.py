@@ -1,179 +1,42 @@
-"""``workbench ship``: a kept variant as an installable package, with its evidence inside."""
+"""``workbench ship``."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
-from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from msgspec import structs
-
-import workbench
-from workbench.app import packaging
-from workbench.app.report import REPORT
-from workbench.app.shipped_subject import (
-    Subject,
-    facts_of,
-    licence_of,
-    other_code,
-    provenance_of,
-    records_of,
-    sources,
-    subject_of,
-)
+from workbench.app import ship_check
+from workbench.app.ship import Shipment, ship
+from workbench.app.ship_check import Compared, PackageCheck
+from workbench.app.shipped_subject import other_code
 from workbench.app.target import find_recorded, shown_path
 from workbench.cli.options import ShipOptions
 from workbench.cli.printing import say, show_json
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
+from workbench.derive.intervals import Ratio
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.records import Shipped
-from workbench.judge.ladder import judge
-from workbench.judge.snapshot import snapshot
-from workbench.render import package as rendered
-from workbench.render.report import template_environment
-from workbench.run.trial import packable
-from workbench.shipped import facts as facts_files
-from workbench.shipped.facts import CUBINS, Facts
-
-VERSION = "0.1.0"
-
-
-def told_of(
-    subject: Subject, facts: Facts, shipped: Shipped, distribution: str, files: Mapping[str, bytes]
-) -> rendered.Told:
-    study = subject.study
-    licence, text = licence_of(subject.target.workspace)
-    python = {n: data.decode() for n, data in files.items() if n.endswith(".py")}
-    compared = next((time.reference for time in subject.times if time.reference), "the reference")
-    reference = subject.reference
-    return rendered.Told(
-        facts=facts,
-        distribution=distribution,
-        title=study.ladder.title or study.name,
-        key_change=shipped.key_change,
-        reference=(reference.title or reference.name) if reference else "the study's own reference",
-        compared=compared,
-        gpu=shipped.environment.gpu or subject.evidence.folder.gpu,
-        times=subject.times,
-        dependencies=packaging.dependencies(python, kernels=bool(shipped.cubins)),
-        archs=subject.archs if shipped.cubins else (),
-        compiler=shipped.compiler,
-        other_code=other_code(shipped),
-        licence=licence,
-        has_licence=text is not None,
-        has_backward=hasattr(study.module, "backward"),
-        workbench=workbench.__version__,
-        date=shipped.date[:10],
-        version=VERSION,
-    )
-
-
-def written(subject: Subject, distribution: str, package: str, folder: Path) -> Shipped:
-    """The package in an empty folder."""
-    top = folder / "torch-ext" / package
-    own = sources(subject)
-    cubins = top / CUBINS
-    top.mkdir(parents=True)
-    found = packable(
-        subject.study,
-        subject.variant,
-        subject.reference,
-        subject.archs,
-        subject.checked,
-        cubins,
-    )
-    facts = facts_of(subject, package, found)
-    shipped = provenance_of(subject, facts, found, cubins)
-    told = told_of(subject, facts, shipped, distribution, own)
-    workspace = subject.target.workspace
-    texts = {
-        **rendered.texts(told, template_environment(workspace.template_folders)),
-        **{f"torch-ext/{package}/{name}": text for name, text in packaging.runtime().items()},
-        f"torch-ext/{package}/kernels/__init__.py": "",
-        f"torch-ext/{package}/kernels/{facts.study}/__init__.py": "",
-        f"torch-ext/{package}/metadata.json": metadata(told, shipped.fingerprint),
-        f"torch-ext/{package}/py.typed": "",
-        **{f"report/{name}": text for name, text in report_of(subject).items()},
-    }
-    data = {name: text.encode(errors="replace") for name, text in texts.items()}
-    data |= {f"torch-ext/{package}/kernels/{facts.study}/{n}": each for n, each in own.items()}
-    _, licence = licence_of(workspace)
-    if licence is not None:
-        data["LICENSE"] = licence
-    for name, content in data.items():
-        store.write_bytes(folder / name, content)
-    evidence = folder / "evidence" / subject.evidence.folder.gpu
-    reference = subject.reference.name if subject.reference else ""
-    for name, record in records_of(subject.evidence, subject.variant.name, reference).items():
-        store.write(evidence / name, record)
-    facts_files.write(top / facts_files.FILE, facts)
-    shipped = structs.replace(shipped, files=packaging.digests(folder))
-    store.write(top / packaging.PROVENANCE, shipped)
-    return shipped
-
-
-def metadata(told: rendered.Told, fingerprint: str) -> str:
-    """``metadata.json`` as `kernels` reads it; by its id the package is known in a process."""
-    content: dict[str, Any] = {
-        "id": f"_{told.facts.package}_cuda_{fingerprint[:8]}",
-        "name": told.distribution,
-        "version": 1,
-        "python-depends": [],
-        "backend": {"type": "cuda"},
-        "license": told.licence or "other",
-    }
-    return json.dumps(content, indent=1) + "\n"
-
-
-def report_of(subject: Subject) -> Mapping[str, str]:
-    """The report of the steps that lead to the variant, and its charts."""
-    from workbench.render.chart.charts import chart_files
-    from workbench.render.report import render_report
-
-    target = subject.target
-    steps = target.study.ladder.chain([subject.variant.name])
-    evidence = snapshot(target.evidence(), steps, sources=True)
-    judged = judge(evidence, target.workspace.config)
-    environment = template_environment(target.workspace.template_folders)
-    charts = chart_files(judged)
-    return {**charts, REPORT: render_report(judged, environment)}
+from workbench.evidence.records import ShippedTime
+from workbench.render.numbers import interval, microseconds
+from workbench.words import Move
 
 
 def run(options: ShipOptions) -> None:
     if options.check is not None:
-        from workbench.app.ship_check import check
-
-        return check(options)
+        return check(options, options.check)
     if not options.variant or not options.name:
         raise UsageError(
             "ship wants a variant and a name" if not options.name else "ship wants a variant",
             hint="workbench ship VARIANT --as NAME, or workbench ship --check DIR",
         )
-    distribution, package = packaging.require_name(options.name)
-    folder = (options.to or Path(options.name)).absolute()
-    packaging.require_room(folder)
-    target = find_recorded(options.project, options.study, None, gpu=options.gpu)
-    subject = subject_of(target, options.variant, options.arch or ())
-    if options.arch and not subject.archs:
-        note(f"{subject.variant.name} has no kernels of cuda.kernel: --arch changes nothing")
-    if subject.archs:
-        note(f"compiling {subject.variant.name} for {', '.join(subject.archs)}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".workbench-ship-") as scratch:
-        made = Path(scratch) / folder.name
-        made.mkdir()
-        shipped = written(subject, distribution, package, made)
-        folder.mkdir(exist_ok=True)
-        for each in sorted(made.iterdir()):
-            shutil.move(each, folder)
-    return tell(options, subject, shipped, folder)
+    given = (options.project, options.study, None)
+    target = find_recorded(executor("ship"), *given, gpu=options.gpu)
+    done = ship(target, options.variant, options.name, options.to, options.arch or ())
+    return tell(options, done)
 
 
-def tell(options: ShipOptions, subject: Subject, shipped: Shipped, folder: Path) -> None:
+def tell(options: ShipOptions, done: Shipment) -> None:
+    folder, subject, shipped = done.folder, done.subject, done.shipped
     if options.json:
         show_json({"folder": str(folder), **store.content(shipped)})
         return
@@ -196,3 +59,52 @@ def tell(options: ShipOptions, subject: Subject, shipped: Shipped, folder: Path)
         lines.append("  no licence was found in the workspace: nobody may use it without one")
     say(*lines)
     note(f"hint: pip install {shown_path(folder)}; `workbench ship --check` times it again")
+
+
+def check(options: ShipOptions, folder: Path) -> None:
+    done = ship_check.check(executor("ship"), folder, options.project, options.shape)
+    if options.json:
+        nothing = dict.fromkeys(each.name for each in fields(Compared))
+        show_json(
+            {
+                "package": done.package.facts.package,
+                "study": done.package.shipped.study,
+                "variant": done.package.shipped.variant,
+                "tests": done.tests,
+                "changed": done.changed,
+                **(vars(done.compared) if done.compared else nothing),
+            }
+        )
+    else:
+        say(*lines(done))
+    ship_check.require_as_shipped(done)
+
+
+def lines(done: PackageCheck) -> list[str]:
+    shipped, found = done.package.shipped, done.compared
+    what = f"{done.package.facts.package}: {shipped.variant} of {shipped.study}"
+    shown = [f"{what}, shipped {shipped.date}", f"  tests: {done.tests}"]
+    if done.changed:
+        shown.append(f"  not as shipped: {', '.join(done.changed)}")
+    if found is not None:
+        shown.append(f"  now: {words(found.now)}")
+        if found.on_record is not None:
+            shown.append(f"  on record: {words(found.on_record)}, {shipped.environment.gpu}")
+        shown.append(f"  {verdict(found)}: {found.why}")
+    return shown
+
+
+def verdict(found: Compared) -> str:
+    if found.move is None:
+        return "not compared"
+    open_but_for_one_side = found.move == Move.CANNOT_TELL and found.slower is False
+    return "not slower" if open_but_for_one_side else found.move
+
+
+def words(time: ShippedTime) -> str:
+    text = f"{microseconds(time.microseconds)} at {time.shape}"
+    if time.ratio is None:
+        return text
+    ratio = Ratio(time.ratio, time.low, time.high, time.sessions, level=time.level)
+    told = interval(ratio) if time.low and time.high else f"{time.ratio:.3g}x"
+    return f"{text}, {told} of {time.reference}"

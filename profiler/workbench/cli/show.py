@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.judge import judged
-from workbench.app.target import Target, recorded_of
+from workbench.app.target import Target
 from workbench.cli.options import ShowOptions
 from workbench.cli.printing import tell
 from workbench.cli.source_listing import listed, show_listing
@@ -102,7 +102,7 @@ def run(options: ShowOptions) -> None:
         if given is not None:
             hint = "a variant's kernels are taken together"
             raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
-    target = recorded_of(options, [options.name])
+    target = options.target([options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
         return show_metric(target, name, options)

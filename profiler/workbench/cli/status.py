@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.app.executor import ledger
 from workbench.cli.options import StatusOptions
 from workbench.cli.printing import tell
+from workbench.cli.streams import executor
 from workbench.judge.spending import by_kind, seconds_of
 from workbench.render.document import listing as document
 from workbench.study.workspace import find_workspace
@@ -12,7 +12,7 @@ from workbench.study.workspace import find_workspace
 
 def run(options: StatusOptions) -> None:
     workspace = find_workspace(options.project)
-    entries = ledger(workspace)
+    entries = executor("status").ledger(workspace)
     most, spent = workspace.config.budget.max_gpu_seconds, by_kind(entries)
     known = [document.SpendingLimit("max_gpu_seconds", seconds_of(entries), most, "s")]
     tell(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TextIO
+
+from workbench.app.executor import Executor, Hear, Local, Reporter
 
 NAMES = ("stdin", "stdout", "stderr")
 READER_GONE = 141  # as of a process that SIGPIPE ended
@@ -21,6 +23,27 @@ def note(text: str) -> None:
     from workbench.render.numbers import printable_lines
 
     print(printable_lines(text), file=sys.stderr)
+
+
+class Stderr(Reporter):
+    """What a verb reports besides its result."""
+
+    def note(self, text: str) -> None:
+        note(text)
+
+    def progress(self, captures: int = 0, sessions: int = 0) -> AbstractContextManager[Hear]:
+        from workbench.cli.progress import Progress
+
+        return Progress(captures, sessions)
+
+
+def executor(verb: str, on: str | None = None) -> Executor:
+    """Where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
+    if on is None:
+        return Local(verb, Stderr())
+    from workbench.remote.target import remote_of
+
+    return remote_of(on, verb, Stderr())
 
 
 @contextmanager

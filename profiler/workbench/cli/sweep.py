@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-import typer
-
-from workbench.app import executor
+from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, ensure_each, task
 from workbench.app.report import write_document
 from workbench.app.target import (
@@ -23,7 +21,7 @@ from workbench.app.target import (
 from workbench.cli.option_types import Printed
 from workbench.cli.options import SweepOptions
 from workbench.cli.printing import output, show_json, tell
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
@@ -75,7 +73,7 @@ def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
     todo = follow_up(target, found, reference)
     if not todo.variants:
         return ensured.source
-    executor.carry_out([task(target, todo)])
+    target.executor.measure([task(target, todo)])
     return Origin.MEASURED
 
 
@@ -110,11 +108,11 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
     )
 
 
-@executor.on_target
-def run(options: SweepOptions) -> None:
-    workspace, study = find_study(options.project, options.study)
+def run(options: SweepOptions) -> int:
+    here = executor("sweep", options.on)
+    workspace, study = find_study(here, options.project, options.study)
     if not any(map(is_space, options.variants)):
-        return run_sizes(options, workspace, study)
+        return run_sizes(options, here, workspace, study)
     if mixed := [name for name in options.variants if not is_space(name)]:
         raise UsageError(
             f"'{mixed[0]}' is one variant, and is swept with nothing",
@@ -125,7 +123,7 @@ def run(options: SweepOptions) -> None:
     for picked in profiled_shapes(study, options.shape):
         for text in options.variants:
             whole, space = space_of(picked.study, text)
-            target = target_at(workspace, Picked(whole, picked.name))
+            target = target_at(here, workspace, Picked(whole, picked.name))
             source = measured(target, space, fresh=options.fresh)
             sweep = judged(target, space, source)
             if not target.live and len(sweep.timed) < 2:
@@ -142,8 +140,7 @@ def run(options: SweepOptions) -> None:
             write(target, space, sweep)
     if options.json:
         show_json({"sweeps": found})
-    if not all(sweep.timed for sweep in found):
-        raise typer.Exit(1)
+    return int(not all(sweep.timed for sweep in found))
 
 
 def write(target: Target, space: Space, sweep: Sweep) -> None:
@@ -190,14 +187,14 @@ class OverShapes:
         ]
 
 
-def run_sizes(options: SweepOptions, workspace: Workspace, study: Study) -> None:
+def run_sizes(options: SweepOptions, executor: Executor, workspace: Workspace, study: Study) -> int:
     picked = profiled_shapes(study, options.shape)
     if len(picked) < 2:
         raise UsageError(
             f"there is nothing to sweep: {', '.join(options.variants)}, a single shape",
             hint="give parameters several values, 'NAME[a=1|2]', or --shape a range, 'S=1..8*2'",
         )
-    targets = targets_of(workspace, picked)
+    targets = targets_of(executor, workspace, picked)
     failures: dict[str, str] = {}
     wanted: list[Wanted] = []
     for target in targets:
@@ -208,10 +205,10 @@ def run_sizes(options: SweepOptions, workspace: Workspace, study: Study) -> None
     for target, ensured in zip(targets, every, strict=True):
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
     found = OverShapes(tuple(targets), tuple(names))
-    tell_sizes(found, (f"over {options.shape}", *options.variants), failures, options)
+    return tell_sizes(found, (f"over {options.shape}", *options.variants), failures, options)
 
 
-def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
+def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
     """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
     where they are no range of sizes, EnvironmentLacks where too few are left for one.
     """
@@ -225,13 +222,13 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
     lacks: list[EnvironmentLacks] = []
     for each in picked:
         try:
-            found.append(target_at(workspace, each))
+            found.append(target_at(executor, workspace, each))
         except EnvironmentLacks as error:
             lacks.append(error)
     if lacks and len(found) < 2:
         raise lacks[0]
     for missing in lacks:
-        note(missing.message)
+        executor.note(missing.message)
     of_one = of_one_gpu(found)
     if len(of_one) < 2:
         raise EnvironmentLacks(
@@ -243,7 +240,7 @@ def targets_of(workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
 
 def tell_sizes(
     found: OverShapes, part: Sequence[str], failures: dict[str, str], options: Printed
-) -> None:
+) -> int:
     """Print the tables, write them with their charts, and say what failed. ``part`` names the
     folder: the range and the variants, as they were typed.
     """
@@ -260,8 +257,7 @@ def tell_sizes(
         note(f"hint: name what is chosen among, too, to see where it is faster: {names}")
     for name, why in failures.items():
         note(f"error: {name}: {in_place(why, study)}")
-    if failures or not any(over.timed for over in every):
-        raise typer.Exit(1)
+    return int(bool(failures) or not any(over.timed for over in every))
 
 
 def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> None:

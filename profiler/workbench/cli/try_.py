@@ -5,14 +5,11 @@ from __future__ import annotations
 from shlex import quote
 from typing import Any
 
-import typer
-
-from workbench.app.executor import on_target
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, attempt
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import tell
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json
 from workbench.render.document import attempt as document
@@ -95,7 +92,7 @@ def next_steps(done: Attempt) -> list[Text]:
     return steps
 
 
-def finish(done: Attempt) -> None:
+def finish(done: Attempt) -> int:
     """The exit code, and what goes with it on stderr."""
     if done.kept:
         note(f"kept as {shown_path(done.kept)}")
@@ -122,13 +119,12 @@ def finish(done: Attempt) -> None:
         raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")
-    if done.failures:
-        raise typer.Exit(1)
+    return int(bool(done.failures))
 
 
-@on_target
-def run(options: TryOptions) -> None:
+def run(options: TryOptions) -> int:
     done = attempt(
+        executor("try", options.on),
         options.source,
         inputs=options.inputs or (),
         outputs=options.outputs or (),
@@ -144,4 +140,4 @@ def run(options: TryOptions) -> None:
         fresh=options.fresh,
     )
     tell(options, lambda: as_data(done), lambda: blocks(done, profiled=not options.no_profile))
-    finish(done)
+    return finish(done)

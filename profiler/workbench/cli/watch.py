@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from workbench.app import executor
+from workbench.app.executor import Executor, Hear, Task
 from workbench.app.target import (
     find_study,
     in_place,
@@ -25,17 +25,15 @@ from workbench.app.target import (
 )
 from workbench.cli.options import WatchOptions
 from workbench.cli.printing import say
-from workbench.cli.progress import Progress
-from workbench.cli.streams import note
+from workbench.cli.streams import executor, note
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.remote.target import Task
 from workbench.render.as_json import plain_data
 from workbench.render.document.machine import Save, told
-from workbench.run import machine
 from workbench.run.build import build_only
+from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event
 from workbench.study.config import Config, Timing, for_study
@@ -49,27 +47,26 @@ POLL_S = 0.3
 QUICK = Timing(sessions=1, max_sessions=1, instances=2, rounds=3)
 
 
-@executor.on_target
 def run(options: WatchOptions) -> None:
-    rounds(options, time.sleep)
+    rounds(options, executor("watch", options.on), time.sleep)
 
 
-def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
+def rounds(options: WatchOptions, executor: Executor, pause: Callable[[float], None]) -> None:
     """Until Ctrl-C, which is how it is meant to end. Raises UsageError for what is wrong at the
     start; later mistakes in the study's files are told, and mended by the next save.
     """
     require_arch(options.arch)
-    watched = Watched(*found(options)[:2])
-    if (remote := executor.REMOTE.get()) is not None:
-        note(f"every save is checked and timed on the {remote.gpu.name} of {remote.name}")
+    watched = Watched(*found(executor, options)[:2])
+    if executor.at_once and (gpu := executor.gpu):
+        note(f"every save is checked and timed on the {gpu.name} of {executor.place}")
     before: Save | None = None
     try:
         for _ in saves(watched.files, pause):
             started = time.monotonic()
             try:
-                study, name, config = found(options)
+                study, name, config = found(executor, options)
                 watched.study, watched.name = study, name
-                now = save(study, name, config, options)
+                now = save(executor, study, name, config, options)
             except WorkbenchError as error:
                 note(f"error: {error.message}")
                 note(f"hint: {error.hint or 'mend it and save again'}")
@@ -81,9 +78,9 @@ def rounds(options: WatchOptions, pause: Callable[[float], None]) -> None:
         note("stopped; `workbench ablate` makes evidence of it")
 
 
-def found(options: WatchOptions) -> tuple[Study, str, Config]:
+def found(executor: Executor, options: WatchOptions) -> tuple[Study, str, Config]:
     """As the files are now."""
-    workspace, study = find_study(options.project, options.study, tell=False)
+    workspace, study = find_study(executor, options.project, options.study, tell=False)
     study, (name,) = including(study, [options.variant])
     profiled_shape(study, options.shape)
     return study, name, for_study(workspace.config, study.ladder)
@@ -137,42 +134,45 @@ def digest(files: Sequence[Path]) -> str:
     return held.hexdigest()
 
 
-def save(study: Study, name: str, config: Config, options: WatchOptions) -> Save:
-    if executor.REMOTE.get() is not None or machine.can_measure():
-        return measured(study, name, config, options)
-    with Progress() as progress:
+def save(
+    executor: Executor, study: Study, name: str, config: Config, options: WatchOptions
+) -> Save:
+    if executor.gpu is not None:
+        return measured(executor, executor.gpu, study, name, config, options)
+    with executor.reporter.progress() as hear:
         limit = config.limits.seconds_per_step
-        (event,) = build_only(study, [name], options.arch, limit, quiet(progress))
+        (event,) = build_only(study, [name], options.arch, limit, quiet(hear))
     if isinstance(event, Built):
         return Save(name, options.arch, kernels=event.kernels, warnings=event.warnings)
     return Save(name, options.arch, error=event.error.message)
 
 
-def quiet(progress: Progress) -> Callable[[Event], None]:
+def quiet(hear: Hear) -> Callable[[Event], None]:
     """The live line alone: what is built is told when it is all known."""
 
     def heard(event: Event) -> None:
         if not isinstance(event, Built):
-            progress(event)
+            hear(event)
 
     return heard
 
 
-def measured(study: Study, name: str, config: Config, options: WatchOptions) -> Save:
+def measured(
+    executor: Executor, gpu: Gpu, study: Study, name: str, config: Config, options: WatchOptions
+) -> Save:
     """Checked at every shape and timed at one beside what it is a change of."""
     picked = profiled_shape(study, options.shape)
     study, shape = picked.study, picked.name
     beside = against(study, name)
     names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
     quick = msgspec.structs.replace(config, timing=QUICK)
-    gpu = executor.gpu()
     with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
-        folder = EvidenceFolder(Path(scratch) / "evidence" / (gpu.slug if gpu else "gpu"))
+        folder = EvidenceFolder(Path(scratch) / "evidence" / gpu.slug)
         folder.root.mkdir(parents=True)
         payer, plan = find_workspace(options.project), Plan(shape, timed=names)
         task = Task(payer, study, quick, folder, plan)
-        with Progress(0, QUICK.sessions) as progress:
-            (done,) = executor.measured([task], quiet(progress))
+        with executor.reporter.progress(0, QUICK.sessions) as hear:
+            (done,) = executor.perform([task], quiet(hear))
         return as_saved(Evidence(study, shape, folder), name, beside, done.failures.get(name, ""))
 
 

@@ -6,8 +6,7 @@ Progress goes to stderr; nothing is printed, and no report is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,15 +30,15 @@ def ablate(
     """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
     """
+    from workbench.app.executor import Local
     from workbench.app.measure import ensure
     from workbench.app.target import find_target
     from workbench.cli import ablate as verb
     from workbench.library.results import ablated
 
-    target = find_target(_folder(project), study, shape, names=names)
-    with _interruptible():
-        ensured = ensure(target, verb.named(target, list(names)), fresh=fresh)
-        judged, failures = verb.measured(target, list(names), ensured)
+    target = find_target(Local(), _folder(project), study, shape, names=names)
+    ensured = ensure(target, verb.named(target, list(names)), fresh=fresh)
+    judged, failures = verb.measured(target, list(names), ensured)
     return ablated(judged, failures)
 
 
@@ -52,15 +51,16 @@ def profile(
     fresh: bool = False,
 ) -> Profiled:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
+    from workbench.app.executor import Local
+    from workbench.app.judge import judged
+    from workbench.app.measure import ensure_each, profiled_with
     from workbench.app.target import find_target
-    from workbench.cli.profile import judged_alone
     from workbench.library.results import profiled
 
-    target = find_target(_folder(project), study, shape, names=[name])
+    target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
-    with _interruptible():
-        judged = judged_alone(target, full, fresh)
-    return profiled(judged, full)
+    (done,) = ensure_each([profiled_with(target, [full])], fresh=fresh)
+    return profiled(judged(target, [full], source=done.source)[0], full)
 
 
 def read(path: str | Path) -> ReadReport:
@@ -79,10 +79,11 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 
     Raises UsageError.
     """
+    from workbench.app.executor import Local
     from workbench.app.target import find_study
     from workbench.library.results import OpenStudy, values
 
-    _, found = find_study(_folder(project), name)
+    _, found = find_study(Local(), _folder(project), name)
     return OpenStudy(**values(found), project=_folder(project))
 
 
@@ -91,10 +92,11 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
     workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
     and those of ``workbench.app.try_.attempt``. Raises WorkbenchError.
     """
+    from workbench.app.executor import Local
     from workbench.app.try_ import attempt
     from workbench.library.results import tried
 
-    known = list(signature(attempt).parameters)[1:]
+    known = list(signature(attempt).parameters)[2:]
     for option in options:
         if option not in known:
             raise unknown("option of try_()", option, known)
@@ -102,8 +104,7 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
         from workbench.library.functions import written_out
 
         source = written_out(source)
-    with _interruptible():
-        return tried(attempt(str(source), **options))
+    return tried(attempt(Local(), str(source), **options))
 
 
 def variant(
@@ -150,14 +151,3 @@ def variant(
 
 def _folder(project: Where) -> Path | None:
     return None if project is None else Path(project)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C is Ctrl-C, not the exit code of a verb."""
-    import typer
-
-    try:
-        yield
-    except typer.Exit:
-        raise KeyboardInterrupt from None

@@ -22,6 +22,7 @@ from shlex import quote
 from types import FunctionType, ModuleType
 from typing import Any
 
+from workbench.app.executor import Local
 from workbench.app.target import find_study, shown_path
 from workbench.cli.new import added, change_text, parent_of, predicted
 from workbench.errors import UsageError
@@ -259,7 +260,7 @@ def write_variant(
     project: Path | None,
 ) -> None:
     """The module, and the step where the ladder has none of that name. Raises UsageError."""
-    workspace, found = find_study(project, study, tell=False)
+    workspace, found = find_study(Local(), project, study, tell=False)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to write a variant into",

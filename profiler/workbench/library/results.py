@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.app.executor import Local
 from workbench.app.judge import on_record
 from workbench.app.target import find_recorded
 from workbench.cli import foreign
@@ -244,7 +245,7 @@ class OpenStudy(Study):
         this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
         none.
         """
-        target = find_recorded(self.project, self.name, shape, gpu=gpu, tell=False)
+        target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu, tell=False)
         known = target.evidence()
         return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
 

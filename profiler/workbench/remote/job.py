@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -85,6 +86,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measured = msgspec.field(default_factory=Measured)
     about: About | None = None
     error: ErrorText | None = None
+
+
+def normalised(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def digest(data: bytes) -> str:

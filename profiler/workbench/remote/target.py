@@ -1,15 +1,13 @@
-"""A remote target: what it is, what it has, and measuring on it."""
+"""A remote target: what it has, and measuring on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
-from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence
+from workbench.app.executor import Executor, Hear, Reporter, Task
+from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, WorkbenchError
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote.intake import Intake
 from workbench.remote.job import (
@@ -18,21 +16,17 @@ from workbench.remote.job import (
     RemoteJob,
     Result,
     digest,
+    normalised,
     own_code,
     pack,
     sources_of,
     unpack,
 )
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Plan
-from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob
+from workbench.run.plan import Measured
+from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder, typed
-from workbench.study.config import Config
-from workbench.study.model import Study
 from workbench.study.shapes import parameters_of_derived
-from workbench.study.workspace import Workspace
-
-Hear = Callable[[Any], None]  # takes an event
 
 
 class Carrier(Protocol):
@@ -45,32 +39,12 @@ class Carrier(Protocol):
     ) -> Iterator[tuple[int, bytes | WorkbenchError]]: ...
 
 
-@dataclass(frozen=True)
-class Task:
-    """A plan of a verb; ``payer`` is the workspace whose budget it is. ``instead`` of it there may
-    be a job that measures no variants.
-    """
+class Remote(Executor):
+    at_once = True
 
-    payer: Workspace
-    study: Study
-    config: Config
-    folder: EvidenceFolder
-    plan: Plan
-    deciding: Deciding = field(default_factory=Deciding)
-    instead: TrialJob | CeilingsJob | None = None
-
-    @property
-    def evidence(self) -> Evidence:
-        return Evidence(self.study, self.plan.shape, self.folder)
-
-
-@dataclass
-class Remote:
-    carrier: Carrier
-
-    @property
-    def name(self) -> str:
-        return self.carrier.name
+    def __init__(self, verb: str, reporter: Reporter, carrier: Carrier) -> None:
+        super().__init__(verb, reporter)
+        self.carrier, self.place = carrier, carrier.name
 
     @cached_property
     def about(self) -> About:
@@ -85,15 +59,22 @@ class Remote:
         assert self.about.gpu is not None
         return self.about.gpu
 
+    def require_gpu(self) -> Gpu:
+        return self.gpu
+
+    def package_version(self, name: str) -> str | None:
+        return self.about.packages.get(normalised(name))
+
     def look(self, *, doctor: bool = False) -> About:
         job = pack(RemoteJob(code=own_code(), instead=AboutJob(doctor=doctor)))
         ((_, result),) = self.results([job], lambda event: None)
         if result.about is None:
-            raise ToolFailed(f"{self.name} does not say what it has", hint="run it again")
+            raise ToolFailed(f"{self.place} does not say what it has", hint="run it again")
         return result.about
 
-    def measure(self, tasks: Sequence[Task], hear: Hear) -> Iterator[tuple[int, Result]]:
-        """Each by its place among ``tasks``, as soon as it is recorded; errors as ``results``."""
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+        """Each is recorded as soon as it comes back. Errors as ``results``."""
+        runs = [self.begin(task, self.gpu.name) for task in tasks]
         for task in tasks:
             if task.instead is None:
                 self.recorder(task).derived_shape()
@@ -101,8 +82,13 @@ class Remote:
         for task, recorder in zip(tasks, recorders, strict=True):
             if task.instead is None:
                 recorder.predictions()
-        jobs = [self.job(task) for task in tasks]
-        yield from self.results(jobs, hear, recorders)
+        found = [Measured() for _ in tasks]
+        for i, result in self.results([self.job(task) for task in tasks], hear, recorders):
+            found[i] = result.measured
+            self.charge(tasks[i], runs[i], result.seconds)
+        if any(each.interrupted for each in found):
+            raise Interrupted
+        return found
 
     def recorder(self, task: Task) -> Recorder:
         return Recorder(task.study, task.plan.shape, task.folder, task.plan.variants)
@@ -117,7 +103,7 @@ class Remote:
             derived=parameters_of_derived(task.study),
             sources={name: digest(data) for name, data in sources.items()},
             config=task.config,
-            deciding=task.deciding,
+            deciding=task.deciding or Deciding(),
             command=tuple(typed()),
             instead=task.instead,
         )
@@ -151,13 +137,14 @@ class Remote:
         found = text.error()
         if not isinstance(found, EnvironmentLacks | ToolFailed):
             return found
-        hint = found.hint.replace("`workbench doctor`", f"`workbench doctor --on {self.name}`")
-        return type(found)(f"on {self.name}: {found.message}", hint=hint)
+        hint = found.hint.replace("`workbench doctor`", f"`workbench doctor --on {self.place}`")
+        return type(found)(f"on {self.place}: {found.message}", hint=hint)
 
 
-def remote_of(name: str, note: Callable[[str], None]) -> Remote:
+def remote_of(name: str, verb: str, reporter: Reporter) -> Remote:
     """Of what ``--on`` names. Raises UsageError."""
     from workbench.remote.cluster import DaskCluster
     from workbench.remote.ssh import SshHost
 
-    return Remote(DaskCluster(name, note) if "://" in name else SshHost(name, note))
+    carrier = DaskCluster if "://" in name else SshHost
+    return Remote(verb, reporter, carrier(name, reporter.note))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from workbench.app.executor import Task, perform
 from workbench.errors import EnvironmentLacks, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.remote.job import (
@@ -34,19 +34,17 @@ from workbench.remote.job import (
     Result,
     digest,
     lay_out,
+    normalised,
     own_code,
     pack,
     unpack,
 )
 from workbench.remote.pipe import RESULT
 from workbench.run import machine
-from workbench.run.calibrate import calibrate
 from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
-from workbench.run.measure import Measurement
 from workbench.run.plan import Measured
-from workbench.run.protocol import CeilingsJob, ErrorText, Event, Passes, TrialJob, encode
+from workbench.run.protocol import ErrorText, Event, Passes, encode
 from workbench.run.recording import act_for
-from workbench.run.trial import told_by
 from workbench.study.shapes import with_derived
 from workbench.study.workspace import find_workspace, including
 
@@ -92,10 +90,6 @@ def about(*, doctor: bool) -> About:
         packages={normalised(name): version for name, version in named if name},
         doctor=findings,
     )
-
-
-def normalised(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 @contextmanager
@@ -147,23 +141,12 @@ def measure(
     job: RemoteJob, root: Path, folder: EvidenceFolder, tell: Callable[[Event], None]
 ) -> Measured:
     """As this machine measures for a command of its own, with the sources in ``root``."""
-    if isinstance(job.instead, CeilingsJob):
-        calibrate(folder, tell, wanted=job.instead.ceilings)
-        return Measured()
-    study = find_workspace(root).study(job.study)
-    if isinstance(job.instead, TrialJob):
-        return Measured(told=told_by(study, job.instead))
-    study, _ = including(with_derived(study, job.derived), job.plan.variants)
-    return Measurement(
-        study,
-        job.config,
-        folder,
-        job.plan,
-        tell,
-        job.deciding.undecided(study.ladder, job.config),
-        job.deciding.refused(job.config),
-        builds_of(job),
-    ).run()
+    workspace = find_workspace(root)
+    study = with_derived(workspace.study(job.study), job.derived)
+    study, _ = including(study, job.plan.variants)
+    assert not isinstance(job.instead, AboutJob)
+    task = Task(workspace, study, job.config, folder, job.plan, job.deciding, job.instead)
+    return perform(task, tell, None if job.instead else builds_of(job))
 
 
 def builds_of(job: RemoteJob) -> Path:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
+from workbench.errors import EnvironmentLacks, GateFailed, UsageError
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.process import run_worker
-from workbench.run.protocol import Broken, ErrorText, Learned, Packable, ShipJob, TrialJob
+from workbench.run.protocol import Broken, Learned, Packable, ShipJob, TrialJob
 from workbench.run.scratch import scratch_folder
 from workbench.shipped.facts import CUBINS
 from workbench.study.model import Study, Variant
@@ -61,14 +61,6 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
             )
         raise worker_stopped(outcome)
     return tried[0]
-
-
-def told_by(study: Study, job: TrialJob) -> Learned | Broken:
-    """What becomes of it, for who asked from elsewhere: another card would say the same."""
-    try:
-        return try_once(study, job)
-    except WorkbenchError as error:
-        return Broken(error=ErrorText.of(error))
 
 
 SHIP_SECONDS = 600.0  # the longest silence: all kernels are compiled in it
