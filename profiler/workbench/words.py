@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
@@ -13,6 +14,7 @@ GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker ru
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
 
 Parameter = bool | int | float | str  # of a shape or of a variant
+Inputs = dict[str, Any]  # of a call: tensors and plain values by the names that `run` takes
 
 
 class Status(StrEnum):

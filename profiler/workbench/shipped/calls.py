@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from workbench.words import Inputs
+
 
 class Instances:
     """``load`` gives a module that is loaded anew.
@@ -63,7 +65,7 @@ def _capture(stream: int) -> int:
     return int(capture)
 
 
-def tensors_of(result: Any, inputs: Mapping[str, Any], in_place: Sequence[str]) -> list[Any]:
+def tensors_of(result: Any, inputs: Inputs, in_place: Sequence[str]) -> list[Any]:
     """The tensors of a result in order, without inputs that were changed in place."""
     if isinstance(result, Mapping):
         found = list(result.values())

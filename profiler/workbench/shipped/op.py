@@ -25,6 +25,7 @@ from workbench.cuda.declare import overridden, take_declared
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.shipped.calls import Instances, aligned, like, settled, tensors_of
 from workbench.shipped.facts import CUBINS, FILE, TENSOR, Facts, Given, given_of, read
+from workbench.words import Inputs, Parameter
 
 
 class Operator:
@@ -107,7 +108,7 @@ class Dispatcher:
         return self._packed([settled(out, strided, tensors) for out in result])
 
     def _answered(
-        self, inputs: dict[str, Any], tensors: Sequence[torch.Tensor], strict: bool
+        self, inputs: Inputs, tensors: Sequence[torch.Tensor], strict: bool
     ) -> list[torch.Tensor]:
         facts = self.facts
         result, why = None, self._why_not(tensors, inputs)
@@ -160,14 +161,14 @@ class Dispatcher:
         return (*(found.get(name) if name in wanted else None for name in inputs), None)
 
     # ---- who answers -------------------------------------------------------------------------
-    def _named(self, given: Sequence[Any]) -> dict[str, Any]:
+    def _named(self, given: Sequence[Any]) -> Inputs:
         found = {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
         for name in self.facts.tensors:
             if found[name] is None:
                 raise TypeError(f"{self.facts.package}: '{name}' is None, and no tensor")
         return found
 
-    def _why_not(self, tensors: Sequence[torch.Tensor], inputs: dict[str, Any]) -> str:
+    def _why_not(self, tensors: Sequence[torch.Tensor], inputs: Inputs) -> str:
         if why := elsewhere(tensors) or self._without.get(tensors[0].device, ""):
             return why
         others = tuple(inputs[name] for name in self._others)
@@ -182,7 +183,7 @@ class Dispatcher:
             self._refused[key] = self.facts.domain.why_not(self.facts.tensors, given, named)
         return self._refused[key]
 
-    def _ours(self, inputs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _ours(self, inputs: Inputs, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         facts = self.facts
         strided = set(facts.domain.strided)
         own = {
@@ -200,7 +201,7 @@ class Dispatcher:
         self.counts[facts.variant] += 1
         return result
 
-    def theirs(self, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    def theirs(self, inputs: Inputs) -> list[torch.Tensor]:
         """What the reference says; what it gives in float64 in the type of the first input."""
         facts = self.facts
         if facts.reference:
@@ -213,8 +214,8 @@ class Dispatcher:
         return found[: len(facts.outputs)]
 
     def _through_reference(
-        self, inputs: dict[str, Any], wanted: Sequence[str], gradients: Sequence[Any]
-    ) -> dict[str, Any]:
+        self, inputs: Inputs, wanted: Sequence[str], gradients: Sequence[Any]
+    ) -> Inputs:
         again = torch.is_grad_enabled()  # then the gradients are themselves to be differentiated
         with torch.enable_grad():
             if not again:
@@ -282,7 +283,7 @@ class Dispatcher:
         run: Callable[..., Any] = self._reference
         return run
 
-    def _module(self, file: str, called: str, params: dict[str, Any]) -> ModuleType:
+    def _module(self, file: str, called: str, params: Mapping[str, Parameter]) -> ModuleType:
         importlib.import_module(self._package)
         name = f"{self._package}.{called}"
         spec = importlib.util.spec_from_file_location(name, self._sources / f"{file}.py")

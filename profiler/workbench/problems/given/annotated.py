@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.problems.given.calls import File, only
 from workbench.problems.given.inputs import filled, seeded
 from workbench.problems.sources import parameters
+from workbench.words import Inputs
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,7 @@ class Annotated(File):
             del sys.modules["nsight"]
             sys.modules.update(before)
 
-    def setup(self, shape: Shape, generator: torch.Generator) -> dict[str, Any]:
+    def setup(self, shape: Shape, generator: torch.Generator) -> Inputs:
         """All that stands before the first range binds."""
         import torch
 
@@ -83,10 +84,10 @@ class Annotated(File):
             for name, value in shape.items()
         }
         with seeded(generator):
-            found: dict[str, Any] = self._parts["setup"](**given)
+            found: Inputs = self._parts["setup"](**given)
         return found
 
-    def range(self, name: str, inputs: Mapping[str, Any]) -> Any:
+    def range(self, name: str, inputs: Inputs) -> Any:
         """The tensors that a range binds, or writes into."""
         import torch
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -16,9 +16,10 @@ from typing import Any
 from workbench.errors import UsageError, unknown
 from workbench.problems.given.inputs import Empty, filled, rebuilt
 from workbench.study.workspace import load_module
+from workbench.words import Inputs
 
 
-def call(function: Callable[..., Any], inputs: Mapping[str, Any], *, data: bool = False) -> Any:
+def call(function: Callable[..., Any], inputs: Inputs, *, data: bool = False) -> Any:
     """What a function makes of the inputs: one tensor, or several.
 
     ``data``: they are its one argument, put together again. Of a function that returns nothing,
@@ -36,14 +37,14 @@ def _of(function: Callable[..., Any], given: Iterable[Any], fresh: Sequence[Any]
     return only(fresh if out is None and fresh else out)
 
 
-def one(inputs: Mapping[str, Any], name: str) -> Any:
+def one(inputs: Inputs, name: str) -> Any:
     """The input that a call of ``--vs`` names. Raises UsageError for what is none."""
     if name not in inputs:
         raise unknown("input in --vs", name, inputs)
     return inputs[name]
 
 
-def afterwards(inputs: Mapping[str, Any], out: Any, changed: Sequence[str]) -> Any:
+def afterwards(inputs: Inputs, out: Any, changed: Sequence[str]) -> Any:
     """What a call returned that is none of its inputs, then those that it ``changed``."""
     if not changed:
         return out
@@ -62,7 +63,7 @@ def only(out: Any) -> Any:
     return out[0] if len(out) == 1 else tuple(out)
 
 
-def arguments(function: Callable[..., Any], inputs: Mapping[str, Any]) -> list[Any]:
+def arguments(function: Callable[..., Any], inputs: Inputs) -> list[Any]:
     """By name where the parameters have those of the inputs, else in order."""
     try:
         known = inspect.signature(function).parameters
@@ -73,7 +74,7 @@ def arguments(function: Callable[..., Any], inputs: Mapping[str, Any]) -> list[A
     return list(inputs.values())
 
 
-def exact(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) -> Any:
+def exact(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
     """A reference in double precision: its inputs are doubles, and where it says float32, so are
     its own. Raises whatever it raises that takes no doubles.
     """
@@ -106,7 +107,7 @@ def exact(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) 
     return doubles(out)
 
 
-def plain(function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]) -> Any:
+def plain(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
     """A reference in the precision of its inputs, which it may change."""
     import torch
 
@@ -134,7 +135,7 @@ def doubles(out: Any) -> Any:
     return out
 
 
-def accepted(check: Callable[[Any, Any], Any], inputs: Mapping[str, Any], out: Any) -> str:
+def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
     """Why a format's own check refuses an output, "" where it does not."""
     own = {n: v.new() if isinstance(v, Empty) else _copied(v) for n, v in inputs.items()}
     result = check(rebuilt(own), out)
@@ -172,7 +173,7 @@ class Dotted:
         return function
 
 
-def compared(function: Callable[..., Any], inputs: Mapping[str, Any]) -> Any:
+def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
     """A function that is known by its name alone, called with the tensors; with ``dim=-1`` where it
     does not do without, and with the plain values where it needs them.
     """
@@ -204,7 +205,7 @@ def compiled(file: File, name: str) -> Callable[..., Any]:
     return found
 
 
-def called(function: Callable[..., Any], inputs: Mapping[str, Any], *, reads: bool = False) -> Any:
+def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False) -> Any:
     """In the order of the inputs, whatever the parameters are called; see ``call``.
 
     ``reads``: without what is only written into.
@@ -220,7 +221,7 @@ def by_name(out: Any, names: Sequence[str]) -> Any:
     return only([out[name] for name in names]) if isinstance(out, dict) else out
 
 
-def put(inputs: Mapping[str, Any], names: Sequence[str], out: Any) -> None:
+def put(inputs: Inputs, names: Sequence[str], out: Any) -> None:
     """A reference's result where what is tried leaves its own: in the inputs that it changes, where
     it is already if the reference returns nothing.
     """
@@ -302,16 +303,16 @@ class Network:
         self.file, self.new, self.is_compiled = file, new, compiled
         self._made: dict[bool, Any] = {}
 
-    def __call__(self, inputs: Mapping[str, Any]) -> Any:
+    def __call__(self, inputs: Inputs) -> Any:
         import torch
 
         with torch.no_grad():
             return only(self._of(inputs, exact=False)(*inputs.values()))
 
-    def double(self, inputs: Mapping[str, Any]) -> Any:
+    def double(self, inputs: Inputs) -> Any:
         return self._of(inputs, exact=True)(*inputs.values())
 
-    def _of(self, inputs: Mapping[str, Any], *, exact: bool) -> Any:
+    def _of(self, inputs: Inputs, *, exact: bool) -> Any:
         import torch
 
         if exact not in self._made:

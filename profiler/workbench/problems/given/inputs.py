@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import UsageError
+from workbench.words import Inputs
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,7 @@ def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) 
     return out.to(dtype)
 
 
-def named(values: Any, names: Sequence[str]) -> dict[str, Any]:
+def named(values: Any, names: Sequence[str]) -> Inputs:
     """Inputs by name: those of a dict, else by the names of parameters, in their order."""
     if isinstance(values, Mapping):
         return dict(values)
@@ -111,14 +112,14 @@ def named(values: Any, names: Sequence[str]) -> dict[str, Any]:
     return dict(zip(names, values, strict=False))
 
 
-def structured(data: Any, names: Sequence[str]) -> dict[str, Any]:
+def structured(data: Any, names: Sequence[str]) -> Inputs:
     """The tensors of nested tuples, lists and dicts by name, and how they stand together.
 
     ``names`` are those of the outermost ones, where they are known.
     """
     import torch
 
-    found: dict[str, Any] = {}
+    found: Inputs = {}
 
     def visit(value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
@@ -142,7 +143,7 @@ def _joined(outer: str, name: object) -> str:
     return f"{outer}_{text}" if outer else text
 
 
-def rebuilt(inputs: Mapping[str, Any]) -> Any:
+def rebuilt(inputs: Inputs) -> Any:
     """What ``structured`` took apart."""
 
     def visit(value: Any) -> Any:
@@ -157,7 +158,7 @@ def rebuilt(inputs: Mapping[str, Any]) -> Any:
     return visit(inputs[STRUCTURE])
 
 
-def without(inputs: Mapping[str, Any], destinations: Sequence[str]) -> dict[str, Any]:
+def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
     """With what is only written into made anew for every call."""
     return {
         name: Empty(tuple(value.shape), value.stride(), value.dtype, value.device)
@@ -167,15 +168,13 @@ def without(inputs: Mapping[str, Any], destinations: Sequence[str]) -> dict[str,
     }
 
 
-def filled(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[torch.Tensor, ...]]:
+def filled(inputs: Inputs) -> tuple[Inputs, tuple[torch.Tensor, ...]]:
     """The inputs of one call, and those that were made for it."""
     fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
     return {**inputs, **fresh}, tuple(fresh.values())
 
 
-def listed(
-    make: Callable[[], Any], names: Sequence[str], generator: torch.Generator
-) -> dict[str, Any]:
+def listed(make: Callable[[], Any], names: Sequence[str], generator: torch.Generator) -> Inputs:
     """What ``get_inputs()`` of a KernelBench problem gives, by name and on the generator's device.
 
     It draws from torch's own generator, which is seeded for it.
@@ -211,7 +210,7 @@ def workload(
     shape: Shape,
     generator: torch.Generator,
     beside: str,
-) -> dict[str, Any]:
+) -> Inputs:
     """The inputs of a FlashInfer-Bench definition at a workload, and what it writes into.
 
     Each is given as its axes, a number or the name of one, None for a plain value, and its type.

@@ -29,9 +29,9 @@ from workbench.run.worker.output import (
 )
 from workbench.run.worker.timing.surroundings import in_memory, is_dense
 from workbench.study.model import Tolerance, tolerance_at
-from workbench.words import CheckResult
+from workbench.words import CheckResult, Inputs
 
-Kind = Callable[[dict[str, Any], torch.Generator], dict[str, Any]]  # makes plain inputs adversarial
+Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 
@@ -106,7 +106,7 @@ def check_once(
     return one if found.why and hasattr(study, "accepts") else found
 
 
-def refused_by(study: ModuleType, inputs: Mapping[str, Any], found: Outputs) -> str:
+def refused_by(study: ModuleType, inputs: Inputs, found: Outputs) -> str:
     """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
     accepts = getattr(study, "accepts", None)
     if accepts is None:
@@ -163,7 +163,7 @@ def beside(
     errors: Errors,
     expected: Outputs,
     peer: Run,
-    inputs: dict[str, Any],
+    inputs: Inputs,
     in_place: Sequence[str],
 ) -> Checked:
     """With the error of the primary reference on the same inputs; as it is where that has none.
@@ -284,7 +284,7 @@ def poison_free_memory(sizes: Sequence[int]) -> None:
     del blocks
 
 
-def changed_in_place(study: ModuleType, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+def changed_in_place(study: ModuleType, inputs: Inputs) -> tuple[str, ...]:
     """The names of the inputs that a call changes. Raises UsageError for what is no tensor."""
     names: tuple[str, ...] = tuple(getattr(study, "in_place", ()))
     for name in names:
@@ -299,7 +299,7 @@ def changed_in_place(study: ModuleType, inputs: Mapping[str, Any]) -> tuple[str,
 class Calls:
     """Of ``run``, each on the same inputs."""
 
-    def __init__(self, run: Run, drawn: Mapping[str, Any], in_place: Sequence[str]) -> None:
+    def __init__(self, run: Run, drawn: Inputs, in_place: Sequence[str]) -> None:
         self.run, self.drawn, self.in_place = run, drawn, in_place
         self.inputs, self.buffers = dict(drawn), {}
         for name, value in drawn.items():
@@ -354,6 +354,6 @@ class Calls:
         return ""
 
 
-def copied(drawn: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def copied(drawn: Inputs, names: Sequence[str]) -> Inputs:
     """With copies of those named, which nobody shall see changed."""
     return {**drawn, **{name: drawn[name].detach().clone() for name in names}}

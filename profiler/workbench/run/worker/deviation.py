@@ -12,6 +12,7 @@ import torch
 
 from workbench.errors import GateFailed
 from workbench.study.model import Tolerance
+from workbench.words import Inputs
 
 CHUNK = 1 << 22  # elements: 32 MB in float64, of which a comparison holds a few
 Slices = tuple[slice, ...]
@@ -129,7 +130,7 @@ def tensors(out: Any) -> list[torch.Tensor]:
     return [t for part in parts for t in tensors(part)] if isinstance(parts, tuple | list) else []
 
 
-def copies(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def copies(inputs: Inputs) -> Inputs:
     return {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
 
 
@@ -160,7 +161,7 @@ def is_changed(after: Any, before: Any) -> bool:
     return not same_bits(after, before)
 
 
-def written(run: Run, inputs: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
     """Which inputs a call changes, and of these which it only writes into: what it gives is the
     same whatever stood there.
     """

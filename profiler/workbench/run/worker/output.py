@@ -10,6 +10,7 @@ import torch
 
 from workbench.errors import ToolFailed, UsageError
 from workbench.run.worker.deviation import tensors
+from workbench.words import Inputs
 
 Tensors = dict[str, torch.Tensor]
 RETURN_THEM = "return a tensor, or a tuple, list or dict of tensors, as reference() does"
@@ -41,7 +42,7 @@ class Outputs:
         return ", ".join(name or "a tensor" for name in self.tensors) or "nothing"
 
 
-def outputs_of(result: Any, inputs: Mapping[str, Any], in_place: Sequence[str] = ()) -> Outputs:
+def outputs_of(result: Any, inputs: Inputs, in_place: Sequence[str] = ()) -> Outputs:
     """All outputs of a call: what ``run`` returned and then the inputs that it changes.
 
     An input of ``in_place`` may be among what is returned, and counts once. Raises NoResult.
@@ -140,7 +141,7 @@ def kind_of(dtype: torch.dtype) -> str:
     return "bool" if dtype == torch.bool else "integer"
 
 
-def refuse_output(out: Any, inputs: Mapping[str, Any], name: str = "") -> str:
+def refuse_output(out: Any, inputs: Inputs, name: str = "") -> str:
     """Why it is no result, "" where it is one.
 
     It must be there when ``run`` returns: an object that computes when it is looked at has done
@@ -166,7 +167,7 @@ def refuse_output(out: Any, inputs: Mapping[str, Any], name: str = "") -> str:
     return ""
 
 
-def kept_gradient(inputs: Mapping[str, Any]) -> str:
+def kept_gradient(inputs: Inputs) -> str:
     """The input in which a call left a gradient, in words; "" for none."""
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.is_leaf and value.grad is not None:

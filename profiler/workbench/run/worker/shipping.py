@@ -35,7 +35,7 @@ from workbench.shipped.facts import (
 )
 from workbench.study.params import base_name
 from workbench.study.workspace import load_module
-from workbench.words import Parameter
+from workbench.words import Inputs, Parameter
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs that are drawn in earnest
 OURS = ("strict", "self")  # what a package's functions have themselves
@@ -98,7 +98,7 @@ class Shipping:
             run: Callable[..., Any] = load_module(path, f"workbench_shipped_{path.stem}").run
         return run
 
-    def drawn(self, shape: str) -> tuple[dict[str, Any], Any]:
+    def drawn(self, shape: str) -> tuple[Inputs, Any]:
         """Inputs at a shape, and what the reference makes of them without their values, as the
         package's fake implementation has to.
         """
@@ -121,7 +121,7 @@ class Shipping:
             hint="draw them on the device of the generator, so that a CPU will do",
         )
 
-    def traced(self, inputs: dict[str, Any], mode: FakeTensorMode, shape: str) -> Any:
+    def traced(self, inputs: Inputs, mode: FakeTensorMode, shape: str) -> Any:
         try:
             with mode:
                 return self.result(
@@ -138,8 +138,8 @@ class Shipping:
                 hint=OUTPUTS,
             ) from None
 
-    def inputs(self, shape: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.study.inputs(self.study.shapes[shape], torch.Generator())
+    def inputs(self, shape: str) -> Inputs:
+        found: Inputs = self.study.inputs(self.study.shapes[shape], torch.Generator())
         for name, value in found.items():
             if self.kind(name, value) == TENSOR and value.requires_grad:
                 raise UsageError(
@@ -148,7 +148,7 @@ class Shipping:
                 )
         return found
 
-    def result(self, inputs: dict[str, Any]) -> Any:
+    def result(self, inputs: Inputs) -> Any:
         """By what the package answers where the variant does not: its fake implementation asks the
         same. The names and the kind of container are those of ``reference``.
         """

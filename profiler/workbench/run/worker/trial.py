@@ -8,7 +8,6 @@ the CPU, as far as the code goes there.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +35,7 @@ from workbench.run.worker.journal import describe, in_words, place
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
 from workbench.study.workspace import load_module
+from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 MEND = "mend the line named, or the inputs"
@@ -92,7 +92,7 @@ class Trial:
             failures=self.failures,
         )
 
-    def inputs(self, shape: str) -> dict[str, Any]:
+    def inputs(self, shape: str) -> Inputs:
         """Raises UsageError for what cannot be the inputs of a call."""
         if self.device.type == "cpu":
             self.require_small(shape)
@@ -111,10 +111,10 @@ class Trial:
                 )
         return found
 
-    def drawn(self, shape: str) -> dict[str, Any]:
+    def drawn(self, shape: str) -> Inputs:
         generator = torch.Generator(self.device).manual_seed(secrets.randbits(32))
         try:
-            found: dict[str, Any] = self.study.inputs(self.study.shapes[shape], generator)
+            found: Inputs = self.study.inputs(self.study.shapes[shape], generator)
         except Exception as error:
             raise in_users_words(error, "the inputs cannot be made") from error
         return found
@@ -134,7 +134,7 @@ class Trial:
                 hint="try it where there is a GPU",
             )
 
-    def expected(self, inputs: dict[str, Any]) -> tuple[Any, str]:
+    def expected(self, inputs: Inputs) -> tuple[Any, str]:
         """In double precision, and why not, where the reference takes no doubles."""
         try:
             return self.study.exact(inputs), ""
@@ -155,7 +155,7 @@ class Trial:
         except Exception as error:
             raise in_users_words(error, NO_REFERENCE) from error
 
-    def accepts(self, inputs: dict[str, Any], out: Any) -> bool:
+    def accepts(self, inputs: Inputs, out: Any) -> bool:
         """Whether the study's own check, where it has one, accepts an output. Raises GateFailed
         where it does not.
         """
@@ -170,7 +170,7 @@ class Trial:
             raise GateFailed(why, hint="the inputs are fresh ones of the same case")
         return True
 
-    def called(self, name: str, inputs: Mapping[str, Any]) -> Any:
+    def called(self, name: str, inputs: Inputs) -> Any:
         """What a variant makes of copies of the inputs; None where it cannot be called.
 
         Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
@@ -193,7 +193,7 @@ class Trial:
             return None
         return out if out is not None else self.changed(name, inputs)
 
-    def changed(self, name: str, inputs: Mapping[str, Any]) -> Any:
+    def changed(self, name: str, inputs: Inputs) -> Any:
         """The inputs that a variant changes that returns nothing. Raises GateFailed for none."""
         own = copies(inputs)
         self.load(name)(**own)
@@ -205,7 +205,7 @@ class Trial:
             )
         return out
 
-    def left_behind(self, inputs: Mapping[str, Any], out: Any, changed: tuple[str, ...]) -> Any:
+    def left_behind(self, inputs: Inputs, out: Any, changed: tuple[str, ...]) -> Any:
         """All outputs of the baseline, those in its inputs among them; the study's reference, where
         it is the baseline itself, gives the same from now on.
         """
@@ -228,7 +228,7 @@ class Trial:
         prepare(self.folder / file)
         return load_module(self.folder / file, name)
 
-    def add(self, shape: str, inputs: Mapping[str, Any], expected: Any) -> None:
+    def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
         """What a call at a shape must move. Of inputs with indices among them not all need be read,
         so these are not counted.
         """
@@ -239,7 +239,7 @@ class Trial:
         self.bytes[repr(self.study.shapes[shape])] = float(size)
         self.largest = max([self.largest, *map(largest, tensors(expected))])
 
-    def native(self, expected: Any, inputs: Mapping[str, Any]) -> Any:
+    def native(self, expected: Any, inputs: Inputs) -> Any:
         """As large as it is in the inputs' own type."""
         kind = next((v.dtype for v in inputs.values()
                      if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip

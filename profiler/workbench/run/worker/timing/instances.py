@@ -29,7 +29,7 @@ from workbench.run.worker.timing.surroundings import (
     room_for,
 )
 from workbench.study.params import base_name
-from workbench.words import Parameter, Regime
+from workbench.words import Inputs, Parameter, Regime
 
 BARE = (Regime.CHAINED, Regime.COLD)
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
@@ -245,7 +245,7 @@ class Instance:
         if regime == Regime.CHAINED and not bare:
             self.last = self.around.card.replays
 
-    def inputs_of_kept(self) -> dict[str, Any]:
+    def inputs_of_kept(self) -> Inputs:
         """Those of the call whose output is kept: of one more replay where some are constant, and
         renewed since the rounds. What a variant made of them earlier is of no use there.
         """

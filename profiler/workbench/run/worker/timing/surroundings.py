@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -16,6 +16,7 @@ from workbench.errors import UsageError, nearest
 from workbench.run.worker.deviation import same_bits, size_of
 from workbench.run.worker.timing.card import Card
 from workbench.study.model import Shape
+from workbench.words import Inputs
 
 DRAWS = 4
 PIECE = 16  # bytes
@@ -102,7 +103,7 @@ def on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_cuda and value.numel() > 0
 
 
-def fresh(study: ModuleType, shape: Shape) -> dict[str, Any]:
+def fresh(study: ModuleType, shape: Shape) -> Inputs:
     """Inputs that nobody has seen."""
     generator = torch.Generator("cuda").manual_seed(random.SystemRandom().randrange(2**48))
     inputs = study.inputs(shape, generator)
@@ -183,7 +184,7 @@ class Surroundings:
         """Of what is constant."""
         return len(self.constants)
 
-    def constants_of(self, call: int) -> dict[str, Any]:
+    def constants_of(self, call: int) -> Inputs:
         """The constant inputs of a call of a graph, which has a multiple of ``copies`` where
         nothing is overwritten between them; -1: of the one ahead.
         """
@@ -236,7 +237,7 @@ class Surroundings:
         )
         return next(changed, "")
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> Inputs:
         """In memory of their own, as in the first draw, but for what is constant."""
         own = {name: room_for(self.like[name], 1)[0] for name in self.names}
         for name, tensor in own.items():
@@ -259,12 +260,12 @@ class Surroundings:
         """The names of those that a call changes."""
         return [name for name in self.names if name in self.in_place]
 
-    def table(self, inputs: Mapping[str, Any]) -> Table:
+    def table(self, inputs: Inputs) -> Table:
         """Of the inputs of an instance."""
         names = self.given, self.indices, self.restored
         return Table(*(self._rows(inputs, group) for group in names))
 
-    def _rows(self, inputs: Mapping[str, Any], names: Sequence[str]) -> torch.Tensor | None:
+    def _rows(self, inputs: Inputs, names: Sequence[str]) -> torch.Tensor | None:
         rows = []
         for name in names:
             to, pieces = inputs[name], pieces_of(inputs[name])
@@ -313,7 +314,7 @@ class Surroundings:
         """Of so many pieces of an output one is read: of less than a piece, as of a sum, all."""
         return self.stride if size_of(out) >= PIECE else 1
 
-    def written(self, replay: int, call: int) -> dict[str, Any]:
+    def written(self, replay: int, call: int) -> Inputs:
         """The inputs that a call of a replay had, as the neighbours wrote them."""
         found = {**self.inputs(), **self.constants_of(call)}
         draw = secret(replay, call, DRAW) % DRAWS
