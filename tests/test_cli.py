@@ -132,7 +132,7 @@ def test_doctor_knows_restricted_counters(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.counters_restricted", lambda: True)
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("workbench.run.machine.is_admin", lambda: False)
     assert main(["doctor", "--json"]) == 0
     rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["counter permission"]["result"] == "fail"

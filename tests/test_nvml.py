@@ -60,7 +60,7 @@ def test_a_gpu_is_what_nvml_reports(listed: Install) -> None:
     assert first == card(0)
     assert (second.name, second.arch) == ("NVIDIA T4", "sm_75")
     assert gpu.look().driver == "580"
-    assert gpu_row().found == "NVIDIA H200, compute capability 9.0"
+    assert gpu_row().found == "NVIDIA H200, compute capability 9.0, GPU-0"
     assert driver_row().found == "580"
 
 
@@ -126,7 +126,7 @@ def test_slices_are_described_by_their_gpu(
     one, other = gpu.gpus()
     assert (one.uuid, one.profile, one.memory_mib) == ("MIG-a", "MIG 1g.18gb", 16384)
     assert (other.uuid, other.profile, other.memory_mib) == ("MIG-b", "MIG", None)
-    assert (one.name, one.slug) == (whole.name, whole.slug)
+    assert (one.name, one.slug) == (whole.name, "nvidia-h200-mig-1g-18gb")
     monkeypatch.setenv(gpu.VISIBLE, "MIG-b")
     assert gpu.first_gpu() == other
     monkeypatch.setenv(gpu.VISIBLE, "1")

@@ -251,6 +251,9 @@ def test_the_compilers_gate_says_what_it_saw(kernels: bool) -> None:
 
 
 # ---- ncu sees no kernel --------------------------------------------------------------------
+FIRST = "each at its first kernel"
+
+
 class Profiled:
     """Stands in for ncu around a worker: writes a report of who launches what it can see."""
 
@@ -274,6 +277,9 @@ class Profiled:
 
     def watch(self, limit: float, on_event: Any, on_log: Any) -> WorkerEnd:
         self.jobs.append(self.variants)
+        if self.ends_at == FIRST:
+            start = Start(variant=self.variants[0], phase=Phase.CAPTURE)
+            return WorkerEnd(events=[start], returncode=9, current=self.variants[0], log=self.log)
         events: list[WorkerEvent] = [Captured(variant=name) for name in self.variants]
         if self.ends_at:
             done = self.variants[: self.variants.index(self.ends_at)]
@@ -350,6 +356,32 @@ def test_an_ncu_that_does_not_work_is_no_fault_of_the_variants(
 ) -> None:
     with pytest.raises(kind):
         play(set(), log)
+
+
+UNKNOWN = (
+    "==PROF== Connected\n==ERROR== Failed to prepare kernel for profiling\n"
+    "==ERROR== Unknown Error on device 0.\n==WARNING== No kernels were profiled.\n"
+)
+
+
+@pytest.mark.parametrize("log", [UNKNOWN, "", "Segmentation fault"])
+def test_where_every_variant_ends_under_ncu_the_machine_is_at_fault(log: str, play: Play) -> None:
+    with pytest.raises(EnvironmentLacks) as failed:
+        play(set(), log, FIRST)
+    told = failed.value.message
+    assert told.startswith("ncu ends at the first kernel of 3 of 8 variants")
+    assert told.endswith(log.splitlines()[1] if log == UNKNOWN else log or "no error is told")
+
+
+def test_an_error_of_ncu_outranks_that_it_saw_no_kernel() -> None:
+    assert not ncu.saw_no_kernel(UNKNOWN)
+    assert ncu.saw_no_kernel("==WARNING== No kernels were profiled.\n")
+    assert "Failed to prepare kernel" in ncu.failure(UNKNOWN).message
+    assert ncu.quoted(UNKNOWN) == "==ERROR== Failed to prepare kernel for profiling"
+    assert ncu.quoted("mine\n==ERROR== The application returned an error code (1).") == (
+        "==ERROR== The application returned an error code (1)."
+    )
+    assert ncu.quoted("all is well") == ""
 
 
 BUSY = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
@@ -14,9 +13,11 @@ from pathlib import Path
 from workbench.cli.options import DoctorOptions
 from workbench.cli.printing import tell
 from workbench.cuda import header_folders
+from workbench.cuda.build import compiler_version
+from workbench.ncu.support import known_error, unsupported
 from workbench.render.document.machine import DoctorRow, findings
 from workbench.run import machine
-from workbench.run.gpu import is_divided, look, why_none
+from workbench.run.gpu import is_divided, look, nvidia_smi, why_none
 from workbench.study import json_text
 from workbench.words import INSTALL
 
@@ -45,12 +46,56 @@ def gpu_row() -> DoctorRow:
     gpu = machine.find_gpu()
     if gpu is None:
         return row("GPU", False, "none", why_none())
-    return row("GPU", True, f"{gpu.name}, compute capability {gpu.compute_capability}", "")
+    capability = gpu.compute_capability or "unknown"
+    lost = look().lost
+    told = "; ".join([f"{gpu.full_name}, compute capability {capability}, {gpu.uuid}", *lost])
+    return row("GPU", not lost, told, "reset or reboot what was lost; the others work", bad=WARN)
 
 
 def driver_row() -> DoctorRow:
     found = look().driver
-    return row("driver", bool(found), found or "none", "install NVIDIA's driver")
+    error = look().error
+    entry = known_error(f"{error} {nvidia_smi()}") if error else None
+    fix = f"{entry.means}: {entry.hint}" if entry else "install NVIDIA's driver"
+    return row("driver", bool(found), found or "none", fix)
+
+
+def combination_rows() -> list[DoctorRow]:
+    """Pairs of versions that are known not to work together."""
+    gpu, driver = machine.find_gpu(), look().driver
+    tool = machine.find_ncu()
+    capability = gpu.compute_capability if gpu else ""
+    versions = {
+        "ncu": (machine.ncu_version(tool) if tool else None) or "",
+        "CUDA": compiler_version().partition(" ")[0],
+    }
+    found = {name: unsupported(name, known, driver, capability) for name, known in versions.items()}
+    return [
+        row(f"{name} {versions[name]}", False, f"{entry.why} ({entry.source})", entry.hint)
+        for name, entry in found.items()
+        if entry is not None
+    ]
+
+
+def outcome_rows() -> list[DoctorRow]:
+    """What was tried, in the words of what failed."""
+    if machine.package_version("msgspec") is None:
+        return []
+    from workbench.run.self_test import KERNEL_STEPS, outcomes
+
+    gpu = machine.find_gpu()
+    arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
+    tried = outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None)
+    return [
+        row(
+            each.step,
+            not each.error,
+            each.error or each.told,
+            each.hint,
+            "build" if each.step == KERNEL_STEPS[0] else "measure",
+        )
+        for each in tried
+    ]
 
 
 def ncu_row() -> DoctorRow:
@@ -66,11 +111,12 @@ def permission_row() -> DoctorRow:
     name, restricted = "counter permission", machine.counters_restricted()
     if restricted is None:
         return row(name, False, "unknown: the driver does not say", "", bad=WARN)
-    good = not restricted or os.geteuid() == 0
+    good = not restricted or machine.is_admin()
+    lacks = "" if good else ", and this process lacks SYS_ADMIN (ERR_NVGPUCTRPERM)"
     return row(
         name,
         good,
-        f"RmProfilingAdminOnly: {int(restricted)}{'' if good else ' (ERR_NVGPUCTRPERM)'}",
+        f"RmProfilingAdminOnly: {int(restricted)}{lacks}",
         "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
         "NVreg_RestrictProfilingToAdminUsers=0",
     )
@@ -157,7 +203,7 @@ def run(options: DoctorOptions) -> None:
         where, told, needed = {"host": about.host}, data["conclusion"], "measure"
         title = f"{about.host}: {told}"
     else:
-        rows = [check() for check in CHECKS]
+        rows = [*(check() for check in CHECKS), *combination_rows(), *outcome_rows()]
         can, where, needed = works(rows), {}, "read"
         title = told = conclusion(can)
     tell(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
+from workbench.ncu.support import known_error
 from workbench.study.config import Profiler
 
 REPORT = "capture.ncu-rep"
@@ -80,10 +81,10 @@ def nvtx_ranges(action: Any) -> list[str]:
 
 _PASSES = re.compile(r'Profiling "([^"]*)".*?(\d+)%(?!.*%)', re.DOTALL)
 
-NO_PERMISSION = "ERR_NVGPUCTRPERM"
-NO_LIBRARY = ("LibraryNotLoaded", "Failed to initialize the profiler")
-BUSY = "driver resource was unavailable"
-LACKS = (NO_PERMISSION, BUSY, *NO_LIBRARY)
+_FAULT = re.compile(
+    r"error|failed to|terminate called|what\(\)|segmentation fault|aborted", re.IGNORECASE
+)
+QUOTED = 300  # characters of a line that is quoted
 
 
 def progress(text: str) -> tuple[str, int] | None:
@@ -93,14 +94,39 @@ def progress(text: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+def error_lines(log: str) -> list[str]:
+    """What ncu itself reports; that the application failed is no cause."""
+    lines = (line.strip() for line in log.splitlines())
+    return [
+        line[:QUOTED]
+        for line in lines
+        if line.startswith("==ERROR==") and "application returned an error code" not in line
+    ]
+
+
+def quoted(log: str) -> str:
+    """The line of a process's output that says best why it ended, "" where none does."""
+    told = [line.strip()[:QUOTED] for line in log.splitlines() if _FAULT.search(line)]
+    return next(iter(error_lines(log)), told[-1] if told else "")
+
+
+def is_to_blame(logs: Sequence[str]) -> bool:
+    """Whether ncu is, and not the variants, where each ended with one of these: it says so itself,
+    or there are several.
+    """
+    return len(logs) > 1 or any(map(error_lines, logs))
+
+
 def got_no_counters(log: str) -> bool:
-    """Whether it was refused them, which is no variant's fault; it ends the process then."""
-    return any(text in log for text in LACKS)
+    """Whether the machine keeps it from profiling, which is no variant's fault; it ends the process
+    then.
+    """
+    return known_error(log, "ncu") is not None
 
 
 def saw_no_kernel(log: str) -> bool:
     """Whether it worked, and there was nothing to profile: it says so after an error too."""
-    return "No kernels were profiled" in log and not got_no_counters(log)
+    return "No kernels were profiled" in log and not error_lines(log) and not got_no_counters(log)
 
 
 def no_kernel() -> ToolFailed:
@@ -112,26 +138,11 @@ def no_kernel() -> ToolFailed:
 
 def failure(log: str) -> WorkbenchError:
     """What ncu's output says went wrong, with the way out."""
-    if NO_PERMISSION in log:
-        return EnvironmentLacks(
-            "ncu may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
-            hint="run as root, start the container with --cap-add=SYS_ADMIN, or load the driver "
-            "with NVreg_RestrictProfilingToAdminUsers=0 (RmProfilingAdminOnly: 0)",
-        )
-    if BUSY in log:
-        return EnvironmentLacks(
-            "ncu did not get the GPU's performance counters: another profiler has them",
-            hint="end the other ncu on this card, or `dcgmi profile --pause`; the same command "
-            "goes on from there",
-        )
-    if any(text in log for text in NO_LIBRARY):
-        return EnvironmentLacks(
-            "ncu could not load the driver's profiling library",
-            hint="the container or sandbox hides it; profile on the host or a plain VM",
-        )
+    errors = error_lines(log)
+    if entry := known_error(log, "ncu"):
+        return EnvironmentLacks("\n".join([entry.means, *errors[:3]]), hint=entry.hint)
     if saw_no_kernel(log):
         return no_kernel()
-    errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
     tail = errors[:5] or log.strip().splitlines()[-5:]
     return ToolFailed("ncu failed: " + "\n".join(tail), hint="`workbench doctor` checks ncu")
 

@@ -126,6 +126,12 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     return (number, metric.unit() or "") if math.isfinite(number) else None
 
 
+def without_number(action: Any) -> tuple[int, int]:
+    """How many metrics of a launch ncu collected without a number, and how many it has in all."""
+    names = metric_names(action)
+    return sum(metric_value(action, name) is None for name in names), len(names)
+
+
 def kernel_name(action: Any) -> str:
     return str(action.name(action.NameBase_FUNCTION))
 

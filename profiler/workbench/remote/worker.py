@@ -130,7 +130,7 @@ def measured(
     }
     result = Result(
         files={name: digest(data) for name, data in files.items()},
-        gpu=gpu.name,
+        gpu=gpu.full_name,
         seconds=time.monotonic() - began,
         measured=done,
     )

@@ -57,6 +57,7 @@ class Listener:
         """Keep what an event brings, as soon as it comes."""
         match event:
             case Surroundings():
+                machine.require_gpu(event.environment.gpu, event.environment.gpu_uuid)
                 self.recorder.environment = structs.replace(
                     event.environment, packages=self.packages() or None
                 )
@@ -111,7 +112,8 @@ class Listener:
         phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
-        self.drop(variant, phase, outcome.why(limit, phase), status)
+        why = ": ".join(filter(None, (outcome.why(limit, phase), ncu.quoted(outcome.log))))
+        self.drop(variant, phase, why, status)
         return variant
 
     def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:

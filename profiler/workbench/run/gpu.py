@@ -50,8 +50,13 @@ class Gpu:
     power_w: float | None = None
 
     @property
+    def full_name(self) -> str:
+        """With the profile of a slice, as CUDA has it."""
+        return f"{self.name} {self.profile}".strip()
+
+    @property
     def slug(self) -> str:
-        return gpu_slug(self.name)
+        return gpu_slug(self.full_name)
 
     @property
     def arch(self) -> str:
@@ -68,12 +73,14 @@ class Gpu:
 @dataclass(frozen=True)
 class Found:
     """All that NVML lists: whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
-    not report it; ``error`` says why there is no GPU.
+    not report it; ``error`` says why there is no GPU. ``lost``: what NVML says of GPUs that it
+    counts and cannot open.
     """
 
     gpus: tuple[Gpu, ...] = ()
     driver: str = ""
     error: str = ""
+    lost: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -99,7 +106,7 @@ def look() -> Found:
             asked = _Asked(nvml)
             gpus = tuple(asked.all())
             error = "" if gpus else asked.error or "NVML lists no GPU"
-            return Found(gpus, asked.driver, error)
+            return Found(gpus, asked.driver, error, tuple(asked.lost))
     except OSError:
         return Found(error=f"NVML is not installed: {LIBRARY} was not found")
     except ImportError:
@@ -114,6 +121,7 @@ class _Asked:
     def __init__(self, nvml: Any) -> None:
         self.nvml = nvml
         self.error = ""
+        self.lost: list[str] = []
         self.driver = str(self._ask("nvmlSystemGetDriverVersion") or "")
 
     def _ask(self, name: str, *given: Any) -> Any:
@@ -126,7 +134,9 @@ class _Asked:
     def all(self) -> Iterator[Gpu]:
         for index in range(self._ask("nvmlDeviceGetCount") or 0):
             handle = self._ask("nvmlDeviceGetHandleByIndex", index)
-            if handle is not None:  # one that was lost, or that this container may not use
+            if handle is None:  # one that was lost, or that this container may not use
+                self.lost.append(f"GPU {index}: {self.error}")
+            else:
                 whole = self._whole(handle)
                 yield whole
                 yield from self._slices(handle, whole)

@@ -13,12 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
+from workbench.evidence.layout import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import Gpu, first_gpu, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
+PROCESS_STATUS = Path("/proc/self/status")
 
 
 @lru_cache
@@ -27,6 +29,24 @@ def find_gpu() -> Gpu | None:
     ``CUDA_VISIBLE_DEVICES`` hides all of them.
     """
     return first_gpu()
+
+
+def require_gpu(name: str | None, uuid: str | None) -> None:
+    """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
+    written. Slices are told apart by name: CUDA may report the UUID of the whole GPU.
+    """
+    own = find_gpu()
+    if own is None or not own.uuid or not uuid:
+        return
+    same = uuid.lower() == own.uuid.lower()
+    if own.profile:
+        same = own.slug == gpu_slug(name or "")
+    if not same:
+        raise EnvironmentLacks(
+            f"the worker runs on {name} ({uuid}), and the evidence is that of {own.full_name} "
+            f"({own.uuid})",
+            hint=f"CUDA_VISIBLE_DEVICES={own.uuid} names the GPU",
+        )
 
 
 def foreign_lock(folder: Path) -> Path | None:
@@ -76,6 +96,15 @@ def counters_restricted() -> bool | None:
         return None
     match = re.search(r"RmProfilingAdminOnly:\s*(\d)", text)
     return match[1] == "1" if match else None
+
+
+def is_admin() -> bool:
+    """Whether the kernel gives this process CAP_SYS_ADMIN; root in a container may lack it."""
+    try:
+        match = re.search(r"^CapEff:\s*([0-9a-f]+)", PROCESS_STATUS.read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return bool(int(match[1], 16) >> 21 & 1) if match else os.geteuid() == 0
 
 
 def package_version(name: str) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Build
 from workbench.evidence.timing import Timing
@@ -28,6 +29,8 @@ from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.words import Phase
+
+ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not the variants
 
 
 def decided(timing: Timing) -> Sequence[str]:
@@ -213,6 +216,7 @@ class Measurement:
         """One ncu process for all, and another for the rest when a variant breaks it."""
         left = [v for v in self.plan.captured if v not in self.result.out]
         limit = self.config.limits.seconds_per_capture
+        died: list[str] = []  # logs of those that ended at their first kernel
         while left and not self.result.interrupted:
             worker = ahead or self.start_capture(scratch, left, gated=False)
             assert worker is not None
@@ -228,6 +232,15 @@ class Measurement:
                 if ncu.got_no_counters(outcome.log):
                     raise ncu.failure(outcome.log)
                 culprit = self.events.blame(outcome, limit)
+                died.append(outcome.log)
+            if stored:
+                died.clear()
+            elif len(died) == min(ENOUGH, len(self.plan.captured)) and ncu.is_to_blame(died):
+                raise EnvironmentLacks(
+                    f"ncu ends at the first kernel of {len(died)} of {len(self.plan.captured)} "
+                    f"variants, which run without it: {ncu.quoted(died[-1]) or 'no error is told'}",
+                    hint="`workbench doctor` profiles a kernel of its own; times are recorded",
+                )
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]

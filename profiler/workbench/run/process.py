@@ -127,6 +127,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
             [str(Path(sys.executable).parent), os.environ.get("PATH", ""), *ncu]
         ),
         "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
         CUBIN_FOLDER: str(cubins),
         PARENT: str(os.getpid()),
         "PYTHONDONTWRITEBYTECODE": "1",
