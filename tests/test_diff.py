@@ -44,7 +44,7 @@ def test_every_step_but_a_wrong_one_was_captured(evidence: Snapshot) -> None:
     assert {name for name, found in known.items() if found.capture is None} == ABSENT
     found = pair_sources(evidence, "fix2", "fix3")
     assert not found.has_costs
-    assert found.why == ("", "it has no capture")
+    assert found.why == ("", "missing")
     assert all(hunk.after.samples is None for hunk in found.hunks)
     assert any(hunk.before.samples for hunk in found.hunks)
 
@@ -123,7 +123,7 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
         "tools.cuh",
     ]
     assert "+__device__ int tool() { return 1; }" in unified(found)
-    assert found.why == ("", "its capture is stale")
+    assert found.why == ("", "stale")
     assert found.hunks[0].after.samples is None
 
 
@@ -181,7 +181,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
     assert "Costs by line are not collected (sdpa: its capture has no source lines)." in text
     assert "| Duration under ncu (µs)" in text
     data = json.loads(run(capsys, "diff", "fix5", "sdpa", "--json"))
-    assert data["not_collected"] == {"after": "its capture has no source lines"}
+    assert data["not_collected"] == {"after": "no_lines"}
     assert all(h["after"] is None or h["after"]["samples"] is None for h in data["hunks"])
 
 

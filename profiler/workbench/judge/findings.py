@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Value = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
-Values = Mapping[str, "Value | Finding | tuple[Finding, ...]"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +13,7 @@ class Finding:
     """``code`` is dotted and stays. A value that was not collected is not among ``values``."""
 
     code: str
-    values: Values = field(default_factory=dict)
+    values: Mapping[str, Value | Finding | tuple[Finding, ...]] = field(default_factory=dict)
 
 
 def finding(code: str, **values: Value | Finding | tuple[Finding, ...] | None) -> Finding:

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from workbench.judge.view import View, Views
     from workbench.words import Parameter
 
-ONLY = {
-    Regime.CHAINED: "only between neighbours",
-    Regime.BACK_TO_BACK: "only behind itself",
-    Regime.COLD: "only when cold",
-}
-NOT = {
-    Regime.CHAINED: "not between neighbours",
-    Regime.BACK_TO_BACK: "not behind itself",
-    Regime.COLD: "not when cold",
-}
-
 
 @dataclass(frozen=True)
 class InRegime:
@@ -52,11 +41,6 @@ class Elsewhere:
     regime: Regime
     kept: bool
     ratio: Ratio
-
-    @property
-    def where(self) -> str:
-        """``only behind itself``, ``not when cold``."""
-        return (ONLY if self.kept else NOT)[self.regime]
 
 
 def in_regimes(view: View, variant: str, parent: str | None = None) -> Mapping[Regime, InRegime]:

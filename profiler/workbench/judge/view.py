@@ -20,7 +20,7 @@ from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
-from workbench.words import Regime, Status
+from workbench.words import Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
@@ -290,6 +290,4 @@ def pair_sources(snapshot: Snapshot, before: str, after: str) -> SourceDiff:
 def side(evidence: ShapeEvidence, variant: str) -> ProfiledSource:
     """A variant's sources as they stand, and its line costs where its capture is current."""
     known = evidence.variants[variant]
-    state = known.state["capture"]
-    why = "it has no capture" if state == Status.MISSING else f"its capture is {state}"
-    return profiled(known.texts, known.capture, why)
+    return profiled(known.texts, known.capture, known.state["capture"])

@@ -21,6 +21,7 @@ from workbench.derive.diff.model import (
     is_host,
 )
 from workbench.judge.rows import Ablation, Row
+from workbench.render.document.findings import why_no_costs
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.numbers import harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT
@@ -205,7 +206,7 @@ def all_reasons(sources: Sources, first: list[str]) -> list[str]:
 def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:
     """Which part of the samples the shown lines do not account for, or why nothing is known."""
     if side is None or side.costs is None:
-        why = f": {side.why}" if side and side.why else ""
+        why = f": {why_no_costs(side.why)}" if side and side.why else ""
         return f"Costs by line are {ABSENT}{why}."
     names = {name for name, _ in known}
     parts = [

@@ -58,12 +58,12 @@ def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, s
 
 
 def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -> ProfiledSource:
-    """One side from a capture; ``why`` tells the reason where there is none."""
+    """One side from a capture; ``why``: what became of one."""
     if capture is None:
-        return ProfiledSource(texts, None, why or "no capture")
+        return ProfiledSource(texts, None, why or "no_capture")
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     if not costs.has_lines:
-        return ProfiledSource(texts, None, "its capture has no source lines")
+        return ProfiledSource(texts, None, "no_lines")
     return ProfiledSource(texts, costs)
 
 
@@ -71,7 +71,7 @@ def imported(texts: Mapping[str, str], capture: Capture) -> ProfiledSource:
     """One side of a capture made elsewhere, from the sources in the report itself."""
     side = profiled(texts, capture)
     if side.costs is not None and not texts:
-        return profiled({}, None, "the report has no text of its sources")
+        return profiled({}, None, "no_text")
     return side
 
 

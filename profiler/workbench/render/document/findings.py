@@ -286,6 +286,19 @@ def _named(known: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
+NO_COSTS = {
+    "missing": "it has no capture",
+    "no_capture": "no capture",
+    "no_lines": "its capture has no source lines",
+    "no_text": "the report has no text of its sources",
+}
+
+
+def why_no_costs(why: str) -> str:
+    """Why a side of a diff has no costs by line."""
+    return NO_COSTS.get(why) or f"its capture is {why}"
+
+
 def why_no_lines(front_ends: Sequence[str]) -> str:
     """Why a capture has no source lines, with what gives them where that is known."""
     first = next(filter(None, map(front_end, front_ends)), None)

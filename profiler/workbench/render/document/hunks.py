@@ -21,6 +21,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import why_no_costs
 from workbench.render.document.limits import of_line
 from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
@@ -280,7 +281,9 @@ def shifts(changes: SourceDiff) -> tuple[Text, ...]:
 
 def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
     """Why one side or both have no costs by line, as one sentence; "" where both have."""
-    told = [f"{name}: {why}" for name, why in zip(sides, changes.why, strict=True) if why]
+    told = [
+        f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
+    ]
     return f"Costs by line are {ABSENT} ({'; '.join(told)})." if told else ""
 
 

@@ -12,9 +12,19 @@ from workbench.render.document.authored import authored
 from workbench.render.document.blocks import Marking, Text, code, joined
 from workbench.render.document.findings import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
-from workbench.words import ABSENT, NodeKind, Role, Status, Verdict
+from workbench.words import ABSENT, NodeKind, Regime, Role, Status, Verdict
 
 REASON_WIDTH = 60
+ONLY = {
+    Regime.CHAINED: "only between neighbours",
+    Regime.BACK_TO_BACK: "only behind itself",
+    Regime.COLD: "only when cold",
+}
+NOT = {
+    Regime.CHAINED: "not between neighbours",
+    Regime.BACK_TO_BACK: "not behind itself",
+    Regime.COLD: "not when cold",
+}
 
 
 def has_figures(row: Row) -> bool:
@@ -93,7 +103,10 @@ def with_cycles(ratio: Ratio | None) -> str:
 
 def otherwise(row: Row) -> str:
     """Where another regime than the chained one judges otherwise: ``only behind itself: 1.16x``."""
-    return "; ".join(f"{each.where}: {fine(each.ratio.ratio)}" for each in row.elsewhere)
+    return "; ".join(
+        f"{(ONLY if each.kept else NOT)[each.regime]}: {fine(each.ratio.ratio)}"
+        for each in row.elsewhere
+    )
 
 
 def call_of(row: Row) -> str:
