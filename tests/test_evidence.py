@@ -249,8 +249,16 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
         next(x for x in out.splitlines() if x.startswith("| fix2")).rstrip(" |").endswith("stale")
     )
     assert "stale, not shown: `fix2`" in out
-    assert main(["profile", "fix2", *here]) == 0
-    assert "stale: its sources changed" in capsys.readouterr().out
+    for verb in (
+        ["profile", "fix2"],
+        ["ablate", "fix2"],
+        ["show", "fix2"],
+        ["diff", "fix1", "fix2"],
+    ):
+        assert main([*verb, *here]) == 5
+        said = capsys.readouterr()
+        assert "error: all recorded evidence of fix2 is stale: the sources changed" in said.err
+        assert said.out
     assert main(["list", *here]) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| fix2 "))
     assert " stale" in line
@@ -273,7 +281,15 @@ def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
     assert {states.pop(name) for name in (WRONG,)} == {"failed"}
     assert set(states.values()) == {"current"}
     study.write_text(text.replace("absolute=5e-3", "absolute=6e-3"))
-    assert all(r["status"] == "stale" for r in everything(ablate(copy, capsys)))
+    here = ["--json", "--project", str(copy)]
+    assert main(["ablate", *here]) == 5
+    assert all(r["status"] == "stale" for r in everything(json.loads(capsys.readouterr().out)))
+    assert main(["check", *here]) == 5
+    assert {c["status"] for c in json.loads(capsys.readouterr().out)["checks"]} <= {
+        "stale",
+        "not collected",
+    }
+    assert main(["check", "fix1", *here]) == 5
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])

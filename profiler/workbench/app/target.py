@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
 from workbench.derive.figures import known_figures
-from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
+from workbench.judge.rows import Ablation
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.shapes import Picked, pick_shapes
 from workbench.study.sources import virtual_name
@@ -22,6 +23,7 @@ from workbench.study.workspace import (
     find_workspace,
     including,
 )
+from workbench.words import Status
 
 READ_ONLY = "its evidence is only read"
 
@@ -68,6 +70,24 @@ class Target:
         if [step.variant for step in chain] != steps:
             self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
         return chain
+
+
+def stale_of(found: Ablation, names: Collection[str] = ()) -> list[str]:
+    """Variants with evidence of older sources alone: of ``names``, else of the ladder where they
+    are all of its steps.
+    """
+    rows = [row for row in found.everything if row.variant in names] if names else found.rows
+    stale = [row.variant for row in rows if row.status == Status.STALE]
+    return stale if names or len(stale) == len(rows) else []
+
+
+def require_current(stale: Collection[str]) -> None:
+    """After the answer was printed. Raises CannotTell where there are stale variants."""
+    if stale:
+        raise CannotTell(
+            f"all recorded evidence of {', '.join(stale)} is stale: the sources changed since",
+            hint="`workbench ablate` measures again where there is a GPU and ncu",
+        )
 
 
 def in_place(message: str, study: Study) -> str:

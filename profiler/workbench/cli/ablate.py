@@ -15,7 +15,9 @@ from workbench.app.target import (
     in_place,
     of_one_gpu,
     profiled_shapes,
+    require_current,
     shown_path,
+    stale_of,
     target_at,
 )
 from workbench.cli import sweep
@@ -90,6 +92,8 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
             note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
     if gone is not None:
         raise gone
+    if not failed:
+        require_current(stale_of(found, fixes))
     return int(bool(failed))
 
 

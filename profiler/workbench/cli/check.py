@@ -13,6 +13,7 @@ from workbench.app.target import (
     in_place,
     of_one_gpu,
     profiled_shapes,
+    require_current,
     target_at,
 )
 from workbench.cli.options import CheckOptions
@@ -133,4 +134,7 @@ def run(options: CheckOptions) -> int:
         note(f"error: {name}: {in_place(why, study)}")
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
+    found = {c.variant: {one.status for one in checks if one.variant == c.variant} for c in checks}
+    if not (bad or lost):
+        require_current([v for v, states in found.items() if {Status.STALE} == states - {ABSENT}])
     return int(bool(bad or lost))

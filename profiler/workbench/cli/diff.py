@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.judge import judged
+from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import output, show_json
 from workbench.errors import UsageError
@@ -45,8 +46,10 @@ def variants(options: DiffOptions) -> None:
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
     changes = pair_sources(evidence, one, other)
+    stale = stale_of(ladder, [one, other])
     if options.json:
-        return show_json(variant_pair(ladder, found, changes))
+        show_json(variant_pair(ladder, found, changes))
+        return require_current(stale)
     out = output(options)
     out.show(
         Paragraph(variant.origin(ladder)),
@@ -58,4 +61,4 @@ def variants(options: DiffOptions) -> None:
             out.show(Paragraph(words(absent)))
             out.gap()
         out.lines(lambda width: source_lines.diff(changes, (one, other), width))
-    return None
+    require_current(stale)

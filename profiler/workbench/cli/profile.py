@@ -11,6 +11,8 @@ from workbench.app.target import (
     find_study,
     in_place,
     profiled_shapes,
+    require_current,
+    stale_of,
     target_at,
 )
 from workbench.cli.options import ProfileOptions
@@ -42,17 +44,18 @@ def run(options: ProfileOptions) -> int:
     done = zip(targets, ensure_each(every, fresh=options.fresh), strict=True)
     told = [profiled(options, target, ensured) for target, ensured in done]
     if options.json:
-        show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, _ in told]})
-    if any(failed for _, failed in told):
+        show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, *_ in told]})
+    if any(failed for _, failed, _ in told):
         note("hint: everything else that was measured is kept")
         return 1
+    require_current([name for *_, stale in told for name in stale])
     return 0
 
 
 def profiled(
     options: ProfileOptions, target: Target, ensured: Ensured
-) -> tuple[dict[str, Any], bool]:
-    """One shape: its JSON, and whether a variant failed."""
+) -> tuple[dict[str, Any], bool, list[str]]:
+    """One shape: its JSON, whether a variant failed, and those with stale evidence alone."""
     names = target.variants(options.variants)
     found, _ = judged(target, names, source=ensured.source)
     rows = [found.row(name) for name in names]
@@ -68,4 +71,4 @@ def profiled(
     for row in failed:
         why = ensured.failures.get(row.variant) or sentence(row.problem)
         note(f"error: {row.variant}: {in_place(why, target.study)}")
-    return data, bool(failed)
+    return data, bool(failed), stale_of(found, names)

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.judge import judged
-from workbench.app.target import Target
+from workbench.app.target import Target, require_current, stale_of
 from workbench.cli.options import ShowOptions
 from workbench.cli.printing import tell
 from workbench.cli.source_listing import listed, show_listing
@@ -111,7 +111,7 @@ def run(options: ShowOptions) -> None:
     found, evidence = judged(target, [name])
     row = found.row(name)
     damaged = tuple(map(words, sentences(file_warnings(evidence, [name]))))
-    return tell(
+    tell(
         options,
         lambda: {"study": found.study, "gpu": found.gpu, **as_json.full_row(found, row)},
         lambda: [
@@ -121,3 +121,4 @@ def run(options: ShowOptions) -> None:
             variant.evidence_states(row),
         ],
     )
+    require_current(stale_of(found, [name]))
