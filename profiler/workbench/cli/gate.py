@@ -65,20 +65,18 @@ class Paired:
 
     @property
     def alone(self) -> Compared:
-        """What is told of a study that cannot be compared."""
-        base, head = self.base, self.head
-        names = next((one.names for one in (head, base) if isinstance(one, Side)), [self.name])
+        """What is told of a study that cannot be compared: once, and not of each variant."""
+        base, head, name = self.base, self.head, self.name
         if head is None:
-            one = Change("", Move.GONE, Finding("commit.study_gone"))
+            one = Change(name, Move.GONE, Finding("commit.study_gone"))
         elif isinstance(head, str) and not isinstance(base, str):
             told = finding("commit.study_broken", text=head)
-            one = Change("", Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
+            one = Change(name, Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
         else:
             why = base if isinstance(base, str) else ""
             told = finding("commit.study_unread", text=why)
-            one = Change("", Move.CANNOT_TELL, told, spot=_spot(why))
-        changes = tuple(replace(one, variant=name) for name in names)
-        return Compared(self.name, self.folder, changes)
+            one = Change(name, Move.CANNOT_TELL, told, spot=_spot(why))
+        return Compared(name, self.folder, (one,))
 
 
 def _spot(why: str) -> Spot:
