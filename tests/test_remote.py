@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 import zipfile
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +31,9 @@ from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, Workbench
 from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
-from workbench.remote import cluster, job, ssh
+from workbench.remote import bootstrap, cluster, job, ssh, worker
 from workbench.remote.intake import Intake
-from workbench.remote.job import AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
+from workbench.remote.job import About, AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
 from workbench.remote.pipe import exchange, framed
 from workbench.remote.target import Remote
 from workbench.run.plan import Plan
@@ -504,6 +507,7 @@ def test_hosts_are_as_ssh_takes_them(name: str) -> None:
     [
         ("tcp://10.0.0.5:8786", "without TLS"),
         ("tcp://gpu1:8786", "without TLS"),
+        ("tcp://localhost:8786", "without TLS"),  # a name is whatever it resolves to
         ("tcp://127.0.0.1.example:8786", "without TLS"),
         ("tls://10.0.0.5", "no address"),
         ("http://127.0.0.1:80", "no address"),
@@ -521,7 +525,150 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "[cluster]" in failed.value.hint
 
 
+# ---- a set-up that fails -----------------------------------------------------------------------
+@pytest.mark.parametrize("was_left", [False, True])
+def test_an_installation_that_stops_half_way_leaves_nothing(
+    was_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def create(folder: Path, **_: object) -> None:
+        assert not folder.exists()
+        (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+
+    monkeypatch.setattr(bootstrap.venv, "create", create)
+    failed = subprocess.CompletedProcess([], 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(bootstrap.subprocess, "run", lambda *_, **__: failed)
+        if was_left:
+            patched.setattr(bootstrap.shutil, "rmtree", lambda *_, **__: None)  # as if killed
+        with pytest.raises(SystemExit) as stopped:
+            bootstrap.environment(tmp_path, ["torch"], ["torch"])
+    assert stopped.value.code == bootstrap.NO_PACKAGES
+    (folder,) = tmp_path.glob("venv-*[!k]") if was_left else [tmp_path / "none"]
+    assert folder.exists() == was_left
+    said = capsys.readouterr().err
+    assert "installing torch into" in said
+    assert "delete it to undo that" in said
+    assert "is deleted again" in said
+    done = subprocess.CompletedProcess([], 0)
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda *_, **__: done)
+    assert bootstrap.environment(tmp_path, ["torch"], ["torch"]).endswith("bin/python")
+    assert ("an earlier installation left half-way" in capsys.readouterr().err) == was_left
+    bootstrap.environment(tmp_path, ["torch"], ["torch"])
+    assert not capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "ssh"
+    fake.write_text("#!/bin/sh\necho 'workbench: installing torch' >&2\nexec sleep 60\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    said: list[str] = []
+    ctrl_c_when(lambda: said)
+    with pytest.raises(KeyboardInterrupt):
+        list(ssh.SshHost("gpu1", said.append).results([b"job"], print))
+    assert said == [
+        "gpu1: installing torch",
+        "gpu1: nothing was measured; an installation goes on in ~/.cache/workbench/remote",
+    ]
+
+
+def test_a_doctor_that_does_not_run_there_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with pytest.raises(ToolFailed, match="does not run there: ModuleNotFoundError"):
+        worker.printed([sys.executable, "-c", "import no_such_module"])
+    told = About(host="h", gpu=None, lacks=None, packages={}, doctor='{"rows": 3}')
+    monkeypatch.setattr(Remote, "look", lambda *_, **__: told)
+    assert main(["doctor", "--on", HOST]) == 4
+    said = capsys.readouterr().err
+    assert "error: the doctor of gpu1 gives an answer of another kind" in said
+    assert "hint: install the same version" in said
+
+
 # ---- Dask --------------------------------------------------------------------------------------
+def test_the_scheduler_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever answers runs code as this user."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert cluster.listeners(port) == {os.getuid()}
+    assert cluster.listeners(port) == set()
+    monkeypatch.setattr(cluster, "listeners", lambda port: {0, 4711})
+    pytest.importorskip("distributed")
+    with pytest.raises(UsageError, match="the user with the id 4711"):
+        cluster.DaskCluster("tcp://127.0.0.1:8786", print).client()
+
+
+def test_other_versions_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    versions = pytest.importorskip("distributed.versions")
+    one = {"packages": {"msgpack": "1.1.0", "toolz": "1.0", "python": "3.11.7.final.0"}}
+    other = {"packages": {"msgpack": "1.2.0", "toolz": "1.0", "python": "3.12.1.final.0"}}
+    text = versions.error_message(other, {"tcp://w": one}, one)["warning"]
+    assert "msgpack" in text
+
+    def connect(*_: object, **__: object) -> str:
+        warnings.warn(versions.VersionMismatchWarning(text), stacklevel=1)
+        return "client"
+
+    monkeypatch.setattr(distributed, "Client", connect)
+    said: list[str] = []
+    address = "tcp://127.0.0.1:8786"
+    with warnings.catch_warnings(record=True) as raw:
+        assert cluster.DaskCluster(address, said.append).client() == "client"
+    assert not raw
+    assert said == [f"{address} has other versions than here of msgpack, python"]
+
+
+def test_what_is_no_bytes_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: futures)
+
+    class Done:
+        key, status = "a", "finished"
+
+        def result(self) -> object:
+            return {"files": {}}
+
+        def cancel(self) -> None: ...
+
+    ((_, found),) = cluster.DaskCluster("tcp://127.0.0.1:8786", print).taken([Done()], None)
+    assert isinstance(found, ToolFailed)
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_workbench_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Dask ends such a worker at the first task, and the task would wait for ever."""
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n\n\nclass Without:\n    def find_spec(self, name, *rest):\n"
+        "        if name.partition('.')[0] == 'workbench':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n\n\n"
+        "sys.meta_path.insert(0, Without())\n"
+    )
+    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=0, **options) as made:
+        address = made.scheduler_address
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
+        started = subprocess.Popen(
+            [*command, "--nthreads", "1", "--no-dashboard"],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert main(["doctor", "--on", address]) == 3
+        finally:
+            started.kill()
+            started.wait()
+    said = capsys.readouterr().err
+    assert "1 of 1 workers of" in said
+    assert "have no workbench" in said
+    assert "hint: install workbench" in said
+
+
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cards, str]]:
     """A scheduler of this machine with a worker for each of two GPUs."""

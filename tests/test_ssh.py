@@ -126,10 +126,13 @@ def test_what_is_missing_is_installed_once(
 ) -> None:
     """Into an environment of its own; here pip is given nothing that it has to fetch."""
     monkeypatch.setattr(ssh, "requirements", lambda: ["msgspec>=0.1", "no-such-package>=1"])
-    assert main(["doctor", "--on", host.on]) == 4
+    assert main(["doctor", "--on", host.on]) == 3
     told = capsys.readouterr().err
     assert "gpu1: installing no-such-package>=1 into" in told
+    assert "is deleted again" in told
     assert "pip could not install what the workbench needs" in told
+    assert "hint: name a Python that has the packages: --on gpu1:/path/to/python" in told
+    assert not list((host.home / ".cache" / "workbench" / "remote").glob("venv-*/"))
 
 
 @pytest.mark.parametrize(

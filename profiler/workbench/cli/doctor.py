@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -191,16 +192,32 @@ def conclusion(can: dict[str, bool]) -> str:
     return text + (f". Will not work: {'; '.join(no)}" if no else "")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Of `workbench doctor --json` on another machine."""
+
+    rows: list[DoctorRow]
+    works: dict[str, bool]
+    conclusion: str
+
+
 def run(options: DoctorOptions) -> None:
     """Exit code 3 where nothing can be read, or on a remote target where it cannot measure."""
     if options.on is not None:
         from workbench.cli.streams import Stderr
+        from workbench.errors import ToolFailed
         from workbench.remote.target import remote_of
 
         about = remote_of(options.on, "doctor", Stderr()).look(doctor=True)
-        data = json_text.as_data(about.doctor)
-        rows, can = [DoctorRow(**each) for each in data["rows"]], data["works"]
-        where, told, needed = {"host": about.host}, data["conclusion"], "measure"
+        try:
+            answer = json_text.as_type(about.doctor.encode(), Answer)
+        except ValueError as error:
+            raise ToolFailed(
+                f"the doctor of {options.on} gives an answer of another kind: {error}",
+                hint="install the same version of the workbench on both machines",
+            ) from None
+        rows, can, told = answer.rows, answer.works, answer.conclusion
+        where, needed = {"host": about.host}, "measure"
         title = f"{about.host}: {told}"
     else:
         rows = [*(check() for check in CHECKS), *combination_rows(), *outcome_rows()]
@@ -211,5 +228,5 @@ def run(options: DoctorOptions) -> None:
         lambda: {**where, "rows": rows, "works": can, "conclusion": told},
         lambda: findings(rows, title),
     )
-    if not can[needed]:
+    if not can.get(needed):
         raise SystemExit(3)

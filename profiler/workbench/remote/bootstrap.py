@@ -5,6 +5,7 @@ into the user's cache, finds or makes an environment for it, and becomes a worke
 """
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import io
@@ -20,6 +21,7 @@ from pathlib import Path
 
 KEPT_SECONDS = 7 * 86400.0  # for which other versions stay
 SAID = "workbench: "  # before what the user is to read
+NO_PACKAGES = 98  # exit code where pip fails
 
 
 def main(size: int, requirements: list[str]) -> None:
@@ -80,18 +82,35 @@ def missing(requirements: list[str]) -> list[str]:
 
 
 def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
-    """The Python of one with the requirements, on top of the packages that are there already."""
+    """The Python of one with the requirements, on top of the packages that are there already. What
+    stops half-way is deleted, at the latest by the next one.
+    """
     text = repr((sys.version, sys.executable, requirements))
     folder = root / f"venv-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     python, done = str(folder / "bin" / "python"), folder / "complete"
-    if not done.exists():
-        print(f"{SAID}installing {', '.join(lacking)} into {folder}", file=sys.stderr, flush=True)
-        venv.create(folder, with_pip=True)
-        there = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-        (own,) = folder.glob("lib/python*/site-packages")
-        (own / "inherited.pth").write_text("\n".join(there))
-        command = [python, "-m", "pip", "install", "-q", *requirements]
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode:
-            sys.exit("pip could not install what the workbench needs")
-        done.touch()
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            return python
+        if folder.exists():
+            say(f"deleting {folder}, which an earlier installation left half-way")
+            shutil.rmtree(folder)
+        say(f"installing {', '.join(lacking)} into {folder}; delete it to undo that")
+        try:
+            venv.create(folder, with_pip=True)
+            paths = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+            (own,) = folder.glob("lib/python*/site-packages")
+            (own / "inherited.pth").write_text("\n".join(paths))
+            command = [python, "-m", "pip", "install", "-q", *requirements]
+            if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode:
+                sys.exit(NO_PACKAGES)
+            done.touch()
+        finally:
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                say(f"the installation failed; {folder} is deleted again")
     return python
+
+
+def say(text: str) -> None:
+    print(f"{SAID}{text}", file=sys.stderr, flush=True)

@@ -9,18 +9,30 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote.pipe import exchange, framed
 from workbench.run.protocol import WorkerEvent
 
 ADDRESS = re.compile(r"(?P<protocol>tls|tcp)://(?P<host>\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK = ("127.0.0.1", "[::1]")
 RETRIES = 2
 CONNECT_SECONDS, WORKER_SECONDS = 30.0, 600.0
+NO_BYTES = "gave something else than bytes: its workers run another workbench"
+INSTALL_THERE = (
+    f"install workbench {workbench.__version__} there, with its extras gpu and cluster, and start "
+    "them again"
+)
+LISTEN = "0A"  # a state in /proc/net/tcp
+PACKAGE = re.compile(r"^\| (?!Package )(\S+) ", re.MULTILINE)  # of Dask's table of versions
 WANTED = ("executing", "long-running", "resumed")  # states of a task that has not been cancelled
 
 
@@ -65,7 +77,8 @@ class DaskCluster:
         if found["protocol"] == "tcp" and found["host"] not in LOOPBACK:
             raise UsageError(
                 f"{name} is a scheduler on the network without TLS",
-                hint="tasks are code: start it with --protocol tls, and use tls://: docs/remote.md",
+                hint="tasks are code: start it with --protocol tls, and use tls://; plain TCP "
+                "is for one machine alone, as tcp://127.0.0.1:PORT",
             )
         self.name, self.note = name, note
 
@@ -87,7 +100,7 @@ class DaskCluster:
             yield from self.taken(futures, client.loop)
 
     def wait(self, client: Any) -> None:
-        """Raises EnvironmentLacks where no worker comes."""
+        """Raises EnvironmentLacks where no worker comes, or one lacks the workbench."""
         if not client.scheduler_info(n_workers=-1)["workers"]:
             self.note(f"waiting for the first worker of {self.name}")
         try:
@@ -97,6 +110,15 @@ class DaskCluster:
                 f"{self.name} has no worker after {WORKER_SECONDS:g} s",
                 hint="if its queue is full, the same command waits again",
             ) from None
+        # Dask ends a worker that cannot import what a task calls, and says nothing.
+        found = client.run(find_spec, "workbench", on_error="return")
+        lacking = sorted(at for at, spec in found.items() if not isinstance(spec, ModuleSpec))
+        if lacking:
+            raise EnvironmentLacks(
+                f"{len(lacking)} of {len(found)} workers of {self.name} have no workbench: "
+                f"{', '.join(lacking)}",
+                hint=INSTALL_THERE,
+            )
 
     def taken(
         self, futures: Sequence[Any], loop: Any
@@ -107,7 +129,12 @@ class DaskCluster:
         try:
             for done, future in enumerate(as_completed(futures, loop=loop), start=1):
                 if future.status == "finished":
-                    yield places[future.key], future.result()
+                    found = future.result()
+                    ours = isinstance(found, bytes)
+                    yield (
+                        places[future.key],
+                        found if ours else ToolFailed(f"{self.name} {NO_BYTES}"),
+                    )
                 else:
                     yield places[future.key], self.failed(future)
                 if len(futures) > 1:
@@ -120,9 +147,14 @@ class DaskCluster:
         if future.status == "cancelled":
             return ToolFailed(f"the connection to {self.name} is lost", hint="is it running?")
         error = future.exception()
+        if lacking := missing_module(error):
+            return EnvironmentLacks(
+                f"the scheduler or a worker of {self.name} has no Python package {lacking!r}",
+                hint=INSTALL_THERE,
+            )
         return ToolFailed(
             f"a task of {self.name} failed: {str(error).strip() or type(error).__name__}",
-            hint="its workers need the workbench as it is installed here: docs/remote.md",
+            hint="run the same command again: it measures what is missing",
         )
 
     def client(self) -> Any:
@@ -134,10 +166,50 @@ class DaskCluster:
                 f"--on {self.name} needs Dask, which is not installed",
                 hint="pip install -e '.[cluster]'",
             ) from None
+        if self.name.startswith("tcp:"):
+            self.require_own()
         try:
-            return Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
+            with warnings.catch_warnings(record=True, action="always") as told:
+                client = Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise EnvironmentLacks(
                 f"no scheduler answers at {self.name}: {error}",
                 hint="is it running, and does Dask's configuration name its certificates?",
             ) from None
+        for one in told:
+            if names := PACKAGE.findall(str(one.message)):
+                self.note(f"{self.name} has other versions than here of {', '.join(names)}")
+        return client
+
+    def require_own(self) -> None:
+        """Raises UsageError where another user of this machine listens at the address: whoever
+        answers as a scheduler runs code as this user.
+        """
+        port = int(self.name.rpartition(":")[2])
+        others = listeners(port) - {0, os.getuid()}
+        if others:
+            raise UsageError(
+                f"{self.name} belongs to the user with the id {min(others)}, not to you",
+                hint="start a scheduler of your own, at another port",
+            )
+
+
+def listeners(port: int) -> set[int]:
+    """The ids of users that listen on a TCP port of this machine, as far as Linux tells."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                _, local, _, state, *_, uid = line.split()[:8]
+                if state == LISTEN and int(local.rpartition(":")[2], 16) == port:
+                    found.add(int(uid))
+    return found
+
+
+def missing_module(error: BaseException | None) -> str:
+    """The module that an error, or what it came of, is about; "" where it is none of that kind."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError):
+            return str(error.name or error)
+        error = error.__cause__ or error.__context__
+    return ""

@@ -6,6 +6,7 @@ import base64
 import io
 import re
 import shlex
+import signal
 import subprocess
 import threading
 import zipfile
@@ -28,6 +29,7 @@ OPTIONS = ("BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4")
 PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
 NO_PYTHON, NO_CONNECTION = 97, 255
 LINES_KEPT = 20
+CACHE = "~/.cache/workbench/remote"
 
 
 class SshHost:
@@ -65,6 +67,9 @@ class SshHost:
         reader.start()
         found = exchange(process, [code, framed(job)], hear)
         reader.join()
+        if not found and process.returncode == -signal.SIGKILL:  # Ctrl-C before it had the job
+            self.note(f"{self.host}: nothing was measured; an installation goes on in {CACHE}")
+            raise KeyboardInterrupt
         return found or self.error(process.returncode, said)
 
     def read(self, lines: IO[bytes], said: deque[str]) -> None:
@@ -88,9 +93,14 @@ class SshHost:
                 f"ssh does not reach {self.host}: {last}",
                 hint=f"`ssh {self.host} true` must work without a question",
             )
+        if code == bootstrap.NO_PACKAGES:
+            return EnvironmentLacks(
+                f"pip could not install what the workbench needs on {self.host}: {last}",
+                hint=f"name a Python that has the packages: --on {self.host}:/path/to/python",
+            )
         return ToolFailed(
             f"the worker on {self.host} ended with exit code {code}: {last}",
-            hint=f"`workbench doctor --on {self.name}` says what is missing there",
+            hint="run the same command again: it measures what is missing",
             ran="\n".join(said),
         )
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from workbench.app.executor import Task, perform
-from workbench.errors import EnvironmentLacks, WorkbenchError
+from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.remote.job import (
     About,
@@ -78,10 +78,7 @@ def about(*, doctor: bool) -> About:
     command = [sys.executable, "-P", "-m", "workbench", "doctor", "--json"]
     findings = ""
     if doctor:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False
-        )
-        findings = done.stdout
+        findings = printed(command)
     named = ((found.name, found.version) for found in metadata.distributions())
     return About(
         host=platform.node(),
@@ -89,6 +86,24 @@ def about(*, doctor: bool) -> About:
         lacks=lacks,
         packages={normalised(name): version for name, version in named if name},
         doctor=findings,
+    )
+
+
+def printed(command: list[str]) -> str:
+    """By `workbench doctor`. Raises ToolFailed where it does not come so far."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        why = f"it took longer than {DOCTOR_SECONDS:g} s"
+    else:
+        if done.stdout.startswith("{"):
+            return done.stdout
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    raise ToolFailed(
+        f"`workbench doctor` does not run there: {why}",
+        hint="install the workbench there with all that it needs, or name a Python that has it",
     )
 
 
