@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -534,12 +535,12 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
         assert not folder.exists()
         (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
 
-    monkeypatch.setattr(bootstrap.venv, "create", create)
-    failed = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr("workbench.remote.bootstrap.venv.create", create)
+    failed = subprocess.CompletedProcess(["pip"], 1)
     with monkeypatch.context() as patched:
-        patched.setattr(bootstrap.subprocess, "run", lambda *_, **__: failed)
+        patched.setattr(subprocess, "run", lambda *_, **__: failed)
         if was_left:
-            patched.setattr(bootstrap.shutil, "rmtree", lambda *_, **__: None)  # as if killed
+            patched.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if killed
         with pytest.raises(SystemExit) as stopped:
             bootstrap.environment(tmp_path, ["torch"], ["torch"])
     assert stopped.value.code == bootstrap.NO_PACKAGES
@@ -549,8 +550,8 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
     assert "installing torch into" in said
     assert "delete it to undo that" in said
     assert "is deleted again" in said
-    done = subprocess.CompletedProcess([], 0)
-    monkeypatch.setattr(bootstrap.subprocess, "run", lambda *_, **__: done)
+    done = subprocess.CompletedProcess(["pip"], 0)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert bootstrap.environment(tmp_path, ["torch"], ["torch"]).endswith("bin/python")
     assert ("an earlier installation left half-way" in capsys.readouterr().err) == was_left
     bootstrap.environment(tmp_path, ["torch"], ["torch"])
