@@ -9,12 +9,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import CaptureIndex, Number, Provenance, Record
+from workbench.evidence.records import CaptureIndex, Number, Record
 from workbench.evidence.timing import Timing
 from workbench.words import HEADLINE, Known
 
@@ -163,7 +163,10 @@ def timing_entry(
     were.
     """
     return SessionEntry(
-        **_origin(timing.provenance),
+        date=timing.provenance.date,
+        workbench=timing.provenance.workbench,
+        gpu_uuid=timing.provenance.gpu_uuid,
+        host=timing.provenance.host,
         shape=timing.shape,
         file=file,
         sessions=len(timing.together),
@@ -186,13 +189,12 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
         append(folder, entry)
 
 
-def _origin(found: Provenance) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in ("date", "workbench", "gpu_uuid", "host")}
-
-
 def capture_entry(index: CaptureIndex) -> CaptureEntry:
     return CaptureEntry(
-        **_origin(index.provenance),
+        date=index.provenance.date,
+        workbench=index.provenance.workbench,
+        gpu_uuid=index.provenance.gpu_uuid,
+        host=index.provenance.host,
         shape=index.shape,
         report=index.report,
         variant=index.variant,

@@ -6,8 +6,7 @@ Keys that a record does not have are passed over: a newer version may write more
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -30,16 +29,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     schema: ClassVar[int] = SCHEMA_VERSION
     partial: ClassVar[bool] = False
     mend: ClassVar[str] = "restore it, or delete it and measure again"
-
-    def written(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Its content without what a file of this kind leaves out to be smaller."""
-        return content
-
-
-def without_defaults(content: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Of a record of this kind what is not as its fields begin."""
-    begin = {each.name: each.default for each in msgspec.structs.fields(kind)}
-    return {name: value for name, value in content.items() if value != begin[name]}
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,7 +70,7 @@ def require_file_name(field: str, name: str) -> None:
         raise ValueError(f"has '{field}' {name!a}, no file in the folder of reports")
 
 
-class BuiltKernel(Record, frozen=True, kw_only=True):
+class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
     thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
     collected, or of a kernel that the variant does not launch.
@@ -97,7 +86,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True):
     code: str = ""
 
 
-class Build(Record, frozen=True, kw_only=True):
+class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
     to do.
     """
@@ -112,12 +101,8 @@ class Build(Record, frozen=True, kw_only=True):
     provenance: Provenance
     hint: str = ""
 
-    def written(self, content: dict[str, Any]) -> dict[str, Any]:
-        kernels = [without_defaults(each, BuiltKernel) for each in content["kernels"]]
-        return {**without_defaults(content, Build), "kernels": kernels}
 
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
@@ -137,7 +122,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Check(Finding, frozen=True, kw_only=True):
+class Check(Finding, frozen=True, kw_only=True, omit_defaults=True):
     """A finding of the sources with this fingerprint."""
 
     fingerprint: str
@@ -149,10 +134,6 @@ class Checks(Record, frozen=True, kw_only=True):
     variant: str
     shapes: dict[str, Check]
     provenance: Provenance
-
-    def written(self, content: dict[str, Any]) -> dict[str, Any]:
-        shapes = {name: without_defaults(each, Check) for name, each in content["shapes"].items()}
-        return {**content, "shapes": shapes}
 
 
 class DerivedShape(Record, frozen=True, kw_only=True):

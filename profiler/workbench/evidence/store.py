@@ -128,9 +128,9 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
         return ""
 
 
-def content(record: Record) -> dict[str, Any]:
+def content(record: Record) -> dict[str, object]:
     """A record as its file has it."""
-    return {"schema_version": record.schema, **record.written(msgspec.to_builtins(record))}
+    return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 
 def encoded(record: Record, path: Path) -> bytes:

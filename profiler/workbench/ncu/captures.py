@@ -150,7 +150,7 @@ def _packed(found: Launches, report: Path) -> bytes:
     return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
 
 
-def _rows(found: Launches, report: Path) -> list[dict[str, Any]]:
+def _rows(found: Launches, report: Path) -> list[dict[str, object]]:
     try:
         return [_row(launch, ranges) for launch, ranges in found]
     except BadCapture:
@@ -159,7 +159,7 @@ def _rows(found: Launches, report: Path) -> list[dict[str, Any]]:
         raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
 
 
-def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, Any]:
+def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, object]:
     return {
         "kernel": launch.kernel,
         "ranges": ranges,

@@ -162,7 +162,7 @@ def _line(text: Any) -> str:
     return " ".join(str(text or "").split())
 
 
-def packed(code: Code) -> dict[str, Any]:
+def packed(code: Code) -> dict[str, object]:
     """As it is kept in a file; texts in one piece, since a piece is read much faster than many, and
     of numbers that rise the steps, which take a third less room.
     """

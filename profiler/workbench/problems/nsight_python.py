@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +188,7 @@ def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
         if any(isinstance(t, ast.Name) and t.id in wanted for t in targets):
             statements.insert(0, node)
             wanted |= _names(node)
-    known: Mapping[str, Any] = {"itertools": itertools, "math": math, "torch": _Named("torch")}
-    space: dict[str, Any] = dict(known)
+    space = {"itertools": itertools, "math": math, "torch": _Named("torch")}
     module = ast.Module([*statements, ast.Assign([ast.Name("_configs", ast.Store())], configs)], [])
     with users_code(path, "has configurations that cannot be read"):
         exec(compile(ast.fix_missing_locations(module), str(path), "exec"), space)

@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.model import Prediction, Step, Study, Variant
@@ -144,7 +143,7 @@ def with_step(path: Path, text: str, added: str) -> str:
     )
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _read(text: str) -> dict[str, object] | None:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

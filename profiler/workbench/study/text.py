@@ -78,7 +78,7 @@ def is_plain_name(name: str) -> bool:
         return False
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, object]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
     try:
         return tomllib.loads(read_text(path))

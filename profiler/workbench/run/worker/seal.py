@@ -191,7 +191,7 @@ class Seal:
         gc.callbacks[:] = self._callbacks
 
 
-def _things(module: ModuleType) -> dict[str, Any]:
+def _things(module: ModuleType) -> dict[str, object]:
     """What of a module is no value: functions, classes and modules."""
     return {
         key: value
@@ -231,7 +231,7 @@ def _put_body(function: FunctionType, body: Body) -> None:
     function.__code__, function.__defaults__, function.__kwdefaults__ = body
 
 
-def _shadows(name: str, now: dict[str, Any], before: frozenset[str]) -> list[str]:
+def _shadows(name: str, now: dict[str, object], before: frozenset[str]) -> list[str]:
     """New names that stand before Python's own, and any new function in this package."""
     own = name == OWN or name.startswith(f"{OWN}.")
     builtin = vars(sys.modules["builtins"])
