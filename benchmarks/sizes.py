@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from workbench.app.executor import Local
+from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
-from workbench.cli.sweep import OverShapes
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.sizes import OverSizes, over_sizes

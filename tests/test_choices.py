@@ -16,8 +16,8 @@ from benchmarks import sizes
 
 from workbench import Shape, cuda
 from workbench.app.executor import Local
+from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
-from workbench.cli.sweep import OverShapes
 from workbench.cuda.launch import Kernel
 from workbench.study.shapes import pick_shapes
 from workbench.study.workspace import find_workspace, load_module

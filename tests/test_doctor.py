@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.doctor import lock_row, works
+from workbench.app.doctor import lock_row, works
 
 
 @pytest.mark.parametrize(("mode", "is_foreign"), [(0o1777, True), (0o777, False)])

@@ -14,9 +14,9 @@ import pytest
 
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
+from workbench.app.ablate import named
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.cli.ablate import named
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, ShapeLadder

@@ -210,10 +210,10 @@ def test_a_broken_report_is_a_bad_capture(tmp_path: Path) -> None:
 
 
 def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **options: object) -> None:
         raise Interrupted
 
-    monkeypatch.setattr("workbench.cli.ablate.measured", stopped)
+    monkeypatch.setattr("workbench.app.ablate.ensure_each", stopped)
     with pytest.raises(KeyboardInterrupt):
         wb.ablate(project=FIXTURE)
 

@@ -15,7 +15,7 @@ import pytest
 
 import fake_nvml
 from remotes import ROWS, card, nvml
-from workbench.cli.doctor import driver_row, gpu_row, slices_row, works
+from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import gpu, machine
 from workbench.run.worker import startup

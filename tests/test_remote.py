@@ -32,9 +32,9 @@ from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, Workbench
 from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
-from workbench.remote import bootstrap, cluster, job, ssh, worker
+from workbench.remote import bootstrap, cluster, job, ssh
 from workbench.remote.intake import Intake
-from workbench.remote.job import About, AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
+from workbench.remote.job import AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
 from workbench.remote.pipe import exchange, framed
 from workbench.remote.target import Remote
 from workbench.run.plan import Plan
@@ -536,7 +536,7 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
         (folder / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
 
     monkeypatch.setattr("workbench.remote.bootstrap.venv.create", create)
-    failed = subprocess.CompletedProcess(["pip"], 1)
+    failed = subprocess.CompletedProcess[str](["pip"], 1)
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "run", lambda *_, **__: failed)
         if was_left:
@@ -550,7 +550,7 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
     assert "installing torch into" in said
     assert "delete it to undo that" in said
     assert "is deleted again" in said
-    done = subprocess.CompletedProcess(["pip"], 0)
+    done = subprocess.CompletedProcess[str](["pip"], 0)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert bootstrap.environment(tmp_path, ["torch"], ["torch"]).endswith("bin/python")
     assert ("an earlier installation left half-way" in capsys.readouterr().err) == was_left
@@ -573,19 +573,6 @@ def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
         "gpu1: installing torch",
         "gpu1: nothing was measured; an installation goes on in ~/.cache/workbench/remote",
     ]
-
-
-def test_a_doctor_that_does_not_run_there_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    with pytest.raises(ToolFailed, match="does not run there: ModuleNotFoundError"):
-        worker.printed([sys.executable, "-c", "import no_such_module"])
-    told = About(host="h", gpu=None, lacks=None, packages={}, doctor='{"rows": 3}')
-    monkeypatch.setattr(Remote, "look", lambda *_, **__: told)
-    assert main(["doctor", "--on", HOST]) == 4
-    said = capsys.readouterr().err
-    assert "error: the doctor of gpu1 gives an answer of another kind" in said
-    assert "hint: install the same version" in said
 
 
 # ---- Dask --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 import workspaces
 from snapshots import WHEN, session
+from workbench.app import watch as saving
 from workbench.app.executor import Local
 from workbench.cli import watch
 from workbench.cli.main import main
@@ -78,7 +79,7 @@ def built_by(*results: Built | Failed, monkeypatch: pytest.MonkeyPatch) -> list[
         asked.append(arch)
         return [next(left)]
 
-    monkeypatch.setattr(watch, "build_only", build_only)
+    monkeypatch.setattr(saving, "build_only", build_only)
     monkeypatch.setattr(machine, "can_measure", lambda: False)
     return asked
 
@@ -145,7 +146,7 @@ def seen_of(file: Path, *acts: Callable[[], object]) -> list[str]:
     """What stood in a file at every save."""
     seen = []
     with suppress(KeyboardInterrupt):
-        for _ in watch.saves(lambda: [file], script(*acts)):
+        for _ in saving.saves(lambda: [file], script(*acts)):
             seen.append(file.read_text())
     return seen
 
@@ -238,7 +239,7 @@ class Measured:
     def __init__(
         self, study: Study, config: Config, folder: EvidenceFolder, plan: Plan, *_: object
     ) -> None:
-        assert config.timing == watch.QUICK
+        assert config.timing == saving.QUICK
         self.study, self.folder, self.plan = study, folder, plan
 
     def run(self) -> Result:

@@ -13,7 +13,7 @@ import pytest
 
 import fake_nvml
 from remotes import card, nvml
-from workbench.cli import doctor
+from workbench.app import doctor
 from workbench.cli.main import main
 from workbench.cuda.build import compiler_version
 from workbench.errors import EnvironmentLacks

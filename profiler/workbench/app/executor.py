@@ -22,6 +22,7 @@ from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, held
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
+    from workbench.app.doctor import Diagnosis
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.layout import EvidenceFolder
     from workbench.evidence.recorded import Evidence
@@ -127,6 +128,10 @@ class Executor(ABC):
         """Of a distribution that is installed there."""
 
     @abstractmethod
+    def doctor(self) -> Diagnosis:
+        """What works there."""
+
+    @abstractmethod
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
         """Measure. Raises GateFailed where the budget does not allow it, before anything is
         measured, and Interrupted after Ctrl-C: what was finished is kept.
@@ -213,6 +218,11 @@ class Local(Executor):
 
     def package_version(self, name: str) -> str | None:
         return machine.package_version(name)
+
+    def doctor(self) -> Diagnosis:
+        from workbench.app.doctor import diagnosis
+
+        return diagnosis()
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
         from workbench.run.protocol import TrialJob

@@ -9,7 +9,6 @@ from workbench.app.measure import Ensured, ensure_each, profiled_with
 from workbench.app.target import (
     Target,
     find_study,
-    in_place,
     profiled_shapes,
     require_current,
     stale_of,
@@ -17,7 +16,7 @@ from workbench.app.target import (
 )
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import output, show_json
-from workbench.cli.streams import executor, note
+from workbench.cli.streams import executor, note, note_failures
 from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant
@@ -70,5 +69,5 @@ def profiled(
     failed += [row for row in rows if row.variant in ensured.failures and row not in failed]
     for row in failed:
         why = ensured.failures.get(row.variant) or sentence(row.problem)
-        note(f"error: {row.variant}: {in_place(why, target.study)}")
+        note_failures({row.variant: why}, target.study)
     return data, bool(failed), stale_of(found, names)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
+
+if TYPE_CHECKING:
+    from workbench.study.model import Study
 
 NAMES = ("stdin", "stdout", "stderr")
 READER_GONE = 141  # as of a process that SIGPIPE ended
@@ -23,6 +26,14 @@ def note(text: str) -> None:
     from workbench.render.numbers import printable_lines
 
     print(printable_lines(text), file=sys.stderr)
+
+
+def note_failures(failures: Mapping[str, str], study: Study) -> None:
+    """With the paths of the user's files."""
+    from workbench.app.target import in_place
+
+    for name, why in failures.items():
+        note(f"error: {name}: {in_place(why, study)}")
 
 
 class Stderr(Reporter):

@@ -1,118 +1,46 @@
-"""``workbench sweep``: a variant at all combinations of its parameters, or over sizes."""
+"""``workbench sweep``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from shlex import quote
 
-from workbench.app.executor import Executor
-from workbench.app.measure import Wanted, ensure, ensure_each, task
-from workbench.app.report import write_document
-from workbench.app.target import (
-    Target,
-    find_study,
-    in_place,
-    of_one_gpu,
-    profiled_shapes,
-    shown_path,
-    target_at,
+from workbench.app.sweep import (
+    OverShapes,
+    over_shapes,
+    space_of,
+    sweep,
+    targets_of,
+    write,
+    write_sizes,
 )
+from workbench.app.target import find_study, profiled_shapes, target_at
 from workbench.cli.option_types import Printed
 from workbench.cli.options import SweepOptions
 from workbench.cli.printing import output, show_json, tell
-from workbench.cli.streams import executor, note
-from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.sizes import OverSizes, over_sizes, ranges
-from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_sweep
-from workbench.render.chart.size_lines import size_lines
-from workbench.render.document import sizes as sizes_document
-from workbench.render.document import sweep as document
-from workbench.run.plan import Plan
-from workbench.study.config import for_study
-from workbench.study.model import Study
-from workbench.study.params import base_name, declared, expanded, find_variant, is_space, names_of
+from workbench.cli.streams import executor, note, note_failures
+from workbench.errors import UsageError
+from workbench.judge.sweep import Sweep
+from workbench.render.document.sizes import sizes_view
+from workbench.render.document.sweep import sweep_view
+from workbench.study.params import is_space
 from workbench.study.shapes import Picked
-from workbench.study.workspace import Workspace, including
-from workbench.words import Origin, Parameter
-
-
-@dataclass(frozen=True)
-class Space:
-    """What was typed, the variant with its own parameters, and the combinations: the values of each
-    by its name, those of ``base`` first.
-    """
-
-    text: str
-    base: str
-    axes: dict[str, tuple[Parameter, ...]]
-    combinations: dict[str, dict[str, Parameter]]
-
-
-def space_of(study: Study, text: str) -> tuple[Study, Space]:
-    """The study with all variants of a space. Raises UsageError for what is none."""
-    axes = expanded(study.folder, text, study.variants)
-    base = base_name(text)
-    study, names = including(study, [base, *names_of(base, axes)])
-    own = declared(find_variant(study.folder, base, study.variants).module)
-    values = {name: {**own, **dict(study.variants[name].params)} for name in names}
-    return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
-
-
-def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
-    """All combinations that pass the gates timed together, then the best once more beside the
-    default, both of them profiled.
-    """
-    reference = target.study.ladder.primary_reference
-    wanted = [*space.combinations, *([reference] if reference else [])]
-    ensured = ensure(target, wanted, fresh=fresh, timed=True, refusing=True)
-    if not target.live:
-        return ensured.source
-    found = judged(target, space, ensured.source)
-    todo = follow_up(target, found, reference)
-    if not todo.variants:
-        return ensured.source
-    target.executor.measure([task(target, todo)])
-    return Origin.MEASURED
-
-
-def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
-    """The best and the default once more, where the best was picked and that was not yet done; and
-    their captures, at a shape where there are any.
-    """
-    if found.best is None:
-        return Plan(target.shape)
-    pair = list(dict.fromkeys([found.base, found.best.variant]))
-    pair = [name for name in pair if any(c.variant == name for c in found.timed)]
-    again = found.default is not None and found.was_picked and found.again is None
-    timed = tuple(filter(None, (*pair, reference))) if again else ()
-    evidence = target.evidence()
-    wanted = target.study.shapes[target.shape].captured
-    captured = [name for name in pair if wanted and not evidence.capture_index(name).current]
-    return Plan(target.shape, timed=timed, captured=tuple(captured))
-
-
-def judged(target: Target, space: Space, source: Origin) -> Sweep:
-    evidence = at_one_shape(target.evidence(), list(space.combinations), captures=True)
-    return judge_sweep(
-        evidence,
-        space.base,
-        space.combinations,
-        axes=space.axes,
-        gates=for_study(target.workspace.config, target.study.ladder).gates,
-        study=target.study.name,
-        gpu=target.folder.gpu,
-        source=source,
-        reference=target.study.ladder.primary_reference,
-    )
 
 
 def run(options: SweepOptions) -> int:
     here = executor("sweep", options.on)
     workspace, study = find_study(here, options.project, options.study)
+    picked = profiled_shapes(study, options.shape)
     if not any(map(is_space, options.variants)):
-        return run_sizes(options, here, workspace, study)
+        if len(picked) < 2:
+            raise UsageError(
+                f"there is nothing to sweep: {', '.join(options.variants)}, a single shape",
+                hint="give parameters several values, 'NAME[a=1|2]', or --shape a range, "
+                "'S=1..8*2'",
+            )
+        targets = targets_of(here, workspace, picked)
+        over, failures = over_shapes(targets, options.variants, fresh=options.fresh)
+        return tell_sizes(over, (f"over {options.shape}", *options.variants), failures, options)
     if mixed := [name for name in options.variants if not is_space(name)]:
         raise UsageError(
             f"'{mixed[0]}' is one variant, and is swept with nothing",
@@ -120,126 +48,24 @@ def run(options: SweepOptions) -> int:
         )
     out = output(options)
     found: list[Sweep] = []
-    for picked in profiled_shapes(study, options.shape):
+    for each in picked:
         for text in options.variants:
-            whole, space = space_of(picked.study, text)
-            target = target_at(here, workspace, Picked(whole, picked.name))
-            source = measured(target, space, fresh=options.fresh)
-            sweep = judged(target, space, source)
-            if not target.live and len(sweep.timed) < 2:
-                raise EnvironmentLacks(
-                    f"no sweep of {text} is on record at {sweep.shape}, and nothing can be "
-                    "measured here",
-                    hint=f"without a GPU, `workbench build {quote(text)}` compiles all of them",
-                )
-            if found and not options.json:
-                out.gap()
-            found.append(sweep)
+            whole, space = space_of(each.study, text)
+            target = target_at(here, workspace, Picked(whole, each.name))
+            one = sweep(target, space, fresh=options.fresh)
             if not options.json:
-                out.show(*document.sweep_view(sweep))
-            write(target, space, sweep)
+                if found:
+                    out.gap()
+                out.show(*sweep_view(one))
+            found.append(one)
+            write(target, space, one)
     if options.json:
         show_json({"sweeps": found})
-    return int(not all(sweep.timed for sweep in found))
-
-
-def write(target: Target, space: Space, sweep: Sweep) -> None:
-    """The table, in a folder of its own."""
-    folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
-    blocks = document.sweep_view(sweep)
-    path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
-    note(f"wrote {shown_path(path)}")
-
-
-@dataclass(frozen=True)
-class OverShapes:
-    """A target of every shape, and the variants that were asked for."""
-
-    targets: tuple[Target, ...]
-    names: tuple[str, ...]
-
-    @property
-    def references(self) -> list[str]:
-        ladder = self.targets[0].study.ladder
-        return [r.name for r in ladder.references]
-
-    def over(self) -> list[OverSizes]:
-        """One a parameter in which the shapes differ."""
-        names, references = [n for n in self.names if n not in self.references], self.references
-        shapes = {
-            target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
-            for target in self.targets
-        }
-        study, gpu = self.targets[0].study, self.targets[0].folder.gpu
-        calibration = self.targets[0].evidence().calibration
-        return [
-            over_sizes(
-                [shapes[name] for name in found],
-                parameter,
-                names,
-                references,
-                study=study.name,
-                gpu=gpu,
-                primary=study.ladder.primary_reference,
-                ceilings=calibration.values if calibration else None,
-            )
-            for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
-        ]
-
-
-def run_sizes(options: SweepOptions, executor: Executor, workspace: Workspace, study: Study) -> int:
-    picked = profiled_shapes(study, options.shape)
-    if len(picked) < 2:
-        raise UsageError(
-            f"there is nothing to sweep: {', '.join(options.variants)}, a single shape",
-            hint="give parameters several values, 'NAME[a=1|2]', or --shape a range, 'S=1..8*2'",
-        )
-    targets = targets_of(executor, workspace, picked)
-    failures: dict[str, str] = {}
-    wanted: list[Wanted] = []
-    for target in targets:
-        names = target.variants(options.variants)
-        references = [r.name for r in target.study.ladder.references]
-        wanted.append(Wanted(target, list(dict.fromkeys([*names, *references])), timed=True))
-    every = ensure_each(wanted, fresh=options.fresh)
-    for target, ensured in zip(targets, every, strict=True):
-        failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
-    found = OverShapes(tuple(targets), tuple(names))
-    return tell_sizes(found, (f"over {options.shape}", *options.variants), failures, options)
-
-
-def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
-    """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
-    where they are no range of sizes, EnvironmentLacks where too few are left for one.
-    """
-    parameters = {each.name: each.study.shapes[each.name].parameters for each in picked}
-    if not any(ranges(parameters)):
-        raise UsageError(
-            f"no two of these shapes differ in a number alone: {', '.join(parameters)}",
-            hint="give a number several values; of other shapes --shape takes one at a time",
-        )
-    found: list[Target] = []
-    lacks: list[EnvironmentLacks] = []
-    for each in picked:
-        try:
-            found.append(target_at(executor, workspace, each))
-        except EnvironmentLacks as error:
-            lacks.append(error)
-    if lacks and len(found) < 2:
-        raise lacks[0]
-    for missing in lacks:
-        executor.note(missing.message)
-    of_one = of_one_gpu(found)
-    if len(of_one) < 2:
-        raise EnvironmentLacks(
-            f"no two of these shapes are recorded on the same GPU: {', '.join(parameters)}",
-            hint="`workbench list` says what is on record",
-        )
-    return of_one
+    return int(not all(one.timed for one in found))
 
 
 def tell_sizes(
-    found: OverShapes, part: Sequence[str], failures: dict[str, str], options: Printed
+    found: OverShapes, part: Sequence[str], failures: Mapping[str, str], options: Printed
 ) -> int:
     """Print the tables, write them with their charts, and say what failed. ``part`` names the
     folder: the range and the variants, as they were typed.
@@ -248,26 +74,12 @@ def tell_sizes(
     tell(
         options,
         lambda: {"sizes": every},
-        lambda: (block for over in every for block in sizes_document.sizes_view(over)),
+        lambda: (block for over in every for block in sizes_view(over)),
     )
     write_sizes(found.targets[0], [over for over in every if over.timed], part)
     parts = study.ladder.chosen_among(found.names)
     if left := [part for part in parts if part not in found.names]:
         names = " ".join(map(quote, left))
         note(f"hint: name what is chosen among, too, to see where it is faster: {names}")
-    for name, why in failures.items():
-        note(f"error: {name}: {in_place(why, study)}")
+    note_failures(failures, study)
     return int(bool(failures) or not any(over.timed for over in every))
-
-
-def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> None:
-    """All ranges in one document, each with its chart. Other ranges have documents of their own."""
-    if not every:
-        return
-    parameters = dict.fromkeys(over.parameter for over in every)
-    folder = target.workspace.reports(target.study, target.study.default_shape, part)
-    blocks = sizes_document.sizes_sections(every)
-    scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
-    title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
-    path = write_document(target.workspace, folder, title, blocks, scenes)
-    note(f"wrote {shown_path(path)}")

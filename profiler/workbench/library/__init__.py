@@ -30,15 +30,13 @@ def ablate(
     """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
     """
+    from workbench.app import ablate as ladder
     from workbench.app.executor import Local
-    from workbench.app.measure import ensure
     from workbench.app.target import find_target
-    from workbench.cli import ablate as verb
     from workbench.library.results import ablated
 
     target = find_target(Local(), _folder(project), study, shape, names=names)
-    ensured = ensure(target, verb.named(target, list(names)), fresh=fresh)
-    judged, failures = verb.measured(target, list(names), ensured)
+    ((judged, failures),) = ladder.ablate([target], list(names), fresh=fresh)
     return ablated(judged, failures)
 
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 import workbench
+from workbench.app.doctor import Diagnosis
 from workbench.errors import ToolFailed
 from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
@@ -65,14 +66,14 @@ class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """A machine: its GPU, why it cannot measure, installed distributions by normalised name, and
-    the JSON of `workbench doctor` where it was asked for.
+    what `workbench doctor` finds where it was asked for.
     """
 
     host: str
     gpu: Gpu | None
     lacks: ErrorText | None
     packages: dict[str, str]
-    doctor: str = ""
+    doctor: Diagnosis | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
+from workbench.app.doctor import Diagnosis
 from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, WorkbenchError
 from workbench.judge.open_verdicts import Deciding
@@ -64,6 +66,11 @@ class Remote(Executor):
 
     def package_version(self, name: str) -> str | None:
         return self.about.packages.get(normalised(name))
+
+    def doctor(self) -> Diagnosis:
+        about = self.look(doctor=True)
+        assert about.doctor is not None
+        return replace(about.doctor, host=about.host)
 
     def look(self, *, doctor: bool = False) -> About:
         job = pack(RemoteJob(code=own_code(), instead=AboutJob(doctor=doctor)))

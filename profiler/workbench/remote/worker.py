@@ -13,7 +13,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,8 +23,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from workbench.app.doctor import diagnosis
 from workbench.app.executor import Task, perform
-from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
+from workbench.errors import EnvironmentLacks, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.remote.job import (
     About,
@@ -50,7 +50,6 @@ from workbench.study.workspace import find_workspace, including
 
 KEPT_SECONDS = 86400.0  # for which builds are kept after they were used last
 STOP_SECONDS = 60.0  # for ncu to write its report
-DOCTOR_SECONDS = 120.0
 
 
 def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -> bytes:
@@ -75,35 +74,13 @@ def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -
 
 def about(*, doctor: bool) -> About:
     lacks = None if machine.can_measure() else ErrorText.of(machine.why_not_measuring())
-    command = [sys.executable, "-P", "-m", "workbench", "doctor", "--json"]
-    findings = ""
-    if doctor:
-        findings = printed(command)
     named = ((found.name, found.version) for found in metadata.distributions())
     return About(
         host=platform.node(),
         gpu=machine.find_gpu(),
         lacks=lacks,
         packages={normalised(name): version for name, version in named if name},
-        doctor=findings,
-    )
-
-
-def printed(command: list[str]) -> str:
-    """By `workbench doctor`. Raises ToolFailed where it does not come so far."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        why = f"it took longer than {DOCTOR_SECONDS:g} s"
-    else:
-        if done.stdout.startswith("{"):
-            return done.stdout
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    raise ToolFailed(
-        f"`workbench doctor` does not run there: {why}",
-        hint="install the workbench there with all that it needs, or name a Python that has it",
+        doctor=diagnosis() if doctor else None,
     )
 
 

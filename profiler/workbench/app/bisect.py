@@ -1,0 +1,325 @@
+"""The commit in which a variant became wrong, or slower."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.app.executor import Executor, Task
+from workbench.app.sides import (
+    Side,
+    build_all,
+    measure_together,
+    recorded_anew,
+    side_of,
+    wrong_in,
+)
+from workbench.errors import (
+    CannotTell,
+    EnvironmentLacks,
+    GateFailed,
+    UsageError,
+    WorkbenchError,
+    unknown,
+)
+from workbench.evidence.layout import EvidenceFolder, evidence_folders
+from workbench.judge.commits import Found, first_bad, judge_change
+from workbench.judge.differences import AtCommit, is_same
+from workbench.render.document.findings import sentence
+from workbench.run.commits import Commit, Repository, older, repository_of
+from workbench.run.plan import Plan
+from workbench.study.workspace import Workspace
+from workbench.words import Move
+
+WRONG, SLOW, EITHER = "wrong", "slow", "either"
+ANSWERS = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
+
+
+@dataclass(frozen=True)
+class Sought:
+    """The variant that is looked for, where it is timed, and what it is compiled for."""
+
+    variant: str
+    study: str | None
+    shape: str | None
+    arch: str
+
+
+@dataclass(eq=False)
+class History:
+    """The commits of a range at which a variant's sources changed, the good end first.
+
+    Answers are kept by what runs there: commits with the same machine code, launched by the same
+    code, are asked once. ``tests`` counts what was asked, ``same`` what needed no asking.
+    """
+
+    executor: Executor
+    workspace: Workspace
+    repository: Repository
+    sought: Sought
+    commits: list[Commit]
+    scratch: Path
+    tests: int = 0
+    same: int = 0
+    known: list[tuple[Side, bool | None]] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, commit: Commit) -> Iterator[Side]:
+        """The study as it was there."""
+        with self.repository.checked_out([commit]) as (workspace,):
+            yield side_of(commit, workspace, self.sought.study, [self.sought.variant])
+
+    def answer(self, place: int, ask: Callable[[Side], bool | None]) -> bool | None:
+        """What ``ask`` says of a commit; None also where there is no such study or variant."""
+        commit, name = self.commits[place], self.sought.variant
+
+        def note(text: str) -> None:
+            self.executor.note(f"{commit.short} {commit.subject}: {text}")
+
+        try:
+            with self.at(commit) as side:
+                if name not in side.names:
+                    note(f"there is no {name}")
+                    return None
+                same = self.same_as(side)
+                if same is not None:
+                    self.same += 1
+                    note(f"runs what {same[0].commit.short} does")
+                    return same[1]
+                if side.facts is not None and side.facts.error:
+                    note(f"{name} does not compile")
+                    return None
+                self.tests += 1
+                told = ask(side)
+                self.known.append((side, told))
+        except (EnvironmentLacks, GateFailed):
+            raise  # nothing can be measured, or the budget is spent
+        except WorkbenchError as error:
+            note(error.message)
+            return None
+        note(WORDS[told])
+        return told
+
+    def same_as(self, side: Side) -> tuple[Side, bool | None] | None:
+        """What is known of a commit that runs the same; compiled only where the sources differ."""
+        side.facts = side.at(self.sought.variant, counters=False)
+        for is_compiled in (False, True):
+            if is_compiled:
+                self.compile(side)
+            for known in self.known:
+                if runs_the_same(known[0].facts, side.facts):
+                    return known
+        return None
+
+    def compile(self, side: Side) -> None:
+        name = self.sought.variant
+        with self.executor.reporter.progress() as hear:
+            build_all([(side, [name])], self.sought.arch, hear, self.scratch / "cubins")
+        side.facts = side.at(name, counters=False)
+
+
+def kept(executor: Executor, repository: Repository, bad: Commit, sought: Sought) -> Commit:
+    """The newest commit that recorded evidence of the variant, by which it is correct as it was
+    there. Raises UsageError where there is none before ``bad``.
+    """
+    name = sought.variant
+    with repository.checked_out([bad]) as (workspace,):
+        study = workspace.study(sought.study).name
+        folders = evidence_folders(workspace.ablations, study)
+        files = [path for folder in folders for path in folder.of_variant(name)]
+        top = workspace.root.resolve()
+        paths = [repository.inside / path.resolve().relative_to(top) for path in files]
+    for commit in repository.touching(paths, bad.sha) if paths else []:
+        with repository.checked_out([commit]) as (workspace,):
+            side = side_of(commit, workspace, sought.study, [name])
+            known = (
+                side.evidence.check(name).current if name in side.names and side.evidence else None
+            )
+            if known is not None and not wrong_in(side.evidence, name):
+                if commit.sha == bad.sha:
+                    break
+                executor.note(f"from {commit.short} {commit.subject}: its evidence says correct")
+                return commit
+    raise UsageError(
+        f"no commit before {bad.said} holds evidence that {name} is correct",
+        hint=f"name one: `workbench bisect {name} GOOD`",
+    )
+
+
+def runs_the_same(one: AtCommit | None, other: AtCommit | None) -> bool:
+    """On the same inputs, too."""
+    if one is None or other is None or one.method != other.method:
+        return False
+    return not (one.error or other.error) and is_same(one, other)
+
+
+WORDS = {True: "bad", False: "good", None: "cannot be told"}
+
+
+def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
+    """Both ends, and between them the commits that touch the workspace's kernels."""
+    good, bad = commits[0], commits[-1]
+    kernels = (repository.inside / "kernels").as_posix()
+    told = repository.git(
+        "rev-list", "--first-parent", f"{good.sha}..{bad.sha}", "--", kernels
+    ).split()
+    return [c for c in commits if c in (good, bad) or c.sha in told]
+
+
+def wrong(history: History) -> Callable[[Side], bool | None]:
+    def ask(side: Side) -> bool | None:
+        correct, why = correctness(history, side)
+        if correct is None:
+            history.executor.note(f"{side.commit.short}: {why}")
+            return None
+        return not correct
+
+    return ask
+
+
+def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
+    """Against the good end: timed in the same sessions; without a GPU by what the compiler makes of
+    both, and by captures that both commits hold.
+    """
+    name = history.sought.variant
+
+    def ask(side: Side) -> bool | None:
+        config, measuring = good.workspace.config, history.executor.gpu is not None
+        counted = not measuring and recorded_anew(good, side, name)
+        old, new = (one.at(name, counters=counted) for one in (good, side))
+        timed = None
+        if measuring and old is not None and new is not None:
+            both = measure_together(
+                history.executor,
+                good,
+                side,
+                [name],
+                shape=history.sought.shape,
+                tier=2,
+                folder=history.scratch / side.commit.sha / "timed",
+                payer=history.workspace,
+            )
+            old, new = both.at(old, older(name)), both.at(new, name)
+            timed = both.timed(name)
+        change = judge_change(name, old, new, config, timed)
+        history.executor.note(f"{side.commit.short}: {change.move}: {sentence(change.why)}")
+        return ANSWERS.get(change.move)
+
+    return ask
+
+
+def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
+    """None where the last commit is no worse. Raises CannotTell where an end cannot be told."""
+    last = len(history.commits) - 1
+    for place, should in ((0, False), (last, True)):
+        told = history.answer(place, ask)
+        commit = history.commits[place]
+        if told is None:
+            raise CannotTell(
+                f"of {commit.said} nothing can be told: the search has no "
+                f"{'bad' if should else 'good'} end",
+                hint="name another commit, or measure where there is a GPU and ncu",
+            )
+        if told and not should:
+            raise GateFailed(
+                f"{commit.said} is bad already", hint="name an older commit as the good one"
+            )
+        if should and not told:
+            return None
+    return first_bad(len(history.commits), lambda place: history.answer(place, ask))
+
+
+@dataclass(frozen=True)
+class Bisected:
+    """``what`` the variant became after ``last_good``: ``wrong`` or ``slow``. ``untested`` are the
+    commits before ``first_bad`` that could not be tested; of all ``commits``, ``touching`` touch
+    kernels.
+    """
+
+    what: str
+    first_bad: Commit
+    last_good: Commit
+    untested: tuple[Commit, ...]
+    commits: int
+    touching: int
+    tested: int
+    same: int
+
+
+def bisect(
+    executor: Executor,
+    workspace: Workspace,
+    sought: Sought,
+    good: str,
+    bad: str,
+    what: str,
+) -> Bisected:
+    """``good`` is by default the commit of the last evidence by which it is correct. Raises
+    UsageError for unknown names, GateFailed where nothing became worse, and CannotTell.
+    """
+    if what not in (WRONG, SLOW, EITHER):
+        raise unknown("question", what, (WRONG, SLOW, EITHER))
+    repository = repository_of(workspace)
+    last = repository.commit(bad)
+    first = repository.commit(good) if good else kept(executor, repository, last, sought)
+    every = repository.between(first, last)
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        (Path(folder) / "cubins").mkdir()
+        commits = changed(repository, every)
+        history = History(executor, workspace, repository, sought, commits, Path(folder))
+        with history.at(last) as side:
+            if sought.variant not in side.names:
+                raise unknown("variant", sought.variant, side.names)
+        for each in (WRONG, SLOW) if what == EITHER else (what,):
+            history.known = []
+            found = search(history, each)
+            if found is not None:
+                return Bisected(
+                    what=each,
+                    first_bad=commits[found.first_bad],
+                    last_good=commits[found.last_good],
+                    untested=tuple(commits[place] for place in found.untested),
+                    commits=len(every),
+                    touching=len(commits),
+                    tested=history.tests,
+                    same=history.same,
+                )
+    raise GateFailed(
+        f"{sought.variant} is not {'wrong or slower' if what == EITHER else what} at {bad}",
+        hint="`workbench gate` compares the two in full",
+    )
+
+
+def search(history: History, what: str) -> Found | None:
+    if what == WRONG:
+        return find(history, wrong(history))
+    with history.at(history.commits[0]) as start:
+        history.compile(start)
+        history.known = [(start, False)]
+        return find(history, slow(history, start))
+
+
+def correctness(history: History, side: Side) -> tuple[bool | None, str]:
+    """Whether the variant is correct, None where it cannot be told; and what is wrong, or why not.
+    Raises Interrupted.
+    """
+    name = history.sought.variant
+    if side.evidence is not None and side.evidence.check(name).current is not None:
+        why = wrong_in(side.evidence, name)
+        return not why, why
+    if (gpu := history.executor.gpu) is None:
+        return None, "no check of these sources is on record"
+    folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / gpu.slug)
+    plan = Plan(side.study.default_shape, checked=(name,))
+    task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
+    history.executor.measure([task])
+    build = task.evidence.build(name).current
+    if build is not None and build.error:  # neither right nor wrong
+        return None, f"does not compile: {build.error.splitlines()[0]}"
+    if not any(task.evidence.check(name, shape).current for shape in side.study.shapes):
+        return None, "was not checked"
+    why = wrong_in(task.evidence, name)
+    return not why, why

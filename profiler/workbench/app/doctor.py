@@ -1,0 +1,206 @@
+"""What works on this machine, and what to do about the rest."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from workbench.cuda import header_folders
+from workbench.cuda.build import compiler_version
+from workbench.ncu.support import known_error, unsupported
+from workbench.render.document.machine import DoctorRow
+from workbench.run import machine
+from workbench.run.gpu import is_divided, look, nvidia_smi, why_none
+from workbench.words import INSTALL
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+MIN_FREE_GB = 2.0
+
+
+def row(
+    name: str, good: bool, found: str, fix: str, needed_for: str = "measure", bad: str = FAIL
+) -> DoctorRow:
+    """``fix`` is what helps where it is not good, which is as ``bad`` as that."""
+    return DoctorRow(name, OK if good else bad, found, "" if good else fix, needed_for)
+
+
+def python_row() -> DoctorRow:
+    good = sys.version_info >= (3, 11)
+    return row("Python", good, platform.python_version(), "install Python 3.11 or newer", "read")
+
+
+def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
+    found = machine.package_version(name)
+    return row(label or name, bool(found), found or "missing", fix, needed_for)
+
+
+def gpu_row() -> DoctorRow:
+    gpu = machine.find_gpu()
+    if gpu is None:
+        return row("GPU", False, "none", why_none())
+    capability = gpu.compute_capability or "unknown"
+    lost = look().lost
+    told = "; ".join([f"{gpu.full_name}, compute capability {capability}, {gpu.uuid}", *lost])
+    return row("GPU", not lost, told, "reset or reboot what was lost; the others work", bad=WARN)
+
+
+def driver_row() -> DoctorRow:
+    found = look().driver
+    error = look().error
+    entry = known_error(f"{error} {nvidia_smi()}") if error else None
+    fix = f"{entry.means}: {entry.hint}" if entry else "install NVIDIA's driver"
+    return row("driver", bool(found), found or "none", fix)
+
+
+def combination_rows() -> list[DoctorRow]:
+    """Pairs of versions that are known not to work together."""
+    gpu, driver = machine.find_gpu(), look().driver
+    tool = machine.find_ncu()
+    capability = gpu.compute_capability if gpu else ""
+    versions = {
+        "ncu": (machine.ncu_version(tool) if tool else None) or "",
+        "CUDA": compiler_version().partition(" ")[0],
+    }
+    found = {name: unsupported(name, known, driver, capability) for name, known in versions.items()}
+    return [
+        row(f"{name} {versions[name]}", False, f"{entry.why} ({entry.source})", entry.hint)
+        for name, entry in found.items()
+        if entry is not None
+    ]
+
+
+def outcome_rows() -> list[DoctorRow]:
+    """What was tried, in the words of what failed."""
+    if machine.package_version("msgspec") is None:
+        return []
+    from workbench.run.self_test import KERNEL_STEPS, outcomes
+
+    gpu = machine.find_gpu()
+    arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
+    tried = outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None)
+    return [
+        row(
+            each.step,
+            not each.error,
+            each.error or each.told,
+            each.hint,
+            "build" if each.step == KERNEL_STEPS[0] else "measure",
+        )
+        for each in tried
+    ]
+
+
+def ncu_row() -> DoctorRow:
+    path = machine.find_ncu()
+    if path is None:
+        return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
+    found = machine.ncu_version(path)
+    told = f"{found or 'does not run'} ({path})"
+    return row("ncu", bool(found), told, f"run {path} --version to see why")
+
+
+def permission_row() -> DoctorRow:
+    name, restricted = "counter permission", machine.counters_restricted()
+    if restricted is None:
+        return row(name, False, "unknown: the driver does not say", "", bad=WARN)
+    good = not restricted or machine.is_admin()
+    lacks = "" if good else ", and this process lacks SYS_ADMIN (ERR_NVGPUCTRPERM)"
+    return row(
+        name,
+        good,
+        f"RmProfilingAdminOnly: {int(restricted)}{lacks}",
+        "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
+        "NVreg_RestrictProfilingToAdminUsers=0",
+    )
+
+
+def headers_row() -> DoctorRow:
+    folders = header_folders()
+    return row("CUDA headers", bool(folders), next(iter(folders), "missing"), INSTALL, "build")
+
+
+def disk_row() -> DoctorRow:
+    free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
+    fix = f"free {MIN_FREE_GB:g} GB or more"
+    return row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
+
+
+def slices_row() -> DoctorRow:
+    divided = is_divided()
+    return row(
+        "MIG",
+        not divided,
+        "on: a card is divided into slices" if divided else "off",
+        "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
+        "`nvidia-smi -mig 0` (root) makes one card of them",
+        bad=WARN,
+    )
+
+
+def lock_row() -> DoctorRow:
+    """ncu waits for a lock in a file, which another user's may not be opened."""
+    foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
+    told = f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free"
+    fix = "set TMPDIR to a folder of your own, or have that file removed"
+    return row("ncu lock", not foreign, told, fix)
+
+
+CHECKS: tuple[Callable[[], DoctorRow], ...] = (
+    python_row,
+    partial(package_row, "ncu-report", "read", "pip install ncu-report"),
+    partial(package_row, "msgspec", "read", "pip install msgspec"),
+    gpu_row,
+    driver_row,
+    ncu_row,
+    permission_row,
+    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
+    headers_row,
+    partial(package_row, "torch", "build"),
+    partial(package_row, "zstandard", "measure"),
+    disk_row,
+    slices_row,
+    lock_row,
+)
+
+
+def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
+    """What works here: reading evidence, building, measuring (which needs the other two)."""
+    failed = {row.needed_for for row in rows if row.result == FAIL}
+    read = "read" not in failed
+    build = read and "build" not in failed
+    return {"read": read, "build": build, "measure": build and "measure" not in failed}
+
+
+def conclusion(can: dict[str, bool]) -> str:
+    says = {
+        "read": "profile, ablate, report and show on recorded evidence",
+        "build": "build",
+        "measure": "check, timing and profiling on this GPU",
+    }
+    yes = [says[k] for k, good in can.items() if good]
+    no = [says[k] for k, good in can.items() if not good]
+    text = f"works here: {'; '.join(yes) or 'nothing'}"
+    return text + (f". Will not work: {'; '.join(no)}" if no else "")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``works`` has read, build and measure; ``host`` is the remote target that it is of."""
+
+    rows: tuple[DoctorRow, ...]
+    works: dict[str, bool]
+    conclusion: str
+    host: str = ""
+
+
+def diagnosis() -> Diagnosis:
+    """Of this machine."""
+    rows = (*(check() for check in CHECKS), *combination_rows(), *outcome_rows())
+    can = works(rows)
+    return Diagnosis(rows, can, conclusion(can))

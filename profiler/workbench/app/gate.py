@@ -1,0 +1,278 @@
+"""All variants of two commits compared: same, faster, slower, or cannot tell."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from workbench.app.executor import Executor
+from workbench.app.measure import collectable
+from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew
+from workbench.app.target import require_arch
+from workbench.derive.diff.side_by_side import kernel_line
+from workbench.derive.diff.source_diff import gained, profiled, source_diff
+from workbench.errors import UsageError, WorkbenchError, unknown
+from workbench.judge.commits import Change, Spot, judge_change, with_controls
+from workbench.judge.differences import is_same
+from workbench.judge.findings import Finding, finding
+from workbench.judge.rules import changed_rules
+from workbench.ncu.captures import Captures
+from workbench.run import machine
+from workbench.run.commits import Commit, Repository, older, repository_of
+from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
+from workbench.study.text import readable_text
+from workbench.study.workspace import Workspace
+from workbench.words import Cause, Move
+
+
+@dataclass(frozen=True)
+class StudyChanges:
+    """``folder`` is where the files of the study stand."""
+
+    study: str
+    folder: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A study at both commits: why its files cannot be read there, None where there is no such."""
+
+    name: str
+    base: Side | str | None
+    head: Side | str | None
+
+    @property
+    def folder(self) -> str:
+        return f"kernels/{self.name}"
+
+    @property
+    def sides(self) -> tuple[Side, Side] | None:
+        """What can be compared: a new study beside one without variants."""
+        if not isinstance(self.head, Side) or isinstance(self.base, str):
+            return None
+        return self.base or self.head.without_variants, self.head
+
+    @property
+    def alone(self) -> StudyChanges:
+        """What is told of a study that cannot be compared: once, and not of each variant."""
+        base, head, name = self.base, self.head, self.name
+        if head is None:
+            one = Change(name, Move.GONE, Finding("commit.study_gone"))
+        elif isinstance(head, str) and not isinstance(base, str):
+            told = finding("commit.study_broken", text=head)
+            one = Change(name, Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
+        else:
+            why = base if isinstance(base, str) else ""
+            told = finding("commit.study_unread", text=why)
+            one = Change(name, Move.CANNOT_TELL, told, spot=_spot(why))
+        return StudyChanges(name, self.folder, (one,))
+
+
+def _spot(why: str) -> Spot:
+    found = re.search(r"/study\.py:(\d+)", why)
+    return Spot("study.py", int(found[1]) if found else 1, "the study")
+
+
+def paired(
+    repository: Repository,
+    commits: Sequence[Commit],
+    workspaces: Sequence[Workspace],
+    wanted: str | None,
+) -> list[Paired]:
+    """All studies of both commits, those of the newer first, or the ``wanted`` one. Raises
+    UsageError where that, or any, is at neither.
+    """
+    older, newer = known = [workspace.studies() for workspace in workspaces]
+    names = list(dict.fromkeys([*newer, *older]))
+    if wanted and wanted not in names:
+        raise unknown("study", wanted, names)
+    if not names:
+        raise UsageError(
+            f"neither {commits[0].said} nor {commits[1].said} has a study",
+            hint="a study is a folder kernels/NAME with a study.py",
+        )
+
+    def at(place: int, name: str) -> Side | str | None:
+        if name not in known[place]:
+            return None
+        commit, workspace = commits[place], workspaces[place]
+        try:
+            return Side(commit, workspace, workspace.study(name))
+        except WorkbenchError as error:
+            return repository.worded(error.message, workspace.root, commit)
+
+    return [Paired(n, at(0, n), at(1, n)) for n in ([wanted] if wanted else names)]
+
+
+def changed_sources(base: Side, head: Side) -> list[str]:
+    """Variants of both with other sources."""
+    shared = [name for name in head.names if name in base.names]
+    return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
+
+
+def plain_of(side: Side, name: str) -> str:
+    """Of the sources without comments."""
+    return plain_digest(side.study, side.study.variants[name])
+
+
+def compile_sides(
+    executor: Executor, pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path
+) -> None:
+    """What has other sources, and not only other comments, at both commits; and what is new."""
+    wanted: list[tuple[Side, list[str]]] = []
+    for base, head in pairs:
+        changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
+        new = [name for name in head.names if name not in base.names]
+        wanted += [(base, collectable(executor, base.study, changed))]
+        wanted += [(head, collectable(executor, head.study, [*changed, *new]))]
+    if any(names for _, names in wanted):
+        with executor.reporter.progress() as hear:
+            build_all([each for each in wanted if each[1]], arch, hear, cubins)
+
+
+def compare(
+    executor: Executor,
+    base: Side,
+    head: Side,
+    shape: str | None,
+    tier: int,
+    folder: Path,
+    payer: Workspace,
+) -> StudyChanges:
+    """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
+    whose budget that is.
+    """
+    names = list(dict.fromkeys([*head.names, *base.names]))
+    counted = [n for n in names if tier and recorded_anew(base, head, n)]
+    sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
+    open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
+    open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
+    open_ = collectable(executor, head.study, open_)
+    together: Together | None = None
+    if tier and open_ and executor.gpu is not None:
+        together = measure_together(
+            executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer
+        )
+    changes, changed = [], changed_sources(base, head)
+    for name, (old, new) in sides.items():
+        timed = None
+        if together is not None and name in open_ and old and new:
+            old, new = together.at(old, older(name)), together.at(new, name)
+            timed = together.timed(name)
+        change = judge_change(name, old, new, base.workspace.config, timed)
+        if change.move == Move.SAME and name in changed:
+            change = replace(change, is_stale=head.is_stale(name))
+        elif change.move not in (Move.SAME, Move.GONE):
+            both = together if name in open_ else None
+            compared = old is not None and (both is not None or name in counted)
+            spot = _gained(base, head, name, both) if compared else None
+            error = new.error if new else ""
+            change = replace(change, spot=spot or _told(head, error) or _beginning(head, change))
+        changes.append(change)
+    unchanged = frozenset(set(names) - set(changed))
+    folder_of = head.study.folder.relative_to(head.workspace.root).as_posix()
+    ruled = changed_rules(base.rules, head.rules) if base.names else ()
+    return StudyChanges(head.study.name, folder_of, (*ruled, *with_controls(changes, unchanged)))
+
+
+def _told(head: Side, error: str) -> Spot | None:
+    """The first line that the compiler complains of."""
+    root = re.escape(virtual_name(head.study.name, ""))
+    found = re.search(rf"{root}(?P<file>[^\n()]+)\((?P<line>\d+)\): error", error)
+    return Spot(found["file"], int(found["line"]), "the compiler's first error") if found else None
+
+
+def _beginning(head: Side, change: Change) -> Spot:
+    """The line of the first kernel that is another, else of the first that there is."""
+    variant = head.study.variants[change.variant]
+    moved = [one.kernel for one in change.differences if one.kernel]
+    texts = {
+        path: readable_text(path)
+        for path in source_files(head.study, variant)
+        if path.suffix in CODE and path.suffix != ".py"
+    }
+    for kernel in [*moved, ""]:
+        for path, text in texts.items():
+            if line := kernel_line(text, kernel):
+                return Spot(path.relative_to(head.study.folder).as_posix(), line, "the kernel")
+    return Spot(variant.module.name, 1, "the variant")
+
+
+def _gained(base: Side, head: Side, name: str, together: Together | None) -> Spot | None:
+    """The line with the most added stall time, if the captures of both have lines."""
+    if together is not None:
+        known = [(together.evidence, older(name)), (together.evidence, name)]
+    elif base.evidence and head.evidence:
+        known = [(base.evidence, name), (head.evidence, name)]
+    else:
+        return None
+    sides = [
+        profiled(source_texts(e.study, e.study.variants[n]), Captures(e).of(n)) for e, n in known
+    ]
+    if (most := gained(source_diff(*sides))) is None:
+        return None
+    more, file, line = most
+    own = virtual_name(head.study.name, "")
+    return Spot(file.removeprefix(own), line, f"{more:+.3g} µs of stalls under ncu")
+
+
+@dataclass(frozen=True)
+class Gated:
+    """All variants of two commits, study by study; ``tier`` is how far they were compared."""
+
+    base: Commit
+    head: Commit
+    tier: int
+    studies: tuple[StudyChanges, ...]
+
+    @property
+    def changes(self) -> list[Change]:
+        return [change for each in self.studies for change in each.changes]
+
+
+def gate(
+    executor: Executor,
+    workspace: Workspace,
+    base: str,
+    head: str,
+    *,
+    arch: str,
+    tier: int | None = None,
+    cache: Path | None = None,
+    study: str | None = None,
+    shape: str | None = None,
+) -> Gated:
+    """Compare two commits, at most to ``tier``. ``cache`` is a folder that keeps what is compiled,
+    ``study`` the one that is looked at, by default all. Raises UsageError for unknown names, and
+    EnvironmentLacks where tier 2 cannot be measured.
+    """
+    require_arch(arch)
+    repository = repository_of(workspace)
+    commits = [repository.commit(said) for said in (base, head)]
+    if head == "HEAD" and repository.is_dirty:
+        executor.note("there are changes that are in no commit: they are not looked at")
+    if tier == 2 and executor.gpu is None:
+        raise machine.why_not_measuring()
+    if tier is None:
+        tier = 2 if executor.gpu is not None else 1
+    with ExitStack() as stack:
+        workspaces = stack.enter_context(repository.checked_out(commits))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
+        known = paired(repository, commits, workspaces, study)
+        cubins = (cache or scratch / "cubins").resolve()
+        cubins.mkdir(parents=True, exist_ok=True)
+        compile_sides(executor, [each.sides for each in known if each.sides], arch, cubins)
+        compared = [
+            compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
+            if each.sides
+            else each.alone
+            for each in known
+        ]
+    where = repository.inside.as_posix()
+    inside = [replace(c, folder=f"{where}/{c.folder}".removeprefix("./")) for c in compared]
+    return Gated(commits[0], commits[1], tier, tuple(inside))

@@ -1,0 +1,217 @@
+"""A variant at all combinations of its parameters, or variants over sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+
+from workbench.app.executor import Executor
+from workbench.app.measure import Wanted, ensure, ensure_each, task
+from workbench.app.report import write_document
+from workbench.app.target import (
+    Target,
+    of_one_gpu,
+    shown_path,
+    target_at,
+)
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.judge.sizes import OverSizes, over_sizes, ranges
+from workbench.judge.snapshot import at_one_shape
+from workbench.judge.sweep import Sweep, judge_sweep
+from workbench.render.chart.size_lines import size_lines
+from workbench.render.document import sizes as sizes_document
+from workbench.render.document import sweep as document
+from workbench.run.plan import Plan
+from workbench.study.config import for_study
+from workbench.study.model import Study
+from workbench.study.params import base_name, declared, expanded, find_variant, names_of
+from workbench.study.shapes import Picked
+from workbench.study.workspace import Workspace, including
+from workbench.words import Origin, Parameter
+
+
+@dataclass(frozen=True)
+class Space:
+    """What was typed, the variant with its own parameters, and the combinations: the values of each
+    by its name, those of ``base`` first.
+    """
+
+    text: str
+    base: str
+    axes: dict[str, tuple[Parameter, ...]]
+    combinations: dict[str, dict[str, Parameter]]
+
+
+def space_of(study: Study, text: str) -> tuple[Study, Space]:
+    """The study with all variants of a space. Raises UsageError for what is none."""
+    axes = expanded(study.folder, text, study.variants)
+    base = base_name(text)
+    study, names = including(study, [base, *names_of(base, axes)])
+    own = declared(find_variant(study.folder, base, study.variants).module)
+    values = {name: {**own, **dict(study.variants[name].params)} for name in names}
+    return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
+
+
+def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
+    """All combinations that pass the gates timed together, then the best once more beside the
+    default, both of them profiled.
+    """
+    reference = target.study.ladder.primary_reference
+    wanted = [*space.combinations, *([reference] if reference else [])]
+    ensured = ensure(target, wanted, fresh=fresh, timed=True, refusing=True)
+    if not target.live:
+        return ensured.source
+    found = judged(target, space, ensured.source)
+    todo = follow_up(target, found, reference)
+    if not todo.variants:
+        return ensured.source
+    target.executor.measure([task(target, todo)])
+    return Origin.MEASURED
+
+
+def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
+    """The best and the default once more, where the best was picked and that was not yet done; and
+    their captures, at a shape where there are any.
+    """
+    if found.best is None:
+        return Plan(target.shape)
+    pair = list(dict.fromkeys([found.base, found.best.variant]))
+    pair = [name for name in pair if any(c.variant == name for c in found.timed)]
+    again = found.default is not None and found.was_picked and found.again is None
+    timed = tuple(filter(None, (*pair, reference))) if again else ()
+    evidence = target.evidence()
+    wanted = target.study.shapes[target.shape].captured
+    captured = [name for name in pair if wanted and not evidence.capture_index(name).current]
+    return Plan(target.shape, timed=timed, captured=tuple(captured))
+
+
+def judged(target: Target, space: Space, source: Origin) -> Sweep:
+    evidence = at_one_shape(target.evidence(), list(space.combinations), captures=True)
+    return judge_sweep(
+        evidence,
+        space.base,
+        space.combinations,
+        axes=space.axes,
+        gates=for_study(target.workspace.config, target.study.ladder).gates,
+        study=target.study.name,
+        gpu=target.folder.gpu,
+        source=source,
+        reference=target.study.ladder.primary_reference,
+    )
+
+
+def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
+    """Measure and judge all combinations. Raises EnvironmentLacks where fewer than two are on
+    record and nothing can be measured.
+    """
+    found = judged(target, space, measured(target, space, fresh=fresh))
+    if not target.live and len(found.timed) < 2:
+        raise EnvironmentLacks(
+            f"no sweep of {space.text} is on record at {found.shape}, and nothing can be "
+            "measured here",
+            hint=f"without a GPU, `workbench build {quote(space.text)}` compiles all of them",
+        )
+    return found
+
+
+def write(target: Target, space: Space, found: Sweep) -> None:
+    """The table, in a folder of its own."""
+    folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
+    blocks = document.sweep_view(found)
+    path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
+    target.note(f"wrote {shown_path(path)}")
+
+
+@dataclass(frozen=True)
+class OverShapes:
+    """A target of every shape, and the variants that were asked for."""
+
+    targets: tuple[Target, ...]
+    names: tuple[str, ...]
+
+    @property
+    def references(self) -> list[str]:
+        ladder = self.targets[0].study.ladder
+        return [r.name for r in ladder.references]
+
+    def over(self) -> list[OverSizes]:
+        """One a parameter in which the shapes differ."""
+        names, references = [n for n in self.names if n not in self.references], self.references
+        shapes = {
+            target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
+            for target in self.targets
+        }
+        study, gpu = self.targets[0].study, self.targets[0].folder.gpu
+        calibration = self.targets[0].evidence().calibration
+        return [
+            over_sizes(
+                [shapes[name] for name in found],
+                parameter,
+                names,
+                references,
+                study=study.name,
+                gpu=gpu,
+                primary=study.ladder.primary_reference,
+                ceilings=calibration.values if calibration else None,
+            )
+            for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
+        ]
+
+
+def over_shapes(
+    targets: Sequence[Target], variants: Sequence[str], *, fresh: bool
+) -> tuple[OverShapes, dict[str, str]]:
+    """Variants and references timed at every shape, and what failed."""
+    wanted: list[Wanted] = []
+    for target in targets:
+        names = target.variants(list(variants))
+        references = [r.name for r in target.study.ladder.references]
+        wanted.append(Wanted(target, list(dict.fromkeys([*names, *references])), timed=True))
+    failures: dict[str, str] = {}
+    for target, ensured in zip(targets, ensure_each(wanted, fresh=fresh), strict=True):
+        failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
+    return OverShapes(tuple(targets), tuple(names)), failures
+
+
+def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
+    """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
+    where they are no range of sizes, EnvironmentLacks where too few are left for one.
+    """
+    parameters = {each.name: each.study.shapes[each.name].parameters for each in picked}
+    if not any(ranges(parameters)):
+        raise UsageError(
+            f"no two of these shapes differ in a number alone: {', '.join(parameters)}",
+            hint="give a number several values; of other shapes --shape takes one at a time",
+        )
+    found: list[Target] = []
+    lacks: list[EnvironmentLacks] = []
+    for each in picked:
+        try:
+            found.append(target_at(executor, workspace, each))
+        except EnvironmentLacks as error:
+            lacks.append(error)
+    if lacks and len(found) < 2:
+        raise lacks[0]
+    for missing in lacks:
+        executor.note(missing.message)
+    of_one = of_one_gpu(found)
+    if len(of_one) < 2:
+        raise EnvironmentLacks(
+            f"no two of these shapes are recorded on the same GPU: {', '.join(parameters)}",
+            hint="`workbench list` says what is on record",
+        )
+    return of_one
+
+
+def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> None:
+    """All ranges in one document, each with its chart. Other ranges have documents of their own."""
+    if not every:
+        return
+    parameters = dict.fromkeys(over.parameter for over in every)
+    folder = target.workspace.reports(target.study, target.study.default_shape, part)
+    blocks = sizes_document.sizes_sections(every)
+    scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
+    title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
+    path = write_document(target.workspace, folder, title, blocks, scenes)
+    target.note(f"wrote {shown_path(path)}")
