@@ -21,7 +21,7 @@ from workbench.derive.diff.model import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
-from workbench.judge.comparability import Environment
+from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
 from workbench.judge.inputs import Snapshot
@@ -121,7 +121,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     found = ablation(
         1, title=nasty, gpu=nasty, warnings=(saying(nasty),), parameters={nasty: nasty}
     )
-    found = dataclasses.replace(found, environment=Environment(ncu_flags=(nasty,)))
+    found = dataclasses.replace(found, environment=EvidenceEnvironment(ncu_flags=(nasty,)))
     row = found.row("fix1")
     assert row.step is not None
     step = msgspec.structs.replace(

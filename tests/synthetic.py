@@ -18,7 +18,7 @@ from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
-from workbench.judge.comparability import Environment
+from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import Comparison, RuleChange
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
@@ -339,7 +339,7 @@ def steps_of(count: int) -> list[Row]:
     return rows
 
 
-ENVIRONMENT = Environment(
+ENVIRONMENT = EvidenceEnvironment(
     gpu="NVIDIA H200",
     driver="580.1",
     cuda="13.0",

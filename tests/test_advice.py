@@ -31,7 +31,7 @@ from workbench.judge.advice.advise import (
     together,
     trust,
 )
-from workbench.judge.advice.subject import Subject, subject
+from workbench.judge.advice.subject import AdvisedKernel, subject
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -324,7 +324,7 @@ def test_without_the_work_nothing_is_said_of_it() -> None:
 
 
 def test_told_in_words() -> None:
-    bare = Subject(figures={}, budget=None, used={})
+    bare = AdvisedKernel(figures={}, budget=None, used={})
     assert advise(bare) is None
     assert markdown.blocks(told(None)) == "What to try next: not collected"
     idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"

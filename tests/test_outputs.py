@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
-from workbench.evidence.records import Finding  # noqa: E402
+from workbench.evidence.records import CheckOutcome  # noqa: E402
 from workbench.run.worker import check, deviation  # noqa: E402
 from workbench.run.worker.check import check_variant  # noqa: E402
 from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
@@ -61,7 +61,7 @@ def study_of(reference: Callable[..., Any], **parts: Any) -> Any:
     return SimpleNamespace(inputs=inputs, reference=reference, tolerance=BOUND, **parts)
 
 
-def outcome(study: Any, run: Callable[..., Any], peer: Any = None) -> Finding:
+def outcome(study: Any, run: Callable[..., Any], peer: Any = None) -> CheckOutcome:
     return check_variant(cast(Any, study), run, None, peer)
 
 

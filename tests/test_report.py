@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.intervals import Interval, Ratio
-from workbench.judge.comparability import Environment
+from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
@@ -214,7 +214,7 @@ def test_method_follows_the_recorded_flags() -> None:
     kept = dataclasses.replace(ablation(0).environment, ncu_flags=flags)
     text = render(ablation(0, environment=kept))
     assert "caches flushed before every pass, clock control base" in text
-    assert "cache control not collected" in render(ablation(0, environment=Environment()))
+    assert "cache control not collected" in render(ablation(0, environment=EvidenceEnvironment()))
 
 
 def test_copies_of_constant_inputs_are_told_where_there_were_several() -> None:
@@ -288,7 +288,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_nothing_collected_at_all_still_renders() -> None:
-    found = ablation(2, ceilings=None, environment=Environment(), timing_file="", date="")
+    found = ablation(2, ceilings=None, environment=EvidenceEnvironment(), timing_file="", date="")
     for row in found.everything:
         found = not_current(found, row.variant, "missing", "not measured")
     text = render(found)

@@ -18,7 +18,7 @@ import pytest
 from msgspec import structs
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import Finding
+from workbench.evidence.records import CheckOutcome
 from workbench.evidence.timing import Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -558,7 +558,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
-        return Finding(status=CheckResult.CORRECT)
+        return CheckOutcome(status=CheckResult.CORRECT)
 
     monkeypatch.setattr(check, "check_variant", fails)
     monkeypatch.setattr(main.Worker, "load", lambda *given: None)

@@ -18,7 +18,7 @@ from workbench.cuda.cubin import MAGIC
 from workbench.ncu import line_table, places
 from workbench.ncu.capture import Decoded, read_lines
 from workbench.ncu.disassembly import counted
-from workbench.ncu.line_table import Frame, LineTable, Row, line_tables, tables_in
+from workbench.ncu.line_table import Frame, LineEntry, LineTable, line_tables, tables_in
 from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place
 from workbench.ncu.reader import actions
 from workspaces import CAPTURES, CAUSAL, FLUSHED, recorded_range
@@ -221,7 +221,7 @@ def test_rows_and_calls_of_a_line_table() -> None:
 
 
 def test_a_call_that_is_inlined_into_itself_has_an_end() -> None:
-    row = Row(0, Frame("a.cu", 1, "f"), 1)
+    row = LineEntry(0, Frame("a.cu", 1, "f"), 1)
     assert len(LineTable((row,), [row]).chain(0)) == 1
 
 

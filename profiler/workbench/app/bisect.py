@@ -26,7 +26,7 @@ from workbench.errors import (
     unknown,
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.judge.commits import Found, first_bad, judge_change
+from workbench.judge.commits import BisectResult, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.render.document.findings import sentence
 from workbench.run.commits import Commit, Repository, older, repository_of
@@ -211,7 +211,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
     return ask
 
 
-def find(history: History, ask: Callable[[Side], bool | None]) -> Found | None:
+def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult | None:
     """None where the last commit is no worse. Raises CannotTell where an end cannot be told."""
     last = len(history.commits) - 1
     for place, should in ((0, False), (last, True)):
@@ -293,7 +293,7 @@ def bisect(
     )
 
 
-def search(history: History, what: str) -> Found | None:
+def search(history: History, what: str) -> BisectResult | None:
     if what == WRONG:
         return find(history, wrong(history))
     with history.at(history.commits[0]) as start:

@@ -102,7 +102,7 @@ class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A variant against the float64 reference at one shape; errors are None where it has none.
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
@@ -122,7 +122,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hint: str = ""
 
 
-class Check(Finding, frozen=True, kw_only=True, omit_defaults=True):
+class Check(CheckOutcome, frozen=True, kw_only=True, omit_defaults=True):
     """A finding of the sources with this fingerprint."""
 
     fingerprint: str

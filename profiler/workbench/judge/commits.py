@@ -283,7 +283,7 @@ def _differing(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class Found:
+class BisectResult:
     """Positions: ``first_bad`` was good at ``last_good``; those between could not be ``tested``."""
 
     last_good: int
@@ -291,7 +291,7 @@ class Found:
     untested: tuple[int, ...] = ()
 
 
-def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> Found:
+def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> BisectResult:
     """By halves. ``is_bad`` is asked of positions strictly between the first and the last of
     ``number``; None is that it cannot be told there, and another near the middle is asked.
     """
@@ -306,4 +306,4 @@ def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> Found:
             bad = middle
         else:
             good = middle
-    return Found(good, bad, tuple(range(good + 1, bad)))
+    return BisectResult(good, bad, tuple(range(good + 1, bad)))

@@ -161,7 +161,7 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
 
 
 @dataclass(frozen=True)
-class Environment:
+class EvidenceEnvironment:
     """GPU, driver and libraries of the timing session, else of the newest capture; None is not
     collected. ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of
     the newest capture.
@@ -197,14 +197,14 @@ class Environment:
 COMPILERS = ("nvrtc",)
 LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
 HARDWARE = ("gpu", "gpu_uuid", "driver")
-PROVENANCE = [f.name for f in fields(Environment) if f.name not in ("ncu", "ncu_flags")]
+PROVENANCE = [f.name for f in fields(EvidenceEnvironment) if f.name not in ("ncu", "ncu_flags")]
 
 
-def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> Environment:
+def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> EvidenceEnvironment:
     """``indexes`` are of the captures measured here, ``session`` is that of the table."""
     newest = max(indexes, key=lambda index: index.provenance.date, default=None)
     sources = [session, newest.provenance if newest else None]
-    return Environment(
+    return EvidenceEnvironment(
         **{name: _first(sources, name) for name in PROVENANCE},
         ncu=newest.ncu if newest else ABSENT,
         ncu_flags=newest.ncu_flags if newest else (),

@@ -9,7 +9,7 @@ from workbench.derive.roofline.ceilings import DRAM, Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings
 from workbench.judge.advice.advise import Trial, record, told_what_was_tried, trials_of
 from workbench.judge.comparability import (
-    Environment,
+    EvidenceEnvironment,
     ceiling_warnings,
     choice_warnings,
     environment,
@@ -244,7 +244,7 @@ def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterato
         yield from ladder_warnings(rows, views.at(ladder.shape), ladder.shape)
 
 
-def _environment(view: View, profiled: Sequence[VariantEvidence]) -> Environment:
+def _environment(view: View, profiled: Sequence[VariantEvidence]) -> EvidenceEnvironment:
     timing = view.times.table
     indexes = [variant.index for variant in profiled if variant.index and variant.was_profiled]
     return environment(indexes, timing.timing.provenance if timing else None)

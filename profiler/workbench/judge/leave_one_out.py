@@ -12,7 +12,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
 from workbench.judge.sessions import warnings_of
-from workbench.judge.view import Times, main_timing
+from workbench.judge.view import ShapeTimes, main_timing
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
 from workbench.words import Origin, Parameter
@@ -104,7 +104,7 @@ def judge_left_out(
     """By the one timing that has the most of them."""
     names = names_of(variant, base, switches)
     timing = main_timing(evidence, names)
-    times = Times(evidence, timing)
+    times = ShapeTimes(evidence, timing)
     held = timing.chained if timing else frozenset()
 
     def ratio(before: str, after: str) -> Ratio | None:

@@ -14,7 +14,7 @@ from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
 from workbench.judge.advice.advise import Advice, Record, Trial
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.comparability import Environment, Recordings
+from workbench.judge.comparability import EvidenceEnvironment, Recordings
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
@@ -171,7 +171,7 @@ class Ablation:
     rows: tuple[Row, ...]
     references: tuple[Row, ...]
     ceilings: Peaks | None
-    environment: Environment
+    environment: EvidenceEnvironment
     timing_file: str
     warnings: tuple[Finding, ...]
     whole: Comparison | None = None

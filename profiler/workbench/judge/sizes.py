@@ -13,7 +13,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.findings import Finding
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
-from workbench.judge.view import Times, main_timing
+from workbench.judge.view import ShapeTimes, main_timing
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence
@@ -157,7 +157,7 @@ def over_sizes(
     first = shapes[0]
     in_flops = _is_intense(shapes[-1])
     names = [*variants, *references]
-    times = {shape.shape: Times(shape, main_timing(shape, names)) for shape in shapes}
+    times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
 
     def points(name: str) -> Iterator[AtSize]:
         beside = variants[0] if variants and name in references else ""

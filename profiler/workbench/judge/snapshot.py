@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ShapeRequest:
     """Which variants at one shape, and whether their captures and texts."""
 
     variants: tuple[str, ...]
@@ -127,22 +127,22 @@ def _ranges(
 def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:
     """What is on record of some variants, at the shape of ``evidence`` alone."""
     catalog()  # a file, too
-    return _shape(evidence, Wanted(_once(variants), captures=captures))
+    return _shape(evidence, ShapeRequest(_once(variants), captures=captures))
 
 
 def _wanted(
     evidence: Evidence, steps: Sequence[Step], timed: Sequence[Step], texts: Texts | None
-) -> Iterator[tuple[str, Wanted]]:
+) -> Iterator[tuple[str, ShapeRequest]]:
     """Shape to what is wanted there, in the order of the study; ``timed`` steps at all of them."""
     study, table = evidence.study, evidence.shape
     ladders = shapes_of(steps, table)
     for name, shape in study.shapes.items():
         if name in ladders:
             variants = [*_compared(steps, name, table), *_names(timed), *_beside(study.ladder)]
-            yield name, Wanted(_once(variants), captures=True, texts=texts)
+            yield name, ShapeRequest(_once(variants), captures=True, texts=texts)
         elif shape.profiled and timed and table == study.default_shape:
             references = (reference.name for reference in study.ladder.references)
-            yield name, Wanted(_once([*_names(timed), *references]))
+            yield name, ShapeRequest(_once([*_names(timed), *references]))
 
 
 def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name)
 
 
-def _shape(evidence: Evidence, wanted: Wanted) -> ShapeEvidence:
+def _shape(evidence: Evidence, wanted: ShapeRequest) -> ShapeEvidence:
     shape = evidence.study.shapes[evidence.shape]
     return ShapeEvidence(
         shape=evidence.shape,
@@ -228,7 +228,7 @@ def _everywhere(evidence: Evidence, variant: str) -> _Everywhere:
     return found
 
 
-def _variant(evidence: Evidence, variant: str, wanted: Wanted) -> VariantEvidence:
+def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantEvidence:
     study = evidence.study
     check = evidence.check(variant).record
     everywhere = _everywhere(evidence, variant)

@@ -33,7 +33,7 @@ class View:
     """One shape. ``ceilings`` are the measured ones by id, empty where nothing was calibrated."""
 
     evidence: ShapeEvidence
-    times: Times
+    times: ShapeTimes
     ladder: Ladder
     config: Config
     ceilings: Mapping[str, float]
@@ -116,7 +116,7 @@ class Views:
         calibration = self.snapshot.calibration
         return View(
             evidence=evidence,
-            times=Times(
+            times=ShapeTimes(
                 evidence=evidence,
                 table=main_timing(evidence, self.variants),
             ),
@@ -152,7 +152,7 @@ def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogeth
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class ShapeTimes:
     """``table`` is the timing that the table is of."""
 
     evidence: ShapeEvidence

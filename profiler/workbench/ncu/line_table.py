@@ -40,7 +40,7 @@ class Frame(NamedTuple):
     function: str
 
 
-class Row(NamedTuple):
+class LineEntry(NamedTuple):
     """From ``address`` on, in bytes from a function's beginning; ``inlined_at`` is 0 for none."""
 
     address: int
@@ -54,14 +54,14 @@ class LineTable:
     which ``inlined_at`` counts.
     """
 
-    rows: tuple[Row, ...]
-    every: list[Row] = field(repr=False)
+    rows: tuple[LineEntry, ...]
+    every: list[LineEntry] = field(repr=False)
 
     @cached_property
     def _addresses(self) -> list[int]:
         return [row.address for row in self.rows]
 
-    def at(self, address: int) -> tuple[Row, ...]:
+    def at(self, address: int) -> tuple[LineEntry, ...]:
         """The rows that hold for an instruction: where there are several, each but the last is of
         a call, and ``source_info`` gives the first.
         """
@@ -184,7 +184,7 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
     reader = _Reader(data, 0)
     head = _header(reader)
     reader.at = head.start
-    every: list[Row] = []
+    every: list[LineEntry] = []
     starts = [0]
     for state, ends in _steps(reader, head):
         if ends:
@@ -192,14 +192,14 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
             continue
         name = head.files[state.file - 1] if 0 < state.file <= len(head.files) else ""
         function = _name(strings, state.function) if state.inlined_at else ""
-        every.append(Row(state.address, Frame(name, state.line, function), state.inlined_at))
+        every.append(LineEntry(state.address, Frame(name, state.line, function), state.inlined_at))
         if len(every) > MOST_ROWS:
             raise ValueError("a line table with too many rows")
     parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
     return [LineTable(_from_zero(part), every) for part in parts if part]
 
 
-def _from_zero(rows: list[Row]) -> tuple[Row, ...]:
+def _from_zero(rows: list[LineEntry]) -> tuple[LineEntry, ...]:
     return tuple(row._replace(address=row.address - rows[0].address) for row in rows)
 
 

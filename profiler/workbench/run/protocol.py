@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Finding
+from workbench.evidence.records import BuiltKernel, Ceiling, CheckOutcome, Environment
 from workbench.evidence.timing import GraphNode, Session
 from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase
@@ -168,7 +168,7 @@ class Built(_Event, frozen=True, kw_only=True, tag="built"):
     warnings: tuple[str, ...]
 
 
-class Checked(Finding, frozen=True, kw_only=True, tag_field="event", tag="checked"):
+class Checked(CheckOutcome, frozen=True, kw_only=True, tag_field="event", tag="checked"):
     variant: str
     shape: str
 

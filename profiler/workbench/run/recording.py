@@ -191,7 +191,7 @@ class Recorder:
         return record
 
     def check(self, variant: str, shape: str, **found: Any) -> None:
-        """``found`` are the fields of a ``Finding``."""
+        """``found`` are the fields of a ``CheckOutcome``."""
         own = self._checks.setdefault(variant, {})
         own[shape] = Check(fingerprint=self.fingerprint(variant, shape), **found)
         origin = provenance(self.environment)

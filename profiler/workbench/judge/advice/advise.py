@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import added
 from workbench.judge.advice import latency, memory, pipes
 from workbench.judge.advice.candidate import LEAST, Candidate, Limit
-from workbench.judge.advice.subject import Spot, Subject
+from workbench.judge.advice.subject import AdvisedKernel, Spot
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage, Verdict
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
-RULES: tuple[Callable[[Subject], Iterator[Candidate]], ...] = (
+RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
     pipes.launch_rules,
     memory.rules,
     pipes.rules,
@@ -76,7 +76,7 @@ class Advice:
         return self.saved * self.sure
 
 
-def advise(subject: Subject) -> tuple[Advice, ...] | None:
+def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
     """The best first, each kind of change once, for the limit where it brings most.
 
     Empty where nothing is worth a step; None where the capture has nothing to judge by.
@@ -94,7 +94,7 @@ def advise(subject: Subject) -> tuple[Advice, ...] | None:
     return tuple(ranked)
 
 
-def _advice(subject: Subject, candidate: Candidate) -> Advice:
+def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
     """What the next limit leaves of it."""
     spread = candidate.limit.stage in SPREAD
     name, share = subject.next_limit(candidate.relieved, spread=spread)

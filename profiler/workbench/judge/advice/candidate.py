@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.derive.figures import STALL
-from workbench.judge.advice.subject import Subject
+from workbench.judge.advice.subject import AdvisedKernel
 from workbench.judge.findings import Finding
 from workbench.ncu.catalog import STALL_PREFIX
 from workbench.words import Change, Stage
@@ -49,7 +49,7 @@ class Candidate:
     relieved: frozenset[str] = frozenset()
 
 
-def waiting(subject: Subject, what: str, *others: str) -> Limit:
+def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
     """Warps that wait for a reason, or for several that have one cause; named after the first."""
     return Limit(
         stage=Stage.LATENCY,

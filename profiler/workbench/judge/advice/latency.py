@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from workbench.derive.roofline.ceilings import L1, L2
 from workbench.judge.advice.candidate import LEAST, NAMED, ONE_WAY, Candidate, Limit, waiting
-from workbench.judge.advice.subject import WGMMA, Subject
+from workbench.judge.advice.subject import WGMMA, AdvisedKernel
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage
 
@@ -21,7 +21,7 @@ COPIES = 0.01  # million requests: fewer loads by threads are not what fetches t
 HALF = 0.5
 
 
-def rules(subject: Subject) -> Iterator[Candidate]:
+def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Nothing where no samples were taken."""
     if subject.budget is None or not subject.budget.waits:
         return
@@ -39,7 +39,7 @@ def _says(limit: Limit, **more: float | bool) -> Finding:
     return finding("advice.waits", reason=limit.what, share=limit.share, **more)
 
 
-def _global(subject: Subject) -> Iterator[Candidate]:
+def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Loads from global memory, by how they are made."""
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
     saved = limit.share
@@ -73,7 +73,7 @@ def _global(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
 
 
-def _shared(subject: Subject) -> Iterator[Candidate]:
+def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "short_scoreboard", "mio_throttle")
     why, busy = _says(limit), subject.busy
     if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
@@ -84,7 +84,7 @@ def _shared(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)
 
 
-def _barriers(subject: Subject) -> Iterator[Candidate]:
+def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "barrier", "membar")
     why = _says(limit)
     yield Candidate(limit, Change.BARRIERS, limit.share, NAMED, why)
@@ -92,7 +92,7 @@ def _barriers(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
 
 
-def _dependent(subject: Subject) -> Iterator[Candidate]:
+def _dependent(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Fixed latencies between dependent instructions, and ports that are taken."""
     limit = waiting(subject, "wait")
     yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
@@ -100,24 +100,24 @@ def _dependent(subject: Subject) -> Iterator[Candidate]:
     yield Candidate(limit, Change.OPERANDS, limit.share, NAMED, _says(limit))
 
 
-def _products(subject: Subject) -> Iterator[Candidate]:
+def _products(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Warpgroups that wait for their own wgmma."""
     limit = waiting(subject, "gmma", "warpgroup_arrive")
     yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
     yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, _says(limit))
 
 
-def _front_end(subject: Subject) -> Iterator[Candidate]:
+def _front_end(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "no_instructions", "branch_resolving", "imc_miss")
     yield Candidate(limit, Change.SMALLER_CODE, limit.share, NAMED, _says(limit))
 
 
-def _stores(subject: Subject) -> Iterator[Candidate]:
+def _stores(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "drain")
     yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, _says(limit))
 
 
-def _warps(subject: Subject) -> Iterator[Candidate]:
+def _warps(subject: AdvisedKernel) -> Iterator[Candidate]:
     """More warps, by what keeps them out: twice as many hide at most half of the waiting."""
     there = subject.value("warps_per_scheduler")
     waits = subject.budget.waiting if subject.budget else 0.0

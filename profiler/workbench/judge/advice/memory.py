@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from workbench.derive.diff.costs import SECTORS, WAVEFRONTS
 from workbench.derive.roofline.ceilings import DRAM, L1, LEVELS, METRICS
 from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit
-from workbench.judge.advice.subject import Subject
+from workbench.judge.advice.subject import AdvisedKernel
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage
 
@@ -21,7 +21,7 @@ HALF = 0.5
 REFETCHED = frozenset(LEVELS)
 
 
-def rules(subject: Subject) -> Iterator[Candidate]:
+def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Each level that is near its bandwidth, and what is lost on the way to it."""
     for level, one in subject.used.items():
         if one.share >= BOUND:
@@ -30,7 +30,7 @@ def rules(subject: Subject) -> Iterator[Candidate]:
     yield from _conflicts(subject)
 
 
-def _bandwidth(subject: Subject, level: str, share: float) -> Iterator[Candidate]:
+def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Candidate]:
     measured = "measured" if subject.used[level].measured else "theoretical"
     unit = f"% of the {measured} bandwidth"
     counters = ("long_scoreboard", "lg_throttle")
@@ -54,7 +54,7 @@ def _bandwidth(subject: Subject, level: str, share: float) -> Iterator[Candidate
     yield Candidate(limit, Change.REUSE, saved, sure, why, REFETCHED)
 
 
-def _sectors(subject: Subject) -> Iterator[Candidate]:
+def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Excess sectors, as far as warps wait for global memory or a level is near its bandwidth."""
     excess = subject.total(SECTORS)
     requests, each = subject.value("global_load_requests"), subject.value("sectors_per_request")
@@ -78,7 +78,7 @@ def _sectors(subject: Subject) -> Iterator[Candidate]:
     yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
 
 
-def _conflicts(subject: Subject) -> Iterator[Candidate]:
+def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Passes of shared memory that bank conflicts add, as far as warps wait for it."""
     conflicts, cycles = subject.value("shared_conflicts"), subject.value("cycles")
     if not conflicts or not cycles or not subject.sms:

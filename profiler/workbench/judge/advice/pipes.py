@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from workbench.derive.factors import METRICS
 from workbench.judge.advice.candidate import NAMED, ONE_WAY, Candidate, Limit
-from workbench.judge.advice.subject import ISSUE, MMA, PIPES, WGMMA, Subject
+from workbench.judge.advice.subject import ISSUE, MMA, PIPES, WGMMA, AdvisedKernel
 from workbench.judge.findings import Finding, finding
 from workbench.ncu.catalog import catalog
 from workbench.words import Change, Stage
@@ -25,7 +25,7 @@ OF_PRODUCTS = frozenset(("fma", "lsu", ISSUE, "l1"))
 HALF = 0.5
 
 
-def rules(subject: Subject) -> Iterator[Candidate]:
+def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """By what the pipes did, and what the work asks of them."""
     yield from _tensor(subject)
     yield from _busy(subject)
@@ -33,7 +33,7 @@ def rules(subject: Subject) -> Iterator[Candidate]:
     yield from _instructions(subject)
 
 
-def pipe_limit(subject: Subject, pipe: str, share: float | None = None) -> Limit:
+def pipe_limit(subject: AdvisedKernel, pipe: str, share: float | None = None) -> Limit:
     """A pipe by how busy it was."""
     known = subject.busy.get(pipe, 0.0)
     metric = catalog()[f"{pipe}_pipe"].names[0]
@@ -49,7 +49,7 @@ def pipe_limit(subject: Subject, pipe: str, share: float | None = None) -> Limit
     )
 
 
-def is_product(subject: Subject) -> bool:
+def is_product(subject: AdvisedKernel) -> bool:
     """Whether the work does so much arithmetic for its bytes that it can only be products of
     matrices, of a type that tensor cores have.
     """
@@ -57,7 +57,7 @@ def is_product(subject: Subject) -> bool:
     return work is not None and work.dtype in TENSOR_TYPES and intensity(subject) >= RIDGE
 
 
-def intensity(subject: Subject) -> float:
+def intensity(subject: AdvisedKernel) -> float:
     """FLOP a byte of the work; those that were executed, where the study says none."""
     work = subject.work
     if work is None or not work.bytes:
@@ -65,7 +65,7 @@ def intensity(subject: Subject) -> float:
     return (work.flops or subject.executed or 0.0) / work.bytes
 
 
-def _tensor(subject: Subject) -> Iterator[Candidate]:
+def _tensor(subject: AdvisedKernel) -> Iterator[Candidate]:
     pipe = subject.busy.get("tensor")
     if pipe is None or subject.budget is None or not is_product(subject):
         return
@@ -86,7 +86,7 @@ def _tensor(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
 
 
-def _busy(subject: Subject) -> Iterator[Candidate]:
+def _busy(subject: AdvisedKernel) -> Iterator[Candidate]:
     """A pipe near its rate, or one that warps wait for."""
     pipes = {name: subject.busy[name] for name in PIPES if name in subject.busy}
     throttled = subject.waits("math_pipe_throttle")
@@ -99,7 +99,7 @@ def _busy(subject: Subject) -> Iterator[Candidate]:
         yield from _relief(subject, name, waits)
 
 
-def _relief(subject: Subject, pipe: str, waits: float) -> Iterator[Candidate]:
+def _relief(subject: AdvisedKernel, pipe: str, waits: float) -> Iterator[Candidate]:
     """``waits`` is the share of the duration in which nobody could go because of the pipe."""
     limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
     saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
@@ -116,7 +116,7 @@ def _relief(subject: Subject, pipe: str, waits: float) -> Iterator[Candidate]:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, relieved)
 
 
-def _turns(subject: Subject) -> Iterator[Candidate]:
+def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Two pipes that are busy for most of the time together, and neither for most of it."""
     pipes = sorted(((subject.busy.get(n, 0.0), n) for n in PIPES), reverse=True)
     (most, first), (less, second) = pipes[:2]
@@ -127,7 +127,7 @@ def _turns(subject: Subject) -> Iterator[Candidate]:
     yield Candidate(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
 
 
-def _instructions(subject: Subject) -> Iterator[Candidate]:
+def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     slots = subject.busy.get(ISSUE, 0.0)
     if subject.budget is None or slots < HEAVY:
         return
@@ -145,13 +145,13 @@ FEW_WAVES = 8  # with more, a last wave that is not full is lost among them
 MOST = 0.5  # of an imbalance that is explained by the last wave
 
 
-def launch_rules(subject: Subject) -> Iterator[Candidate]:
+def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Nothing where the cycles of the busiest SM were not collected."""
     yield from _head_and_tail(subject)
     yield from _imbalance(subject)
 
 
-def _head_and_tail(subject: Subject) -> Iterator[Candidate]:
+def _head_and_tail(subject: AdvisedKernel) -> Iterator[Candidate]:
     if subject.budget is None:
         return
     share = subject.budget.head_tail
@@ -166,7 +166,7 @@ def _head_and_tail(subject: Subject) -> Iterator[Candidate]:
         yield Candidate(limit, Change.FUSE, share, ONE_WAY / 2, why)
 
 
-def _imbalance(subject: Subject) -> Iterator[Candidate]:
+def _imbalance(subject: AdvisedKernel) -> Iterator[Candidate]:
     if subject.budget is None:
         return
     share = subject.budget.imbalance
@@ -190,7 +190,7 @@ def _imbalance(subject: Subject) -> Iterator[Candidate]:
     yield Candidate(limit, Change.BALANCE, share, NAMED, why)
 
 
-def _last_wave(subject: Subject, waves: float, blocks: float | None) -> float:
+def _last_wave(subject: AdvisedKernel, waves: float, blocks: float | None) -> float:
     """The share of slots for blocks that are empty in the last wave, if all blocks are alike; with
     less than a wave, of SMs that have one block less than the others.
     """

@@ -47,7 +47,7 @@ class Spot:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class AdvisedKernel:
     """One variant. What its capture lacks is not there: no figure, no budget, no level in ``used``.
 
     ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
@@ -141,7 +141,7 @@ def subject(
     known: Mapping[str, Figure] | None = None,
     ceilings: Mapping[str, float] | None = None,
     work: Work | None = None,
-) -> Subject:
+) -> AdvisedKernel:
     """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
     id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
     """
@@ -153,7 +153,7 @@ def subject(
         if peak := op_peak(values, op):
             tops[op.path] = max(tops.get(op.path, 0.0), peak)
     counted = counted_flops(metrics)
-    return Subject(
+    return AdvisedKernel(
         figures=figures(metrics) if known is None else known,
         budget=budget(parts, stall_shares(metrics)) if parts else None,
         used=used(metrics, ceilings or {}),

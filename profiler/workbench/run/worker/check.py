@@ -15,7 +15,7 @@ import torch
 from msgspec import structs
 
 from workbench.errors import UsageError, nearest
-from workbench.evidence.records import Finding
+from workbench.evidence.records import CheckOutcome
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.deviation import newly_unwritten, same_bits
 from workbench.run.worker.output import (
@@ -194,7 +194,7 @@ def beside(
     return replace(one, reference=found[worst][1], times=rated[worst], output=worst)
 
 
-def worse_of(found: Finding, one: Checked, kind: str) -> Finding:
+def worse_of(found: CheckOutcome, one: Checked, kind: str) -> CheckOutcome:
     """The worst of what was found and of one more call, on inputs of a ``kind``."""
     times = one.times_reference
     worse = times is not None and (found.times_reference or 0.0) < times
@@ -210,17 +210,17 @@ def worse_of(found: Finding, one: Checked, kind: str) -> Finding:
     )
 
 
-def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> Finding:
+def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
     """The worst of two plain draws, and of one of every adversarial kind that the study has."""
-    worst = Finding(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
+    worst = CheckOutcome(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
     drawn = [("", None)] * 2
     for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
         try:
             one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
-            return Finding(status=CheckResult.UNSUPPORTED, why=str(error))
+            return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
         if one.why:
-            return Finding(
+            return CheckOutcome(
                 status=CheckResult.WRONG,
                 why=f"with {name} inputs: {one.why}" if name else one.why,
                 max_abs=finite(one.absolute),
