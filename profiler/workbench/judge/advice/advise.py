@@ -15,9 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
-from workbench.judge.advice import latency, memory, pipes
-from workbench.judge.advice.candidate import LEAST, Candidate, Limit
-from workbench.judge.advice.subject import AdvisedKernel, Spot
+from workbench.judge.advice import latency, throughput
+from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage, Verdict
 
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
 RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
-    pipes.launch_rules,
-    memory.rules,
-    pipes.rules,
+    throughput.launch_rules,
+    throughput.memory_rules,
+    throughput.pipe_rules,
     latency.rules,
 )
 

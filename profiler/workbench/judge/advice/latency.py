@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.derive.roofline.ceilings import L1, L2
-from workbench.judge.advice.candidate import LEAST, NAMED, ONE_WAY, Candidate, Limit, waiting
-from workbench.judge.advice.subject import WGMMA, AdvisedKernel
+from workbench.judge.advice.subject import (
+    LEAST,
+    NAMED,
+    ONE_WAY,
+    WGMMA,
+    AdvisedKernel,
+    Candidate,
+    Limit,
+    waiting,
+)
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage
 

@@ -1,4 +1,4 @@
-"""What advice looks at of one variant: its capture, the work of a call, the card's ceilings."""
+"""What advice looks at of one variant, and what a rule proposes: a limit, and a kind of change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SMS, TimeBudget, budget, duration_parts
 from workbench.derive.figures import (
+    STALL,
     Figure,
     added,
     by_launch,
@@ -20,8 +21,9 @@ from workbench.derive.figures import (
 )
 from workbench.derive.roofline.ceilings import DRAM, L2, Used, counted_flops, op_peak, used
 from workbench.judge.bottlenecks import NO_STALL
-from workbench.ncu.catalog import TENSOR_OPS
-from workbench.words import VIRTUAL_ROOT
+from workbench.judge.findings import Finding
+from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS
+from workbench.words import VIRTUAL_ROOT, Change, Stage
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Capture, Table
@@ -173,3 +175,55 @@ def _by_line(lines: Table) -> dict[str, dict[Place, float]]:
     for file, line, counter, value in lines.rows("file", "line", "counter", "value"):
         found.setdefault(str(counter), []).append(((str(file), int(line)), float(value)))
     return {counter: totals(parts) for counter, parts in found.items()}
+
+
+LEAST = 0.03  # of the duration: less is not worth a step, see the gate
+NAMED, ONE_WAY = 1.0, 0.5  # the evidence names the cause; it leaves several ways open
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``what`` of the stage it is (a level, a pipe, a stall reason), and its ``share`` of the
+    duration. ``metric`` shows it with ``value`` in ``unit``; lines are found by ``counters``.
+    """
+
+    stage: Stage
+    what: str
+    share: float
+    metric: str
+    value: float
+    unit: str = ""
+    counters: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Stable: ``latency.long_scoreboard``."""
+        return f"{self.stage}.{self.what}" if self.what else str(self.stage)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``saved`` is the share of the duration that the change could take away, before the next limit
+    is looked at; ``sure`` how far the evidence names this way. ``why`` says where ``saved`` comes
+    from; ``relieved`` are the resources that the change asks less of.
+    """
+
+    limit: Limit
+    change: Change
+    saved: float
+    sure: float
+    why: Finding
+    relieved: frozenset[str] = frozenset()
+
+
+def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
+    """Warps that wait for a reason, or for several that have one cause; named after the first."""
+    return Limit(
+        stage=Stage.LATENCY,
+        what=what,
+        share=subject.waits(what, *others),
+        metric=STALL_PREFIX + what,
+        value=subject.value(STALL + what) or 0.0,
+        unit="% of samples",
+        counters=(what, *others),
+    )

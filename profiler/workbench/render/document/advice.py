@@ -9,8 +9,7 @@ from types import MappingProxyType
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import advise as ranked
 from workbench.judge.advice.advise import Advice, KindRecord, Record
-from workbench.judge.advice.candidate import LEAST, Limit
-from workbench.judge.advice.subject import Spot
+from workbench.judge.advice.subject import LEAST, Limit, Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (
     Block,
