@@ -214,7 +214,7 @@ def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
     )
 
 
-def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str = "") -> Gate:
+def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> Gate:
     """The error may be so many times the reference's; what was not collected fails nothing."""
     found = accuracy_of(checks)
     varies = tuple(shape for shape, check in checks.items() if check.varies)

@@ -13,7 +13,7 @@ from workbench.derive.intervals import Interval, Ratio, between_sessions, mean_l
 from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
-from workbench.words import GateState, Regime
+from workbench.words import ABSENT, GateState, Regime
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import TimedTogether
@@ -114,20 +114,23 @@ class Throttling:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What slowed the card down: known limits, else the reasons of NVML."""
-        known = (word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
-        return tuple(known) or self.reasons
+        """What slowed the card down, where that is one of the known limits."""
+        return tuple(word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
 
     def finding(self, code: str, shapes: tuple[str, ...] = ()) -> Finding:
         """How often, and down to which clock."""
+        is_known = self.sm_clock_mhz is not None and self.most_mhz is not None
         return finding(
             code,
-            limits=self.limits,
+            limits=self.limits or ("throttled",),
+            reasons=() if self.limits else self.reasons,
             shapes=shapes,
+            several=len(shapes) > 1 or None,
             share=self.share,
             variant=self.variant,
             sm_clock_mhz=self.sm_clock_mhz,
             most_mhz=self.most_mhz,
+            clock=None if is_known else ABSENT,
         )
 
 
@@ -316,7 +319,7 @@ def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]
     """
     limits: dict[tuple[str, ...], list[str]] = {}
     for shape, found in by_shape.items():
-        limits.setdefault(found.limits, []).append(shape)
+        limits.setdefault(found.limits or found.reasons, []).append(shape)
     for shapes in limits.values():
         worst = max(
             (by_shape[shape] for shape in shapes),

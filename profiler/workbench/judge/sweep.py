@@ -263,7 +263,7 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
 
 def imprecision(evidence: VariantEvidence, gates: Gates) -> Finding | None:
     """Why its error is too large beside the primary reference's; None where it is not."""
-    gate = accuracy_gate(evidence.checks, gates)
+    gate = accuracy_gate(evidence.checks, gates, "the reference")
     return gate.why if gate.state == GateState.FAILED else None
 
 

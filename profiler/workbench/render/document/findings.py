@@ -2,8 +2,8 @@
 
 In a sentence ``{name}`` is a value, "not collected" where there is none. What stands between two
 ``|`` is left out where one of its values is not there. Behind the colon stands a format of Python,
-or one of ours: ``.1%`` a share in percent, ``+.1~`` the change in percent that a ratio is,
-``#kernel`` a number of kernels, ``[; ]`` what stands between several.
+or one of ours: ``.1%`` a share in percent, ``+.1~`` the change in percent that a ratio is, ``.2k``
+thousands, ``#kernel`` a number of kernels, ``[; ]`` what stands between several.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ COMPANY = (
 )
 ERROR = "{times_reference:.3g}x the error of {reference} at {shape}|, {kind}|| in '{output}'|"
 VARIES = "|; results differ from run to run at {varies}|"
+LIMITED = "{limits:[ and ]}| ({reasons})|"
 ROUNDS = (
-    "in {share} of the rounds: SM clock "
-    "|{sm_clock_ghz:.2f} GHz of {most_ghz:.2f} ({variant})||{clock_absent}|"
+    "in {share:.0%} % of the rounds: SM clock "
+    "|{sm_clock_mhz:.2k} GHz of {most_mhz:.2k} ({variant})||{clock}|"
 )
 A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
 
@@ -180,8 +181,8 @@ SENTENCES: Mapping[str, str] = {
     "{variants}",
     "timing.twin": f"the twin of {{variant}}, {{regime}}{AT}, comes out as {{ratio:.3f}} "
     "[{low:.3f}, {high:.3f}] of it and not as 1: differences of this size are no news here",
-    "timing.throttled": f"the GPU was {{limit}} at {{shapes}}, |at most {{several}}|{ROUNDS}",
-    "timing.throttling": f"{{limit}} {ROUNDS}",
+    "timing.throttled": f"the GPU was {LIMITED} at {{shapes}}, |at most {{several}}|{ROUNDS}",
+    "timing.throttling": f"{LIMITED} {ROUNDS}",
     "timing.other_file": f"by the sessions of {{file}}, and not by the table's{AT}: {{variants}}",
     "captures.above_roof": f"{{variant}} stands above its roof{AT}: an error in the data",
     "captures.damaged": "{text}: no capture of {variants}; profile again, or restore the file",
@@ -228,8 +229,6 @@ def _more(found: Finding) -> dict[str, object]:
     match found.code:
         case "lines.none":
             return {"why": why_no_lines(known.get("front_ends", ()))}
-        case "accurate.within" | "accurate.beyond":
-            return {} if "reference" in known else {"reference": "the reference"}
         case "compiler.captured":
             spilled = known.get("spill_instructions")
             some = f"{spilled} instructions that spill" if spilled else f"spills {ABSENT}"
@@ -242,8 +241,6 @@ def _more(found: Finding) -> dict[str, object]:
             )
         case "commit.counter" | "commit.fact":
             return {"what": difference_label(known["what"]), "change": _change(known)}
-        case "timing.throttled" | "timing.throttling":
-            return _throttled(known)
     return _named(known)
 
 
@@ -307,26 +304,6 @@ def why_no_lines(front_ends: Sequence[str]) -> str:
     return f"{first.no_lines}: {first.lines} gives it" if first.lines else first.no_lines
 
 
-def _throttled(known: Mapping[str, Any]) -> dict[str, object]:
-    limits, share = known.get("limits", ()), known["share"]
-    named = any(limit.endswith("-limited") for limit in limits)
-    told: dict[str, object] = {
-        "limit": " and ".join(limits)
-        if named
-        else "throttled" + (f" ({', '.join(limits)})" if limits else ""),
-        "share": f"{100 * share:.0f} %" if share >= 0.01 else "under 1 %",
-    }
-    if len(known.get("shapes", ())) > 1:
-        told["several"] = ""
-    if not {"sm_clock_mhz", "most_mhz"} <= known.keys():
-        return {**told, "clock_absent": ABSENT}
-    return {
-        **told,
-        "sm_clock_ghz": known["sm_clock_mhz"] / 1e3,
-        "most_ghz": known["most_mhz"] / 1e3,
-    }
-
-
 class _Words(string.Formatter):
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return kwargs.get(str(key), ABSENT)
@@ -341,12 +318,19 @@ class _Words(string.Formatter):
             return value
         if value is True:  # it is said in the sentence
             return ""
-        if spec.endswith(("%", "~")):
-            percent = 100 * (value if spec.endswith("%") else value - 1)
-            return format(percent, spec[:-1] if spec == "g%" else f"{spec[:-1]}f")
+        if spec.endswith("%"):
+            return "under 1" if 0 < value < 0.01 else format(100 * value, _fixed(spec))
+        if spec.endswith("~"):
+            return format(100 * (value - 1), _fixed(spec))
+        if spec.endswith("k"):
+            return format(value / 1e3, _fixed(spec))
         if spec.startswith("#"):
             return f"{value} {spec[1:]}{'' if value == 1 else 's'}"
         return format(value, spec)
+
+
+def _fixed(spec: str) -> str:
+    return f"{spec[:-1]}f" if "." in spec else "g"
 
 
 WORDS = _Words()
