@@ -87,6 +87,16 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class TryVerdict(StrEnum):
+    """What ``workbench try`` says of a file."""
+
+    CORRECT = "correct"
+    INACCURATE = "inaccurate"  # within the tolerance, with a larger error than a gate allows
+    WRONG = "wrong"
+    FAILED = "failed"  # it is right, and could not be timed or profiled
+    UNCHECKED = "unchecked"  # it could not be called here
+
+
 class Role(StrEnum):
     """What a row does in the ladder of one shape."""
 

@@ -28,10 +28,11 @@ from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
 from workbench.run.trial import trial_of
-from workbench.study.config import for_study
+from workbench.study.config import Gates, for_study
 from workbench.study.model import Shape, Study
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
+from workbench.words import Status, TryVerdict
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
 # (float32 as KernelBench has it; two units in the last place of halves).
@@ -43,10 +44,14 @@ RELATIVE = {
     "float8_e4m3fn": 0.13,
     "float8_e5m2": 0.25,
 }
+# Units in the last place of 1.
+UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 INTEGERS = 0.0
 TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
 ARCH = "sm_90a"  # compiled for where there is no GPU
-PEAK = 10.0  # of one element, in terms of the error in norm and the largest element
+# Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
+# reference of a unit in the last place.
+PEAK = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,53 @@ class Attempt:
 
     @property
     def wrong(self) -> tuple[float, float] | None:
-        """The error of what was tried, where it is more than is allowed on the CPU already."""
+        """The error of what was tried, where the trial call shows already that it is wrong."""
         found = self.trial.errors.get(self.problem.baseline.name)
         if found is None or self.trial.accepted:
             return None
-        right = found[0] <= self.facts.absolute and found[1] <= self.facts.relative
-        return None if right else found
+        if found[0] > self.facts.absolute or found[1] > self.facts.relative:
+            return found
+        larger = self.trial.larger
+        allowed = max(self.facts.relative, TIMES_REFERENCE * self.trial.larger_reference)
+        return larger if larger is not None and larger[1] > allowed else None
+
+    @property
+    def times_reference(self) -> float | None:
+        """The error relative in norm as a multiple of the first reference's; None without one, and
+        where the error is below half a unit in the last place.
+        """
+        if self.row is not None:
+            worst = max((c.relative or 0.0 for c in self.row.checks.values()), default=0.0)
+            times = self.row.accuracy.times_reference if self.row.accuracy else None
+            return times if worst > self.rounding else None
+        own = self.trial.errors.get(self.problem.baseline.name)
+        against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
+        if not own or not any(against) or not self.trial.exact or own[1] <= self.rounding:
+            return None
+        return own[1] / against[0][1] if against[0] and against[0][1] else None
+
+    @property
+    def against(self) -> str:
+        """What the first reference is called."""
+        return self.problem.references[0].called if self.problem.references else ""
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit in the last place of the inputs' type."""
+        return UNIT.get(self.trial.dtype, 0.0) / 2
+
+    @property
+    def verdict(self) -> TryVerdict:
+        """Of what was tried, here or in the trial."""
+        row = self.row
+        if row is not None and row.variant in self.failures and row.status != Status.FAILED:
+            return TryVerdict.FAILED
+        if self.wrong or (row is not None and row.status == Status.FAILED):
+            return TryVerdict.WRONG
+        if row is None and self.problem.baseline.name not in self.trial.errors:
+            return TryVerdict.UNCHECKED
+        times = self.times_reference
+        return TryVerdict.INACCURATE if times and times > Gates().max_error else TryVerdict.CORRECT
 
     @property
     def row(self) -> Row | None:
@@ -100,6 +146,7 @@ def attempt(
     launch: str = "",
     solution: Path | None = None,
     workload: Path | None = None,
+    range: str = "",
     shape: str | None = None,
     keep: str = "",
     project: Path | None = None,
@@ -124,6 +171,7 @@ def attempt(
         launch=launch,
         solution=solution,
         workload=workload,
+        range=range,
         name=keep,
         elsewhere=executor.at_once,
     )
@@ -131,9 +179,9 @@ def attempt(
     problem = detect.read(request, lambda text: executor.note(f"warning: {text}"))
     root = folder or scratch(request, problem)
     live = executor.gpu is not None
-    facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
+    problem, facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
     done = Attempt(problem, root, problem.name, name, trial, facts)
-    if live:
+    if live and not done.wrong:
         done = measured(executor, done, profile=profile, quick=quick, fresh=fresh)
     elif problem.compiles:
         done = replace(done, built=compiled(done))
@@ -151,7 +199,7 @@ def scratch(request: Request, problem: Problem) -> Path:
 
 def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Facts, Learned, str]:
+) -> tuple[Problem, Facts, Learned, str]:
     """Write the workspace, call everything once, and write down what that told."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
     if shape is not None:
@@ -168,11 +216,14 @@ def prepare(
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
-    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu)
+    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
     trial = called_once(executor, workspace, study, name, job)
+    if problem.ranges:
+        same = tuple(m for m in problem.references if m.name not in trial.failures)
+        problem = replace(problem, references=same)
     facts = learned(problem, trial)
     write(problem, root, facts)
-    return facts, trial, name
+    return problem, facts, trial, name
 
 
 def called_once(
@@ -203,7 +254,9 @@ def learned(problem: Problem, trial: Learned) -> Facts:
         known.append(trial.errors[problem.baseline.name])
     base = RELATIVE.get(trial.dtype, INTEGERS)
     relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
-    absolute = max([PEAK * base * trial.largest, *(TIMES_REFERENCE * e for e, _ in known)])
+    half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
+    one = UNIT[trial.dtype] if half else base
+    absolute = max([PEAK * one * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in known)])
     return Facts(
         destinations=trial.destinations,
         in_place=trial.in_place,

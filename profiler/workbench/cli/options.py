@@ -96,6 +96,9 @@ class TryOptions(Printed):
     workload: Annotated[
         Path | None, Option("--workload", help="Of a definition: its workloads.", metavar="FILE")
     ] = None
+    range: Annotated[
+        str | None, Option("--range", help="Of nsight-python: the range to try.", metavar="NAME")
+    ] = None
     shape: ShapeName = None
     keep: Annotated[
         str | None, Option("--keep", help="Make it a study of the workspace.", metavar="NAME")

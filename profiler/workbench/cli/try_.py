@@ -13,20 +13,21 @@ from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json
 from workbench.render.document import attempt as document
-from workbench.render.document.blocks import Block, Text, code, line
-from workbench.render.document.findings import sentence
+from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.machine import Save
 from workbench.render.document.machine import told as told_of
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed
 from workbench.study.sources import virtual_name
-from workbench.words import SCHEMA_VERSION, Status
+from workbench.words import SCHEMA_VERSION, Status, TryVerdict
 
 
 def as_data(done: Attempt) -> dict[str, Any]:
     row, judged = done.row, done.judged
     return {
         "schema_version": SCHEMA_VERSION,
+        "verdict": done.verdict,
+        "times_reference_error": done.times_reference,
         "kind": done.problem.kind,
         "what": done.problem.what,
         "workspace": str(done.folder),
@@ -55,7 +56,8 @@ def as_data(done: Attempt) -> dict[str, Any]:
 
 
 def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
-    shown = document.introduction(done.problem, done.trial)
+    answer = document.answer(done.verdict, done.times_reference, done.against)
+    shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
         shown += document.result(done.row, done.judged, profiled=profiled)
     else:
@@ -102,20 +104,29 @@ def finish(done: Attempt) -> int:
         raise ToolFailed(mine, hint=error.hint)
     if done.judged is None and done.wrong:
         (absolute, relative), allowed = done.wrong, done.facts
+        larger = " for larger inputs" if done.wrong == done.trial.larger else ""
         raise GateFailed(
-            f"{done.problem.baseline.called} is wrong: error {absolute:.3g}, relative "
+            f"{done.problem.baseline.called} is wrong{larger}: error {absolute:.3g}, relative "
             f"{relative:.3g}; allowed are {allowed.absolute:g} and {allowed.relative:g}",
             hint="mend it, and run the same again",
         )
-    if done.judged is None:
+    if done.verdict == TryVerdict.INACCURATE:
+        raise GateFailed(
+            f"{done.problem.baseline.called} is inaccurate: {done.times_reference:.2g}x the error "
+            f"of {done.against}",
+            hint="sum in float32, or name another reference with --vs",
+        )
+    if done.verdict == TryVerdict.UNCHECKED:
         lacks = machine.why_not_measuring()
         raise EnvironmentLacks(
             f"nothing was measured: {lacks.message}",
             hint="the same command measures where there is a GPU with ncu: `workbench doctor`",
         )
+    if done.judged is None:
+        note(f"not timed: {machine.why_not_measuring().message}")
     row = done.row
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
-        why = done.failures.get(row.variant) or sentence(row.problem)
+        why = done.failures.get(row.variant, row.problem)
         raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")
@@ -132,6 +143,7 @@ def run(options: TryOptions) -> int:
         launch=options.launch or "",
         solution=options.solution,
         workload=options.workload,
+        range=options.range or "",
         shape=options.shape,
         keep=options.keep or "",
         project=options.project,

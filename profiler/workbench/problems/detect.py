@@ -26,7 +26,7 @@ BUILT_IN = tuple(
         gpu_mode, kernelbench, nsight_python, python_function, cuda_file, flashinfer_bench,
     )
 )  # fmt: skip
-OPTIONS = ("inputs", "outputs", "launch", "workload", "solution")
+OPTIONS = ("inputs", "outputs", "launch", "workload", "solution", "range")
 Tell = Callable[[str], None]
 
 

@@ -39,11 +39,14 @@ _METHODS = ("numel", "size", "stride", "element_size")
 
 @dataclass(frozen=True)
 class Made:
-    """An input of ``--input``: ``call`` is a tensor to be made, in the grammar above, else None."""
+    """An input of ``--input``: ``call`` is a tensor to be made, in the grammar above, else None.
+    ``is_none``: the value is None, which no shape can have as a parameter.
+    """
 
     name: str
     call: str | None
     value: Parameter | None = None
+    is_none: bool = False
 
     @property
     def parameter(self) -> Parameter:
@@ -73,6 +76,8 @@ def read_input(text: str) -> Made:
     if not equals or not name.isidentifier():
         raise UsageError(f"--input '{text}' gives no name and value", hint=INPUT_HINT)
     node = _parsed(expression, INPUT_HINT)
+    if isinstance(node, ast.Constant) and node.value is None:
+        return Made(name, None, is_none=True)
     if not isinstance(node, ast.Call):
         return Made(name, None, _value(text, node))
     if not isinstance(node.func, ast.Name) or node.func.id not in MAKERS:

@@ -19,10 +19,10 @@ from workbench.problems.sources import (
     classes,
     compared_with,
     functions,
+    gathered,
     modules,
     parameters,
     parsed,
-    together,
 )
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
@@ -49,8 +49,8 @@ def read(request: Request) -> Problem:
             f"{path.name} has a {NEW} without the {MODEL} that it is of",
             hint=f"workbench try PROBLEM.py --solution {path.name}",
         )
-    files = together(path)
-    solution = None
+    inside, files = gathered(path)
+    solution, theirs = None, inside
     if request.solution is not None:
         solution = require(request.solution, "file")
         if NEW not in bound(parsed(solution)):
@@ -58,14 +58,15 @@ def read(request: Request) -> Problem:
                 f"{solution.name} defines no {NEW}",
                 hint=f"a solution of a KernelBench problem is a class {NEW}(nn.Module)",
             )
-        files |= together(solution)
+        theirs, others = gathered(solution)
+        files |= others
     elif NEW in classes(tree):
         solution = path
     tried, name = (solution.name, NEW) if solution else (path.name, MODEL)
-    model = f'_model = given.Network(given.File(__file__, "{path.name}"))'
+    model = f'_model = given.Network(given.File(__file__, "{inside}"))'
     loads = model
     if solution:
-        files_too = f'"{path.name}"), given.File(__file__, "{solution.name}")'
+        files_too = f'"{inside}"), given.File(__file__, "{theirs}")'
         loads = f"_model = given.Network(\n    given.File(__file__, {files_too}\n)"
     call = "_model(inputs)"
     eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")

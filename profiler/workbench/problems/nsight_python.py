@@ -1,8 +1,9 @@
 """A function decorated for nsight-python, which need not be installed.
 
 Its configurations are the shapes. Of its ranges, ``with nsight.annotate(...)`` or a decorated
-function that it calls, the last is tried and the others are references, that of
-``normalize_against`` before all. What stands before the first range makes the inputs.
+function that it calls, the last is tried unless one is named; the others that have the same results
+are references, that of ``normalize_against`` before all. What stands before the first range makes
+the inputs.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def read(request: Request) -> Problem:
     shapes, default_shape = largest(_shapes(request, path, tree, node), MOST_CONFIGS)
     against = _keyword(node, "normalize_against")
     first = ast.literal_eval(against) if isinstance(against, ast.Constant) else ""
-    tried = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
+    if request.range and request.range not in ranges:
+        raise unknown(f"range of {node.name}()", request.range, ranges)
+    last = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
+    tried = request.range or last
     others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
     load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
     ranges_too = [
@@ -75,8 +79,8 @@ def read(request: Request) -> Problem:
     files = together(path)
     references = compared_with(request, path.parent, ranges_too)
     own = f"{FILE}.range({literal(tried)}, inputs)"
-    expression = references[0].expression if references else own
-    loads = [load, *([references[0].loads] if request.versus and references else [])]
+    expression = references[0].expression if request.versus else own
+    loads = [load, *([references[0].loads] if request.versus else [])]
     return Problem(
         kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
@@ -91,8 +95,9 @@ def read(request: Request) -> Problem:
         expression=expression,
         baseline=baseline(f"{path.name}:{tried}", load, own),
         references=modules(references, files),
-        against=references[0].called if references else "",
-        itself=not references,
+        against=references[0].called if request.versus else "",
+        itself=not request.versus,
+        ranges=bool(ranges_too),
     )
 
 
@@ -128,7 +133,7 @@ def _shapes(
     elif (configs := _keyword(node, "configs")) is not None:
         rows = _evaluated(path, tree, configs)
     else:
-        rows = _calls(tree, node.name) or ([()] if len(defaults) == len(names) else [])
+        rows = _called_with(path, tree, node.name) or ([()] if len(defaults) == len(names) else [])
     if not rows:
         raise UsageError(
             f"{path}:{node.lineno}: {node.name}() has no configuration",
@@ -154,15 +159,20 @@ def _parameter(path: Path, value: object) -> Parameter:
     )
 
 
-def _calls(tree: ast.Module, name: str) -> list[tuple[Any, ...]]:
-    """Arguments of the calls of a function in the file, where they are plain."""
-    found = []
+def _called_with(path: Path, tree: ast.Module, name: str) -> list[Any]:
+    """Arguments of the calls of a function in the file: its ``configs=``, else plain values."""
+    found: list[Any] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == name and node.args:
-            try:
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != name:
+            continue
+        configs = next((word.value for word in node.keywords if word.arg == "configs"), None)
+        try:
+            if configs is not None:
+                found += _evaluated(path, tree, configs)
+            elif node.args:
                 found.append(tuple(ast.literal_eval(argument) for argument in node.args))
-            except (ValueError, TypeError):
-                continue
+        except (ValueError, TypeError):
+            continue
     return found
 
 
@@ -206,5 +216,5 @@ FORMAT = Format(
     priority=40,
     is_of=is_of,
     read=read,
-    options=frozenset({"inputs"}),
+    options=frozenset({"inputs", "range"}),
 )

@@ -55,7 +55,8 @@ class Problem:
 
     ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
     the reference is the baseline in float64. ``kind`` is the label of the format. ``compiles``: the
-    baseline has kernels that compile without a GPU.
+    baseline has kernels that compile without a GPU. ``ranges``: the references may do other work
+    than the baseline, and those that do are left out.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class Problem:
     against: str = "its reference"
     itself: bool = False
     compiles: bool = False
+    ranges: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Request:
     launch: str = ""
     solution: Path | None = None
     workload: Path | None = None
+    range: str = ""
     shape: str = ""
     name: str = ""
     elsewhere: bool = False

@@ -18,12 +18,14 @@ from workbench.problems.sources import (
     Versus,
     baseline,
     bound,
+    classes,
     compared_with,
     functions,
+    gathered,
     modules,
     parameters,
     parsed,
-    together,
+    required_parameters,
 )
 from workbench.words import Parameter
 
@@ -48,9 +50,10 @@ def read(request: Request) -> Problem:
         require_inputs(path, function, node, taken)
     elif node:
         require_parameters(function, node, [one.name for one in taken], own)
-    shape = own | {one.name: one.parameter for one in made}
+    inside, files = gathered(path)
+    shape = own | {one.name: one.parameter for one in made if not one.is_none}
     load, call = (
-        f'{FILE} = given.File(__file__, "{path.name}")',
+        f'{FILE} = given.File(__file__, "{inside}")',
         f"given.call({FILE}.{function}, inputs)",
     )
     compiled = Versus(
@@ -60,13 +63,12 @@ def read(request: Request) -> Problem:
     )
     theirs = Versus(
         f"{path.name}:{REFERENCE}",
-        f'_versus = given.File(__file__, "{path.name}")',
+        f'_versus = given.File(__file__, "{inside}")',
         f"given.call(_versus.{REFERENCE}, inputs)",
     )
     has_own = REFERENCE in functions(tree) and not request.versus
     references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
     itself = not references or references[0] is compiled
-    files = together(path)
     given = "{}" if not has_inputs else _own_inputs(tree, known)
     told = f"its function {function}({', '.join(known)})"
     return Problem(
@@ -101,6 +103,11 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
                 f"{path.name}:{wanted} is a kernel, which a function of Python launches",
                 hint=f"name that function: {', '.join(candidates) or 'the file has none'}",
             )
+        if wanted in classes(tree) or (wanted.partition(".")[0] in bound(tree) and "." in wanted):
+            raise UsageError(
+                f"{path.name}:{wanted} is no function of the file",
+                hint=wrapped(path, wanted, wanted in classes(tree)),
+            )
         if wanted not in bound(tree):
             raise unknown(f"function of {path.name}", wanted, candidates)
         return wanted
@@ -111,9 +118,24 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             f"{path.name} has several functions: {', '.join(candidates)}",
             hint=f"name one: {path.name}:{candidates[-1]}",
         )
+    if modules := [
+        n for n, c in classes(tree).items() if any("Module" in ast.unparse(b) for b in c.bases)
+    ]:
+        raise UsageError(
+            f"{path.name} defines no function to try", hint=wrapped(path, modules[-1], True)
+        )
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
+    )
+
+
+def wrapped(path: Path, name: str, is_class: bool) -> str:
+    """What to write where the file has a class or an attribute in place of a function."""
+    before = f"model = {name}().cuda()\n    " if is_class else ""
+    return (
+        f"add a function that calls it, and try {path.name}:run\n"
+        f"    {before}def run(x):\n        return {'model' if is_class else name}(x)"
     )
 
 
@@ -130,7 +152,7 @@ def require_inputs(
     names = [one.name for one in made]
     known = parameters(node) if node else names
     open_ended = node is None or node.args.kwarg is not None or node.args.vararg is not None
-    required = known[: len(known) - len(node.args.defaults)] if node else []
+    required = required_parameters(node) if node else []
     missing = [name for name in required if name not in names]
     if not made or (missing and not open_ended):
         named = ", ".join(missing or known) or "its tensors"
@@ -194,7 +216,7 @@ def made_text(made: Sequence[Made]) -> str:
     parts = [
         f"{literal(one.name)}: given.made(shape[{literal(one.name)}], generator)"
         if one.call
-        else f"{literal(one.name)}: shape[{literal(one.name)}]"
+        else f"{literal(one.name)}: {None if one.is_none else f'shape[{literal(one.name)}]'}"
         for one in made
     ]
     return f"{{{', '.join(parts)}}}"

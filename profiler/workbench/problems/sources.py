@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,13 @@ from types import MappingProxyType
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import Call, read_call
 from workbench.problems.problem import STUDY_FILE, Module, Request, require, split
-from workbench.study.text import no_file, read_text
+from workbench.study.text import no_file, read_text, stands
 from workbench.study.workspace import folder_name
 
 _NAMED = re.compile(r"""["']([\w./-]+\.\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 TEXT = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc")
+INIT = "__init__.py"
 LARGEST = 256 << 20  # bytes of a file that comes along without being asked for
 
 
@@ -37,6 +39,41 @@ def parsed(path: Path) -> ast.Module:
         raise UsageError(f"{path} cannot be read as Python: {error}") from None
 
 
+def package_root(path: Path) -> Path:
+    """The folder that the package of a file stands in: the file's own where it is in no package."""
+    folder = path.parent
+    while (folder / INIT).is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def dotted(path: Path) -> str:
+    """The module's name of a path below the root of its package."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
+    """The name of a file among those that come along, and these: see ``together``.
+
+    A file with relative imports, or with imports from its own package, comes as a part of that
+    package. An ``__init__.py`` that none of them imports a name from comes empty.
+    """
+    imports = list(_imports(parsed(path)))
+    levels = max((level for level, _, _ in imports), default=0)
+    root = package_root(path)
+    own = path.relative_to(root).parts[0]
+    if not levels and not any(module.partition(".")[0] == own for _, module, _ in imports):
+        return path.name, together(path)
+    if len(path.relative_to(root).parts) <= levels:
+        root = path.parents[levels]
+    files = together(path, root)
+    for name in list(files):
+        for folder in list(Path(name).parents)[:-1]:
+            files.setdefault(f"{folder.as_posix()}/{INIT}", b"")
+    return path.relative_to(root).as_posix(), files
+
+
 def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
     """The file and, through what they import, include or name in a string, those beside it.
 
@@ -47,9 +84,11 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     queue = [path.relative_to(folder).as_posix()]
     while queue:
-        name = queue.pop(0)
+        name = posixpath.normpath(queue.pop(0))
         file = folder / name
-        if name in found or no_file(file) or file.stat().st_size > LARGEST:
+        if name in found or name.startswith("..") or no_file(file):
+            continue
+        if file.stat().st_size > LARGEST:
             continue
         if name == STUDY_FILE:
             raise UsageError(
@@ -61,29 +100,39 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
     return found
 
 
-def _named(file: Path, folder: Path, name: str) -> Iterator[str]:
+def _named(file: Path, top: Path, name: str) -> Iterator[str]:
     text = file.read_text(encoding="utf-8", errors="replace")
     inside = name.rpartition("/")[0]
+    beside = f"{inside}/" if inside else ""
     if file.suffix != ".py":
-        yield from (f"{inside}/{n}" if inside else n for n in _INCLUDE.findall(text))
+        yield from (beside + one for one in _INCLUDE.findall(text))
         return
-    yield from (n for n in _NAMED.findall(text) if not n.startswith(("/", "..")))
+    for one in _NAMED.findall(text):
+        if not one.startswith(("/", "..")):
+            yield from dict.fromkeys((one, beside + one))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
+    for level, module, names in _imports(tree):
+        up = "../" * (level - 1)
+        starts = [beside + up] if level else dict.fromkeys(("", beside))
+        for start in starts:
+            base = start + module.replace(".", "/")
+            modules = [f"{base}/{each}" for each in names]
+            yield from (f"{part}.py" for part in (base, *modules))
+            yield from (f"{part}/{INIT}" for part in modules)
+            if not names or not all(stands(top / f"{m}.py") or stands(top / m) for m in modules):
+                yield f"{base}/{INIT}"
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str, list[str]]]:
+    """Dots before it, module and names of every import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
+            yield from ((0, alias.name, []) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            modules = [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
-        else:
-            continue
-        for module in filter(None, modules):
-            for prefix in dict.fromkeys(("", f"{inside}/" if inside else "")):
-                parts = prefix + module.replace(".", "/")
-                yield from (f"{parts}.py", f"{parts}/__init__.py")
+            yield node.level, node.module or "", [alias.name for alias in node.names]
 
 
 def study_name(text: str) -> str:
@@ -115,6 +164,17 @@ def parameters(node: ast.FunctionDef) -> list[str]:
     """Names of the positional and keyword parameters."""
     every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
     return [argument.arg for argument in every]
+
+
+def required_parameters(node: ast.FunctionDef) -> list[str]:
+    """Names of those without a default."""
+    arguments = node.args
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return [
+        *positional[: len(positional) - len(arguments.defaults)],
+        *(argument.arg for argument, default in named if default is None),
+    ]
 
 
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
@@ -158,9 +218,17 @@ def compared_with(
 
 
 def modules(references: Sequence[Versus], files: dict[str, bytes]) -> tuple[Module, ...]:
-    """Variants of the references, whose files are added to those of a problem."""
+    """Variants of the references, whose files are added to those of a problem. Raises UsageError
+    where two different files have one name.
+    """
     for one in references:
-        files |= one.files
+        for name in one.files.keys() & files.keys():
+            if one.files[name] not in (files[name], b"") and files[name]:
+                raise UsageError(
+                    f"{name} of --vs {one.called} has the name of a file that is tried",
+                    hint=f"copy one of them to another name than {Path(name).name}",
+                )
+        files |= {n: data for n, data in one.files.items() if data or n not in files}
     return tuple(one.module(files) for one in references)
 
 
@@ -223,9 +291,10 @@ def _of_file(text: str, folder: Path) -> Versus:
             f"--vs {text} names no function of {path.name}",
             hint=f"write --vs {path.name}:FUNCTION, one of: {known}",
         )
-    loads = f'_versus = given.File(__file__, "{path.name}")'
+    name, files = gathered(path)
+    loads = f'_versus = given.File(__file__, "{name}")'
     call = f"given.call(_versus.{function}, inputs)"
-    return Versus(f"{path.name}:{function}", loads, call, files=together(path))
+    return Versus(f"{path.name}:{function}", loads, call, files=files)
 
 
 def variant_name(called: str, taken: Mapping[str, object]) -> str:

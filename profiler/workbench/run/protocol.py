@@ -87,7 +87,7 @@ class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
 class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
     ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
-    baseline.
+    baseline. ``ranges``: the references may do other work than the baseline.
     """
 
     study: str
@@ -96,6 +96,7 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     called: str
     references: tuple[str, ...]
     device: str
+    ranges: bool = False
 
 
 class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
@@ -231,7 +232,9 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
     value that is expected. ``errors`` are absolute and relative, by variant that was called, and
     ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
-    accepts what the baseline gives.
+    accepts what the baseline gives. ``larger`` are the baseline's errors for larger inputs,
+    ``larger_reference`` is the relative one of the reference in its own precision. ``constant``:
+    other random inputs have the same result.
     """
 
     inputs: dict[str, str]
@@ -244,6 +247,9 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     bytes: dict[str, float] = {}
     largest: float = 0.0
     errors: dict[str, tuple[float, float]] = {}
+    larger: tuple[float, float] | None = None
+    larger_reference: float = 0.0
+    constant: bool = False
     accepted: bool = False
     failures: dict[str, ErrorText] = {}
 

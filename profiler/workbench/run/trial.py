@@ -24,7 +24,9 @@ from workbench.words import INSTALL
 SECONDS = 300.0  # the longest silence: an extension may be compiled in it
 
 
-def trial_of(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool) -> TrialJob:
+def trial_of(
+    study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool, ranges: bool = False
+) -> TrialJob:
     """On the GPU or else the CPU. ``called``: how the user knows what is tried."""
     return TrialJob(
         study=study.name,
@@ -33,6 +35,7 @@ def trial_of(study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool
         called=called,
         references=tuple(reference.name for reference in study.ladder.references),
         device="cuda" if on_gpu else "cpu",
+        ranges=ranges,
     )
 
 

@@ -20,6 +20,7 @@ from workbench.problems.given.calls import one as one
 from workbench.problems.given.calls import plain as plain
 from workbench.problems.given.calls import put as put
 from workbench.problems.given.inputs import case as case
+from workbench.problems.given.inputs import larger as larger
 from workbench.problems.given.inputs import listed as listed
 from workbench.problems.given.inputs import made as made
 from workbench.problems.given.inputs import named as named

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workbench.errors import UsageError, unknown
+from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.given.inputs import Empty, filled, rebuilt
+from workbench.problems.sources import dotted, package_root
+from workbench.study.users_code import in_words, line_in
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
@@ -26,14 +28,35 @@ def call(function: Callable[..., Any], inputs: Inputs, *, data: bool = False) ->
     what it was given to write into.
     """
     whole, fresh = filled(inputs)
-    return _of(function, [rebuilt(whole)] if data else arguments(function, whole), fresh)
+    given, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
+    return _of(function, given, fresh, keywords)
 
 
-def _of(function: Callable[..., Any], given: Iterable[Any], fresh: Sequence[Any]) -> Any:
+_needs_gradients: set[Callable[..., Any]] = set()
+
+
+def _of(
+    function: Callable[..., Any],
+    given: Iterable[Any],
+    fresh: Sequence[Any],
+    keywords: Inputs | None = None,
+) -> Any:
+    """Gradients are recorded only for an input that requires one, and for a function that calls
+    autograd itself.
+    """
     import torch
 
-    with torch.no_grad():
-        out = function(*given)
+    given, keywords = tuple(given), keywords or {}
+    wanted = any(getattr(v, "requires_grad", False) for v in (*given, *keywords.values()))
+    try:
+        with torch.set_grad_enabled(wanted or function in _needs_gradients):
+            out = function(*given, **keywords)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error) or function in _needs_gradients:
+            raise
+        _needs_gradients.add(function)
+        with torch.enable_grad():
+            out = function(*given, **keywords)
     return only(fresh if out is None and fresh else out)
 
 
@@ -63,15 +86,55 @@ def only(out: Any) -> Any:
     return out[0] if len(out) == 1 else tuple(out)
 
 
-def arguments(function: Callable[..., Any], inputs: Inputs) -> list[Any]:
-    """By name where the parameters have those of the inputs, else in order."""
+def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inputs]:
+    """Positional and keyword arguments of a call with the inputs.
+
+    Inputs go to the parameters of their names. Tensors without one go to the parameters that are
+    left, in order; plain values without one only where the function requires another argument.
+    Raises UsageError for a tensor that no parameter takes.
+    """
     try:
-        known = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin
-        return list(inputs.values())
-    if known and set(inputs) <= set(known):
-        return [inputs[name] for name in known if name in inputs]
-    return list(inputs.values())
+        return list(inputs.values()), {}
+    kinds = {parameter.kind for parameter in parameters}
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    found = {p.name: inputs[p.name] for p in named if p.name in inputs}
+    rest = {name: value for name, value in inputs.items() if name not in found}
+    if not found and inspect.Parameter.VAR_POSITIONAL in kinds:
+        return list(inputs.values()), {}
+    others = {}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        others, rest = rest, {}
+    for parameter in sorted(named, key=lambda p: p.default is not p.empty):
+        if parameter.name in found or not rest:
+            continue
+        required = parameter.default is parameter.empty
+        name = next((n for n, v in rest.items() if required or _is_tensor(v)), None)
+        if name is not None:
+            found[parameter.name] = rest.pop(name)
+    if left := [name for name, value in rest.items() if _is_tensor(value)]:
+        raise UsageError(
+            f"{getattr(function, '__name__', function)}{inspect.signature(function)} takes no "
+            f"'{left[0]}'",
+            hint="inputs go to the parameters of their names: rename the input or the parameter",
+        )
+    given: list[Any] = []
+    for at, parameter in enumerate(named):
+        by_position = parameter.kind is parameter.POSITIONAL_ONLY or at == len(given)
+        if parameter.kind is parameter.KEYWORD_ONLY or not by_position:
+            continue
+        if parameter.name in found:
+            given.append(found.pop(parameter.name))
+        elif parameter.kind is parameter.POSITIONAL_ONLY and found:
+            given.append(parameter.default)
+    return given, {**found, **others}
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 def exact(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
@@ -246,16 +309,28 @@ class File:
 
     @cached_property
     def module(self) -> ModuleType:
-        return self.loaded()
+        """Raises GateFailed for an AttributeError, which would look like a missing attribute of
+        this class.
+        """
+        try:
+            return self.loaded()
+        except AttributeError as error:
+            where = f"{self.path.name}{line_in(self.path, error)}"
+            raise GateFailed(
+                f"{where} fails while it is imported: {in_words(error)}", hint="mend the line named"
+            ) from error
 
     def loaded(self) -> ModuleType:
-        """Anew."""
-        folder = self.path.parent
+        """Anew; as a part of its package where its folder has an ``__init__.py``."""
+        folder = package_root(self.path)
         sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
         for name in [name for name in sys.modules if not name.startswith(OWN)]:
             beside = folder / name.partition(".")[0]
             if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
                 del sys.modules[name]
+        if folder != self.path.parent:
+            importlib.invalidate_caches()
+            return importlib.import_module(dotted(self.path.relative_to(folder)))
         return load_module(self.path, f"{OWN}given_{self.path.stem}")
 
     def __getattr__(self, name: str) -> Any:

@@ -25,23 +25,30 @@ MOST_SEED = 2**31
 
 @dataclass(frozen=True)
 class Empty:
-    """A tensor that a kernel writes into: made anew for every call, and no input."""
+    """A tensor that a kernel writes into: made anew for every call, and no input.
+
+    ``make`` allocates it in place of torch.empty_strided.
+    """
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
+    make: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def new(self) -> torch.Tensor:
         import torch
 
-        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        return self.make(found) if self.make else found
 
     def widened(self) -> Empty:
         """Of doubles, where it is of floating-point numbers."""
         import torch
 
-        return replace(self, dtype=torch.float64) if self.dtype.is_floating_point else self
+        return (
+            replace(self, dtype=torch.float64, make=None) if self.dtype.is_floating_point else self
+        )
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,21 @@ def made(call: str, generator: torch.Generator) -> torch.Tensor:
             hint="such as randn(4096,8192) or randint(0,100,(4096,),dtype=int32)",
         ) from None
     return out.to(dtype) if narrow else out
+
+
+def larger(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Four times the floating-point inputs, and the first row of each 32 times: what is right only
+    for the numbers that a format draws is found.
+    """
+    import torch
+
+    found = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1:
+            found[name] = value * 4
+            if value.dim():
+                found[name][:1] *= 8
+    return found
 
 
 def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

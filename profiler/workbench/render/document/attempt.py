@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.rows import Ablation, Row
 from workbench.problems.problem import Problem
 from workbench.render.document import advice, timings
@@ -27,7 +28,8 @@ from workbench.render.document.limits import bullets
 from workbench.render.document.phrases import call_of, figure, took, with_cycles
 from workbench.render.document.variant import limited, origin
 from workbench.render.numbers import factor, number
-from workbench.words import ABSENT, CheckResult, Status
+from workbench.study.config import Gates
+from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 if TYPE_CHECKING:
     from workbench.run.protocol import Learned
@@ -38,9 +40,24 @@ def introduction(problem: Problem, trial: Learned) -> list[Block]:
     given = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
     lines = [words(f"takes {given}; gives {', '.join(trial.outputs)}")]
     lines.append(words(checked_by(problem, trial)))
+    if trial.larger is not None:
+        lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))
     if trial.in_place:
         lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
+    if trial.constant:
+        lines.append(words("warning: other random inputs give the same result, so that a constant "
+                           "would pass the check"))  # fmt: skip
     return [Paragraph(line(strong(problem.what))), Bullets(tuple(lines))]
+
+
+def answer(verdict: TryVerdict, times: float | None, against: str) -> Text:
+    """The verdict in a few words."""
+    if verdict == TryVerdict.INACCURATE and times is not None:
+        why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
+        return line(strong(verdict), why)
+    if verdict == TryVerdict.UNCHECKED:
+        return line(strong(verdict), ": it could not be called here")
+    return line(strong(verdict))
 
 
 def checked_by(problem: Problem, trial: Learned) -> str:
@@ -48,7 +65,7 @@ def checked_by(problem: Problem, trial: Learned) -> str:
     if trial.exact:
         text = f"checked against {against} in float64"
     else:
-        text = f"checked against {against} as it is, since it takes no float64: {trial.refusal}"
+        text = f"checked against {against} in its own precision: {trial.refusal}"
     if problem.itself:
         text += " (no --vs names another: that tells rounding errors, and not that it is right)"
     return text
@@ -80,7 +97,7 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
         told.append(Paragraph(words(f"one call is {call}")))
     if correct := _correct(row):
         told.append(Paragraph(words(correct)))
-    failed = [gate for gate in row.gates if gate.passed is False]
+    failed = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
     told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in failed]
     if row.bottlenecks:
         told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]

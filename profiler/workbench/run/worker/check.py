@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from msgspec import structs
 
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
+from workbench.problems.given.inputs import Empty
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.deviation import newly_unwritten, same_bits
 from workbench.run.worker.output import (
@@ -305,7 +307,17 @@ class Calls:
         for name, value in drawn.items():
             if isinstance(value, torch.Tensor):
                 self.inputs[name], self.buffers[name] = guarded(value)
+            elif isinstance(value, Empty):
+                self.inputs[name] = replace(value, make=partial(self.guarded_output, name))
+        self.written: list[tuple[str, torch.Tensor]] = []
         self.touched_first = ""
+
+    def guarded_output(self, name: str, empty: torch.Tensor) -> torch.Tensor:
+        """All NaN, inside as well."""
+        found, buffer = guarded(empty)
+        buffer.fill_(POISON)
+        self.written.append((name, buffer))
+        return found
 
     def call(self) -> Outputs:
         """Raises NoResult."""
@@ -344,10 +356,11 @@ class Calls:
         """Which of the inputs, or of the memory around them, is not what it was, in words."""
         if self.touched_first:
             return self.touched_first
-        for name, buffer in self.buffers.items():
+        for name in self.buffers:
             given, now = self.drawn[name].detach(), self.inputs[name].detach()
             if name not in self.in_place and not same_bits(now, given):
                 return f"changes its input '{name}'"
+        for name, buffer in (*self.buffers.items(), *self.written):
             for margin in (buffer[:GUARD_BYTES], buffer[-GUARD_BYTES:]):
                 if bool((margin != POISON).any()):
                     return f"writes out of bounds of '{name}'"

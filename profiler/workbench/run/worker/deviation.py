@@ -106,6 +106,15 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return all(torch.equal(_bytes(one[at]), _bytes(other[at])) for at in chunks(one.shape))
 
 
+def fits(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether all numbers of a tensor are numbers of a type too, and not all zero."""
+    found = all(
+        bool(((p := tensor[at]).to(dtype).to(p.dtype) == p).logical_or(p.isnan()).all())
+        for at in chunks(tensor.shape)
+    )
+    return found and bool(tensor.any())
+
+
 def newly_unwritten(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether the other is NaN or infinite anywhere where the first is not."""
     return any(
@@ -201,6 +210,11 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
     if not ours:
         raise GateFailed(
             f"{name} returned {type(out).__name__}, not a tensor", hint="return tensors"
+        )
+    if len(ours) != len(theirs):
+        raise GateFailed(
+            f"{name} gives {len(ours)} tensor{'s' * (len(ours) != 1)}, the reference {len(theirs)}",
+            hint="return the same tensors in the same order",
         )
     if [t.shape for t in ours] != [t.shape for t in theirs]:
         raise GateFailed(

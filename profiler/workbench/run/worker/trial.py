@@ -16,15 +16,17 @@ from typing import Any
 import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
-from workbench.problems.given import Dotted, afterwards, without
+from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.deviation import (
     Run,
     copies,
     dtype_of,
     error_of,
+    fits,
     is_changed,
     largest,
+    same_bits,
     shown,
     size_of,
     tensors,
@@ -34,11 +36,14 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.journal import describe, in_words, place
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
+from workbench.run.worker.timing.surroundings import is_dense
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 MEND = "mend the line named, or the inputs"
+REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
+WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
 
 
@@ -52,7 +57,8 @@ class Trial:
         self.study = self.module("study.py", "workbench_study")
         self.failures: dict[str, ErrorText] = {}
         self.bytes: dict[str, float] = {}
-        self.largest = 0.0
+        self.largest = self.larger_reference = 0.0
+        self.is_exact = True
 
     def run(self) -> Learned:
         inputs = self.inputs(self.job.shapes[0])
@@ -63,17 +69,22 @@ class Trial:
             found = written(self.load(self.job.baseline), inputs)
             inputs = without(inputs, found["destinations"])
             own = self.left_behind(inputs, own, found["in_place"])
+            self.require_repeatable(own, self.again(inputs, found["in_place"]), self.job.called)
         expected, refusal = self.expected(inputs)
         if own is not None:
             errors[self.job.baseline] = error_of(own, expected, self.job.called)
+            if not self.job.ranges and errors[self.job.baseline][1] > REPEATABLE:
+                self.require_repeatable(expected, self.expected(inputs)[0], "the reference")
         seen = own
         for name in self.job.references:
             out = self.called(name, inputs)
             if out is not None:
                 seen = out if seen is None else seen
-                errors[name] = error_of(out, expected, name)
+                errors.update(self.compared(name, out, expected))
         given = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.add(self.job.shapes[0], inputs, expected)
+        accepted = own is not None and self.accepts(inputs, own)
+        larger = None if hasattr(self.study, "accepts") else self.larger(inputs, expected, errors)
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), found["destinations"])
             self.add(shape, others, self.study.plain(others))
@@ -88,7 +99,10 @@ class Trial:
             bytes=self.bytes,
             largest=self.largest,
             errors=errors,
-            accepted=own is not None and self.accepts(inputs, own),
+            larger=larger,
+            larger_reference=self.larger_reference,
+            constant=self.is_constant(found["destinations"], expected),
+            accepted=accepted,
             failures=self.failures,
         )
 
@@ -108,6 +122,12 @@ class Trial:
                     f"the input '{name}' is on the {value.device.type.upper()}, and a kernel "
                     "reads the GPU's memory",
                     hint="make it with device='cuda'",
+                )
+            if not is_dense(value):
+                raise UsageError(
+                    f"the input '{name}' has gaps: sizes {list(value.shape)} with strides "
+                    f"{list(value.stride())}",
+                    hint="give the whole tensor as the input, and take the slice in the function",
                 )
         return found
 
@@ -134,14 +154,107 @@ class Trial:
                 hint="try it where there is a GPU",
             )
 
-    def expected(self, inputs: Inputs) -> tuple[Any, str]:
-        """In double precision, and why not, where the reference takes no doubles."""
+    def again(self, inputs: Inputs, changed: tuple[str, ...]) -> Any:
+        """All outputs of another call of the baseline."""
+        out = self.called(self.job.baseline, inputs)
+        return self.left_behind(inputs, out, changed)
+
+    def require_repeatable(self, one: Any, other: Any, called: str) -> None:
+        """Raises GateFailed where two calls with the same inputs differ by more than rounding."""
+        _, relative = error_of(one, other, called)
+        if relative > REPEATABLE:
+            raise GateFailed(
+                f"{called} is random: two calls with the same inputs differ by {relative:.2g} of "
+                "the result",
+                hint="give it the random numbers as an input, or switch them off (such as p=0)",
+            )
+
+    def compared(self, name: str, out: Any, expected: Any) -> dict[str, tuple[float, float]]:
+        """The errors of a reference. A range that does other work than the tried one is noted."""
+        if not self.job.ranges:
+            return {name: error_of(out, expected, name)}
         try:
-            return self.study.exact(inputs), ""
+            error = error_of(out, expected, name)
+        except GateFailed as refused:
+            self.failures[name] = describe(refused)
+            return {}
+        if error[1] <= REPEATABLE:
+            return {name: error}
+        why = GateFailed(f"{name} computes something else", hint="it is not compared")
+        self.failures[name] = describe(why)
+        return {}
+
+    def larger(
+        self, inputs: Inputs, expected: Any, errors: Mapping[str, tuple[float, float]]
+    ) -> tuple[float, float] | None:
+        """The errors of the baseline for larger inputs; None where it has none on these, or where
+        the reference in its own precision does not bear them.
+        """
+        known = errors.get(self.job.baseline)
+        if known is None or self.job.ranges or not self.has_room(inputs):
+            return None
+        try:
+            more = larger(inputs)
+            right = self.study.exact(more) if self.is_exact else self.study.plain(more)
+            plain, usual = self.study.plain(more), self.study.plain(inputs)
+            bears = all(bool(torch.isfinite(t).all()) for t in tensors((right, plain)))
+            own, before = error_of(plain, right, ""), error_of(usual, expected, "")
+        except Exception:
+            return None
+        if not bears or own[1] > max(WORSE * before[1], WORSE * torch.finfo(torch.float32).eps):
+            return None
+        self.larger_reference = own[1]
+        out = self.called(self.job.baseline, more)
+        out = self.left_behind(more, out, self.study.in_place)
+        return error_of(out, right, self.job.called)
+
+    def has_room(self, inputs: Inputs) -> bool:
+        """Whether the GPU's memory holds the doubles of the inputs several times more."""
+        size = sum(8 * value.numel() for value in inputs.values() if hasattr(value, "numel"))
+        return self.device.type == "cpu" or torch.cuda.mem_get_info()[0] > 6 * size
+
+    def is_constant(self, destinations: tuple[str, ...], expected: Any) -> bool:
+        """Whether other random inputs have the same result."""
+        others = without(self.inputs(self.job.shapes[0]), destinations)
+        again = self.study.exact(others) if self.is_exact else self.study.plain(others)
+        pairs = list(zip(tensors(expected), tensors(again), strict=False))
+        return all(a.shape == b.shape and same_bits(a, b) for a, b in pairs) and any(
+            a.numel() for a, _ in pairs
+        )
+
+    def rounds_to(self, inputs: Inputs, exact: Any) -> str:
+        """The type that all doubles of the reference fit, though its inputs do not: it rounds by
+        itself. "" for none.
+        """
+        floats = [t for t in tensors(exact) if t.is_floating_point() and t.numel()]
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            if not floats or not all(fits(t, dtype) for t in floats):
+                continue
+            between = {
+                n: v.double() * (1 + 1e-9 * torch.rand_like(v, dtype=torch.float64))
+                if isinstance(v, torch.Tensor) and v.is_floating_point()
+                else v
+                for n, v in inputs.items()
+            }
+            wide = [t for t in tensors(self.study.exact(between)) if t.is_floating_point()]
+            return str(dtype).removeprefix("torch.") if all(fits(t, dtype) for t in wide) else ""
+        return ""
+
+    def expected(self, inputs: Inputs) -> tuple[Any, str]:
+        """In double precision, and why not, where the reference takes no doubles or rounds its
+        result.
+        """
+        try:
+            exact = self.study.exact(inputs)
+            if not (narrow := self.rounds_to(inputs, exact)):
+                return exact, ""
+            self.is_exact = False
+            return self.study.plain(inputs), f"it rounds its result to {narrow}"
         except WorkbenchError:
             raise
         except Exception as error:
-            refusal = describe(error).message
+            refusal = f"it takes no float64: {describe(error).message}"
+        self.is_exact = False
         try:
             return self.study.plain(inputs), refusal
         except TypeError as error:

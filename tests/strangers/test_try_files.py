@@ -1,0 +1,324 @@
+"""Small files as strangers write them, each of one kind that ``workbench try`` once got wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from test_problems import file, problem
+from test_problems import tried as tried
+from workbench.cli.attempt import Attempt, prepare
+from workbench.cli.main import main
+from workbench.errors import GateFailed, UsageError, WorkbenchError
+from workbench.problems.given.calls import File, bound, call
+from workbench.problems.given.inputs import Empty
+from workbench.run import machine
+from workbench.run.worker.check import Calls
+from workbench.run.worker.device import on_cpu
+from workbench.words import TryVerdict
+
+X = torch.ones(2)
+without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU here")
+
+
+@pytest.fixture
+def answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """The exit code of ``try --json`` on the CPU, what it printed, and stderr."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def work(*arguments: str) -> tuple[int, dict[str, Any], str]:
+        code = main(["try", *arguments, "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out) if out else {}, err
+
+    return work
+
+
+def scaled(x: Any, factor: float = 1, offset: float = 0) -> Any:
+    return x * factor + offset
+
+
+def named(x: Any, *, weight: Any, eps: float = 1e-5) -> Any:
+    return x * weight + eps
+
+
+def positional(x: Any, factor: float = 2, offset: float = 0, /) -> Any:
+    return x * factor + offset
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "expected"),
+    [
+        (scaled, {"x": X, "offset": 3}, X + 3),
+        (scaled, {"offset": 3, "x": X}, X + 3),
+        (named, {"x": X, "weight": X * 2}, X * 2 + 1e-5),
+        (positional, {"x": X, "offset": 3}, X * 2 + 3),
+        (scaled, {"input_0": X}, X),
+        (scaled, {"x": X, "rows": 7}, X),
+        (lambda *given: given[0] - given[1], {"a": X, "b": X}, X * 0),
+        (lambda x, **others: x + others["bias"], {"x": X, "bias": X}, X * 2),
+        (lambda x, w, n: x * w * n, {"x": X, "weight": X * 3, "count": 2}, X * 6),
+    ],
+)
+def test_arguments_go_to_the_parameters_of_their_names(
+    function: Any, inputs: dict[str, Any], expected: Any
+) -> None:
+    given, keywords = bound(function, inputs)
+    assert torch.equal(function(*given, **keywords), expected)
+
+
+def test_a_tensor_that_no_parameter_takes_is_named() -> None:
+    with pytest.raises(UsageError, match="takes no 'weight'"):
+        bound(lambda x: x, {"x": X, "weight": X})
+
+
+def test_a_parameter_can_be_none(tmp_path: Path, tried: Any) -> None:
+    text = "def add(x, bias):\n    return x * 2 if bias is None else x + bias\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(4,8)", "bias=None"))
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+
+
+def test_a_required_keyword_is_asked_for(tmp_path: Path) -> None:
+    text = "def scale(x, *, factor):\n    return x * factor\n"
+    with pytest.raises(UsageError, match="no --input gives factor of scale"):
+        problem(file(tmp_path, text), inputs=("x=randn(4)",))
+
+
+def test_a_reference_need_not_take_the_plain_values(tmp_path: Path, tried: Any) -> None:
+    file(tmp_path, "def ours(x):\n    return x * 2\n", "ours.py")
+    path = file(tmp_path, "def mine(x, rows):\n    return x[:rows] + x[:rows]\n")
+    found = problem(path, inputs=("x=randn(4,8)", "rows=4"), versus=f"{tmp_path}/ours.py:ours")
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+
+
+def test_two_files_of_one_name_are_not_taken_for_one(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    file(tmp_path / "other", "def twice(x):\n    return x * 3\n")
+    path = file(tmp_path, "def twice(x):\n    return x * 2\n")
+    with pytest.raises(UsageError, match=r"mine\.py of --vs mine\.py:twice has the name of a file"):
+        problem(path, inputs=("x=randn(4)",), versus=f"{tmp_path}/other/mine.py:twice")
+
+
+def test_an_attribute_error_while_a_file_loads_is_told_at_once(tmp_path: Path) -> None:
+    text = "calls = []\ncalls.append(1)\nkind = torch.no_such_type\n\n\ndef f(x):\n    return x\n"
+    path = file(tmp_path, text)
+    loaded = File(str(tmp_path / "study.py"), path.name)
+    with pytest.raises(GateFailed, match=r"mine\.py:6 fails while it is imported: AttributeErr"):
+        loaded.f(X)
+
+
+def package(folder: Path, imported: str, kernel: str) -> Path:
+    """``mine/__init__.py``, which cannot be imported here, ``mine/helpers.py`` and a kernel."""
+    inner = folder / "mine" / "ops"
+    inner.mkdir(parents=True)
+    (folder / "mine" / "__init__.py").write_text("import a_package_that_nobody_has\n")
+    (inner / "__init__.py").write_text("NAME = 'ops'\n")
+    (folder / "mine" / "helpers.py").write_text("def factor():\n    return 2\n")
+    return file(inner, f"{imported}\n\n\ndef twice(x):\n    return {kernel}\n", "twice.py")
+
+
+@pytest.mark.parametrize(
+    ("imported", "kernel"),
+    [
+        ("from ..helpers import factor", "x * factor()"),
+        ("from mine.helpers import factor", "x * factor()"),
+        ("from mine import helpers", "x * helpers.factor()"),
+        ("from . import NAME\nfrom .. import helpers", "x * helpers.factor() * len(NAME) / 3"),
+    ],
+)
+def test_a_file_of_a_package_is_loaded_as_its_part(
+    tmp_path: Path, tried: Any, imported: str, kernel: str
+) -> None:
+    found = problem(
+        package(tmp_path, imported, kernel), inputs=("x=randn(4)",), versus="torch.add(x, x)"
+    )
+    assert tried(found).errors["baseline"][1] < 1e-6
+
+
+def test_a_relative_import_needs_no_init_file(tmp_path: Path, tried: Any) -> None:
+    file(tmp_path, "def factor():\n    return 2\n", "helpers.py")
+    path = file(tmp_path, "from .helpers import factor\n\n\ndef f(x):\n    return x * factor()\n")
+    assert tried(problem(path, inputs=("x=randn(4)",))).errors["baseline"] == (0.0, 0.0)
+
+
+def test_a_backward_pass_may_use_autograd(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "def gradient(x):\n    x = x.detach().requires_grad_()\n"
+        "    (x * x).sum().backward()\n    return x.grad\n"
+    )
+    found = problem(file(tmp_path, text), inputs=("x=randn(4,8)",), versus="torch.add(x, x)")
+    assert tried(found).errors["baseline"][1] < 1e-6
+
+
+def test_a_random_function_is_called_random(tmp_path: Path, tried: Any) -> None:
+    text = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
+    with pytest.raises(WorkbenchError, match=r"mine\.py:noisy is random: two calls"):
+        tried(problem(file(tmp_path, text), inputs=("x=randn(64,8)",)))
+
+
+def test_a_random_reference_is_called_random(tmp_path: Path, tried: Any) -> None:
+    text = "def still(x):\n    return x * 1.0\n"
+    with pytest.raises(WorkbenchError, match="the reference is random"):
+        tried(problem(file(tmp_path, text), inputs=("x=randn(64,8)",),
+                      versus="torch.nn.functional.dropout(x, 0.5)"))  # fmt: skip
+
+
+ROUNDS = "def rounds(x, y):\n    return (x.float() @ y.float()).to(torch.bfloat16)\n"
+PRECISE = "def precise(x, y):\n    return (x.double() @ y.double()).to(torch.bfloat16)\n"
+GEMM = ("x=randn(32,64,dtype=bfloat16)", "y=randn(64,32,dtype=bfloat16)")
+
+
+def test_a_reference_that_rounds_is_no_float64_reference(tmp_path: Path, tried: Any) -> None:
+    file(tmp_path, ROUNDS, "theirs.py")
+    path = file(tmp_path, PRECISE)
+    told = tried(problem(path, inputs=GEMM, versus=f"{tmp_path}/theirs.py:rounds"))
+    assert not told.exact
+    assert told.refusal == "it rounds its result to bfloat16"
+
+
+def test_a_copy_does_not_round(tmp_path: Path, tried: Any) -> None:
+    text = "def copy(x):\n    return x.clone()\n"
+    assert tried(problem(file(tmp_path, text), inputs=("x=randn(8,8,dtype=bfloat16)",))).exact
+
+
+@without_gpu
+def test_left_out_work_of_a_gemm_is_inaccurate(tmp_path: Path, answer: Any) -> None:
+    text = "def gemm(x, y):\n    return x[:, :-1] @ y[:-1]\n"
+    sizes = (
+        "--input",
+        "x=randn(64,4096,dtype=bfloat16)",
+        "--input",
+        "y=randn(4096,64,dtype=bfloat16)",
+    )
+    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
+    assert (code, told["verdict"]) == (1, "inaccurate")
+    assert told["times_reference_error"] > 2
+    assert "mine.py:gemm is inaccurate:" in error
+
+
+@without_gpu
+def test_what_is_right_on_the_cpu_is_a_success(tmp_path: Path, answer: Any) -> None:
+    text = "def gemm(x, y):\n    return x @ y\n"
+    sizes = ("--input", "x=randn(64,64)", "--input", "y=randn(64,64)")
+    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
+    assert (code, told["verdict"]) == (0, "correct")
+    assert "not timed: no NVIDIA GPU" in error
+
+
+@without_gpu
+def test_a_wrong_function_is_wrong_in_json(tmp_path: Path, answer: Any) -> None:
+    text = "def gemm(x, y):\n    return x @ y.T\n"
+    sizes = ("--input", "x=randn(64,64)", "--input", "y=randn(64,64)")
+    code, told, _ = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
+    assert (code, told["verdict"]) == (1, "wrong")
+
+
+NORM = (
+    "class Model(torch.nn.Module):\n    def forward(self, x):\n"
+    "        return x / x.square().mean(-1, keepdim=True).sqrt()\n\n\n"
+    "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x * 1.0\n\n\n"
+    "def get_inputs():\n    return [torch.randn(8, 1 << 16)]\n\n\n"
+    "def get_init_inputs():\n    return []\n"
+)
+
+
+def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
+    tmp_path: Path, tried: Any
+) -> None:
+    path = file(tmp_path, NORM)
+    facts_and_trial = prepare(problem(path), tmp_path / "made", None, on_gpu=False)
+    found, facts, told, shape = facts_and_trial
+    assert told.larger is not None
+    assert told.larger[1] > 1
+    done = Attempt(found, tmp_path, found.name, shape, told, facts)
+    assert done.verdict == TryVerdict.WRONG
+
+
+def test_an_answer_that_never_changes_is_noted(tmp_path: Path, tried: Any) -> None:
+    text = "def zero(x):\n    return (x - x).sum(-1) + 1\n"
+    assert tried(problem(file(tmp_path, text), inputs=("x=randn(8,8)",))).constant
+    text = "def first(x):\n    return x.argmax(-1)\n"
+    assert not tried(problem(file(tmp_path, text), inputs=("x=randn(64,64)",))).constant
+
+
+RANGES = """import nsight
+
+
+@nsight.analyze.kernel
+def bench(n):
+    x = torch.randn(n, n, device="cuda")
+    with nsight.annotate("add"):
+        x + x
+    with nsight.annotate("product"):
+        x @ x
+    with nsight.annotate("double"):
+        x * 2
+
+
+if __name__ == "__main__":
+    bench(configs=[(16,), (32,)])
+"""
+
+
+def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path) -> None:
+    path = file(tmp_path, RANGES)
+    found, _, told, _ = prepare(problem(path), tmp_path / "made", None, on_gpu=False)
+    assert [dict(shape.parameters) for shape in found.shapes.values()] == [{"n": 16}, {"n": 32}]
+    assert [module.called for module in found.references] == ["add"]
+    assert found.baseline.called == "mine.py:double"
+    assert "computes something else" in told.failures["product_range"].message
+
+
+def test_a_range_is_chosen_by_name(tmp_path: Path) -> None:
+    path = file(tmp_path, RANGES)
+    assert problem(path, range="product").baseline.called == "mine.py:product"
+    with pytest.raises(UsageError, match="unknown range of bench"):
+        problem(path, range="prodct")
+
+
+def test_two_results_against_one_are_counted(tmp_path: Path, tried: Any) -> None:
+    text = "def both(x):\n    return x, x\n"
+    with pytest.raises(WorkbenchError, match="gives 2 tensors, the reference 1"):
+        tried(problem(file(tmp_path, text), inputs=("x=randn(4)",), versus="torch.clone"))
+
+
+def test_an_input_with_gaps_is_refused_at_once(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "def scale(q):\n    return q * 2\n\n\n"
+        "def inputs():\n    return (torch.randn(8, 48, device='cuda')[:, :16],)\n"
+    )
+    with pytest.raises(UsageError, match=r"'q' has gaps: sizes \[8, 16\] with strides \[48, 1\]"):
+        tried(problem(file(tmp_path, text)))
+
+
+def test_a_class_and_an_attribute_get_the_lines_to_write(tmp_path: Path) -> None:
+    text = "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    with pytest.raises(UsageError) as error:
+        problem(file(tmp_path, text), inputs=("x=randn(4)",))
+    assert "model = Net().cuda()" in error.value.hint
+    text = "ext = torch.ops\n"
+    with pytest.raises(UsageError) as error:
+        problem(f"{file(tmp_path, text)}:ext.scale", inputs=("x=randn(4)",))
+    assert "return ext.scale(x)" in error.value.hint
+
+
+def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    like = torch.empty(8)
+    empty = Empty((8,), (1,), torch.float32, like.device)
+
+    def run(x: Any, out: Any) -> Any:
+        out.copy_(x)
+        out.as_strided((9,), (1,))[8] = 1.0
+        return out
+
+    with on_cpu():
+        calls = Calls(lambda **given: call(run, given), {"x": torch.ones(8), "out": empty}, ())
+        calls.call()
+    assert calls.touched() == "writes out of bounds of 'out'"
