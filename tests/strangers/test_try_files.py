@@ -11,7 +11,8 @@ import torch
 
 from test_problems import file, problem
 from test_problems import tried as tried
-from workbench.cli.attempt import Attempt, prepare
+from workbench.app.executor import Local
+from workbench.app.try_ import Attempt, prepare
 from workbench.cli.main import main
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.problems.given.calls import File, bound, call
@@ -232,7 +233,7 @@ def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
     tmp_path: Path, tried: Any
 ) -> None:
     path = file(tmp_path, NORM)
-    facts_and_trial = prepare(problem(path), tmp_path / "made", None, on_gpu=False)
+    facts_and_trial = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
     found, facts, told, shape = facts_and_trial
     assert told.larger is not None
     assert told.larger[1] > 1
@@ -268,7 +269,7 @@ if __name__ == "__main__":
 
 def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path) -> None:
     path = file(tmp_path, RANGES)
-    found, _, told, _ = prepare(problem(path), tmp_path / "made", None, on_gpu=False)
+    found, _, told, _ = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
     assert [dict(shape.parameters) for shape in found.shapes.values()] == [{"n": 16}, {"n": 32}]
     assert [module.called for module in found.references] == ["add"]
     assert found.baseline.called == "mine.py:double"

@@ -8,6 +8,7 @@ the CPU, as far as the code goes there.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
