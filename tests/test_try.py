@@ -213,3 +213,11 @@ def test_the_page_shows_the_function_that_it_tries() -> None:
     text = (ROOT / "tests" / "problems" / "row_softmax.py").read_text()
     assert shown
     assert all(block in text for block in shown)
+
+
+def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.py").symlink_to("b.py")
+    (tmp_path / "b.py").symlink_to("a.py")
+    for source in ("a.py", "a.py:f", "a.py/c.py"):
+        assert main(["try", str(tmp_path / source)]) == 2
+        assert "is a link in a loop" in capsys.readouterr().err

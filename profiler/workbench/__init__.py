@@ -8,14 +8,13 @@ scripts and notebooks, and are loaded when they are first used: ``ablate``, ``pr
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from workbench.study.model import Shape, Tolerance, Work
-
 if TYPE_CHECKING:
     from workbench.library import ablate, profile, read, study, try_, variant
+    from workbench.study.model import Shape, Tolerance, Work
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,7 +40,7 @@ class _Study(ModuleType):
         return library.study(*given, **named)
 
 
-sys.modules["workbench.study"].__class__ = _Study
+import_module("workbench.study").__class__ = _Study
 
 
 if not TYPE_CHECKING:  # to which every name would be known
@@ -49,6 +48,10 @@ if not TYPE_CHECKING:  # to which every name would be known
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module 'workbench' has no attribute '{name}'")
+        if name in ("Shape", "Tolerance", "Work"):
+            from workbench.study import model
+
+            return getattr(model, name)
         from workbench import library
 
         return getattr(library, name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from faulty import examples
 from workbench.cli import foreign
 from workbench.cli.main import main
 from workbench.derive.matching import match
@@ -100,6 +101,15 @@ def test_closed_streams_are_no_fault(ladder: Path) -> None:
     assert shell("workbench list <&- >&- 2>&-", ladder).returncode == 0
 
 
+@pytest.mark.parametrize("stderr", ["2>&-", "2</dev/null", "2>/dev/full", ">&- 2>&-"])
+def test_what_stderr_cannot_take_changes_no_exit_code(stderr: str, ladder: Path) -> None:
+    """Nor does a wrapper script, whose text may be stderr to what it starts."""
+    shutil.rmtree(ladder / "reports", ignore_errors=True)
+    assert shell(f"workbench report tiled {stderr}", ladder).returncode == 0
+    assert (ladder / "reports/transpose/tiled/OPTIMIZATION_REPORT.md").is_file()
+    assert shell(f"workbench show nonsense {stderr}", ladder).returncode == 2
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_stdout_is_said(tmp_path: Path) -> None:
     done = shell("workbench list > /dev/full", tmp_path)
@@ -186,3 +196,33 @@ def test_every_verb_says_once_that_it_is_the_built_in_study(
     for verb in (["list"], ["show", "fix1"], ["diff", "fix1", "fix2"], ["ablate", "fix1"]):
         assert main(verb) == 0
         assert capsys.readouterr().err.count(BUILT_IN) == 1, verb
+
+
+INTERRUPTS = """
+import sys
+class Interrupt:
+    left = int(sys.argv.pop(1))
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("workbench.", "typer", "msgspec", "rich")):
+            Interrupt.left -= 1
+            if not Interrupt.left:
+                raise KeyboardInterrupt
+from workbench.__main__ import main
+sys.meta_path.insert(0, Interrupt())
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, *range(4, 150, 40 if examples(1) == 1 else 1)])
+def test_ctrl_c_while_it_imports_is_no_traceback(number: int, ladder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTS, str(number), "ablate", "tiled"],
+        cwd=ladder,
+        env={"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode in (0, 130)
+    assert "Traceback" not in done.stderr

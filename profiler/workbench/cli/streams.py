@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
 
@@ -71,7 +72,9 @@ def printing() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """A closed stream is the null device; what a stream's encoding lacks is spelt out."""
+    """A closed stream is the null device; what a stream's encoding lacks is spelt out; what stderr
+    cannot take is lost, and changes no exit code.
+    """
     for number, name in enumerate(NAMES):
         stream = getattr(sys, name)
         if stream is None:
@@ -80,6 +83,19 @@ def prepare() -> None:
         elif number and hasattr(stream, "reconfigure"):
             with suppress(OSError, ValueError):
                 stream.reconfigure(errors="backslashreplace")
+    if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        lossy = io.BufferedWriter(_Lossy(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(lossy, sys.stderr.encoding, "backslashreplace", None, True)
+
+
+class _Lossy(io.FileIO):
+    """Of a full disk, or of a file that was opened for reading."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 def _occupy(number: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest
+from workbench.study.own_files import resolved
 from workbench.study.text import stands
 from workbench.words import Parameter
 
@@ -135,9 +136,9 @@ def split(source: str) -> tuple[Path, str]:
 def require(path: Path, what: str = "file or folder") -> Path:
     """Raises UsageError where nothing of that name stands."""
     if stands(path):
-        return path.resolve()
+        return resolved(path)
     folder = path.parent
     beside = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    bare = f"the folder {folder.resolve()} is {'empty' if folder.is_dir() else 'not there'}"
+    bare = f"the folder {resolved(folder)} is {'empty' if folder.is_dir() else 'not there'}"
     hint = nearest(path.name, beside) if beside else bare
     raise UsageError(f"there is no {what} {path}", hint=hint)

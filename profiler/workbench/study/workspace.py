@@ -25,6 +25,7 @@ from workbench.study.model import (
     Variant,
 )
 from workbench.study.own_files import CONFIG_FILE as CONFIG_FILE
+from workbench.study.own_files import resolved
 from workbench.study.params import base_name, find_variant
 from workbench.study.text import is_plain_name, no_file, read_text, stands
 from workbench.study.users_code import users_code
@@ -126,7 +127,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
             raise UsageError(
                 f"no {CONFIG_FILE} in {project}", hint="--project takes a workspace's top folder"
             )
-        root = project.resolve()
+        root = resolved(project)
     else:
         above = [p for p in (here, *here.parents) if stands(p / CONFIG_FILE)]
         packaged = not above
