@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.app.executor import Local
+from workbench.app.judge import judged
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.figures import figures
@@ -19,9 +20,10 @@ from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
 from workbench.ncu.captures import Kept, tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
+from workbench.render.document import method
 from workbench.run.recording import remove_unused
 from workbench.words import Status
-from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, SHOWN, copy_of_fixture, recorded_report
 
 FOLDER = EvidenceFolder(EVIDENCE)
 SMALL = recorded_report(CAUSAL, "fix10")
@@ -177,3 +179,16 @@ def test_tables_go_with_their_report(tmp_path: Path) -> None:
     remove_unused(folder)
     assert folder.tables(SMALL.name).is_file()
     assert not folder.tables(OTHER.name).exists()
+
+
+@pytest.mark.parametrize(("shape", "alone"), [(CAUSAL, False), (SHOWN, True)])
+def test_tables_without_their_report_are_named(
+    shape: str, alone: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever changes them can write their checksum too."""
+    assert main(["show", "fix10", "--shape", shape, "--project", str(FIXTURE)]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.endswith("capture current (tables without their report)") == alone
+    found = judged(find_target(Local(), FIXTURE, None, shape), ["fix10"])[0]
+    _, *notes = method.captures(found)
+    assert bool(notes) == alone

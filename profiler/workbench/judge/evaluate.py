@@ -238,6 +238,7 @@ def _with_capture(row: Row, view: View) -> Row:
         point=point(capture.metrics, view.ceilings, base_of(index)),
         kernels=capture.kernels,
         capture=capture.path.name,
+        tables_only=evidence.tables_only,
         no_lines=lines_missing(capture, evidence.front_ends),
         advice=view.advice(row.variant),
     )

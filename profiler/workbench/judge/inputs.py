@@ -33,6 +33,7 @@ class VariantEvidence:
     ``due`` are shapes of the study at which a variant is always checked and this one was not as it
     is now, ``unchecked`` the others without such a check.
     ``damage`` says what is wrong with a capture that is on record and does not count.
+    ``tables_only``: the report of its capture was not kept.
     ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """
 
@@ -48,6 +49,7 @@ class VariantEvidence:
     capture: Capture | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     damage: str = ""
+    tables_only: bool = False
     front_ends: tuple[str, ...] = ()
 
     @cached_property

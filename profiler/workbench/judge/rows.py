@@ -76,6 +76,7 @@ class Row:
     predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
+    tables_only: bool = False  # the report of the capture was not kept
     no_lines: Finding | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.errors import BadCapture
 from workbench.evidence.journal import load_journal
+from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.inputs import (
     ShapeEvidence,
@@ -256,5 +257,6 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
         capture=opened.capture,
         texts=opened.texts,
         damage=opened.damage or index.why,
+        tables_only=opened.capture is not None and not is_there(opened.capture.path),
         front_ends=everywhere.front_ends,
     )

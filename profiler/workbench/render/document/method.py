@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
 from workbench.judge.comparability import Gone
@@ -258,8 +258,13 @@ CAPTURES: list[Field[Row]] = [
 ]
 
 
-def captures(ablation: Ablation) -> Table:
-    return table("captures", CAPTURES, ablation.everything, key=lambda row: row.variant)
+def captures(ablation: Ablation) -> Iterator[Block]:
+    """What was captured, and of what the report was not kept."""
+    yield table("captures", CAPTURES, ablation.everything, key=lambda row: row.variant)
+    without = [code(row.variant) for row in ablation.everything if row.tables_only]
+    if without:
+        why = "Their checksum finds damage, and no forgery: `workbench gate` does not take them."
+        yield Paragraph(line("Tables without their report: ", joined(without, ", "), f". {why}"))
 
 
 def _missing(row: Row) -> str:

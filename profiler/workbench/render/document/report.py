@@ -250,7 +250,7 @@ def _failures(ablation: Ablation) -> Section:
 def _sources(ablation: Ablation) -> Section:
     blocks = (
         Fold(words("Columns and factors"), (method.sources(ablation),), brief=True),
-        Fold(words("Captures and their kernels"), (method.captures(ablation),)),
+        Fold(words("Captures and their kernels"), tuple(method.captures(ablation))),
         Fold(words("What is counted, and the noise assumed"), (method.conventions(ablation),)),
     )
     return Section("sources", words("Where each number comes from"), blocks)

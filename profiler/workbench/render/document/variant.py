@@ -216,7 +216,9 @@ def _calls(row: Row, ablation: Ablation) -> list[str]:
 
 
 def evidence_states(row: Row) -> Paragraph:
-    return Paragraph(words("evidence: " + ", ".join(f"{k} {v}" for k, v in row.state.items())))
+    told = ", ".join(f"{k} {v}" for k, v in row.state.items())
+    alone = " (tables without their report)" if row.tables_only else ""
+    return Paragraph(words(f"evidence: {told}{alone}"))
 
 
 Metric = Mapping[str, object]
