@@ -128,18 +128,6 @@ def test_doctor_says_what_works(
     assert data["works"]["measure"] is False
 
 
-def test_doctor_knows_restricted_counters(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workbench.run.machine.counters_restricted", lambda: True)
-    monkeypatch.setattr("workbench.run.machine.is_admin", lambda: False)
-    assert main(["doctor", "--json"]) == 0
-    rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
-    assert rows["counter permission"]["result"] == "fail"
-    assert "ERR_NVGPUCTRPERM" in rows["counter permission"]["found"]
-    assert "NVreg_RestrictProfilingToAdminUsers=0" in rows["counter permission"]["fix"]
-
-
 def test_being_ended_is_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the processes it started end with it, and what was finished is kept."""
     before = signal.getsignal(signal.SIGTERM)

@@ -6,7 +6,16 @@ import pytest
 
 from workbench.cli.progress import Progress
 from workbench.evidence.records import BuiltKernel
-from workbench.run.protocol import Built, Checked, ErrorText, Event, Failed, Start
+from workbench.run.protocol import (
+    Built,
+    Captured,
+    Checked,
+    ErrorText,
+    Event,
+    Failed,
+    Start,
+    WithoutNumber,
+)
 from workbench.words import CheckResult, Phase
 
 
@@ -47,6 +56,22 @@ def test_the_shapes_of_a_variant_are_told_in_one_line(capsys: pytest.CaptureFixt
         "failed fix3 (check): hangs",
         "checked fix4 at large: unsupported: head dimension 64",
     ]
+
+
+def test_what_was_profiled_in_vain_or_twice_is_not_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fails = Failed(variant="fix1", phase=Phase.CAPTURE, error=ErrorText(kind="", message="no"))
+    again = [Captured(variant="fix2"), Captured(variant="fix2")]
+    lost = WithoutNumber(variant="fix2", metrics=2)
+    events: list[Event] = [Captured(variant="fix1"), fails, *again, lost]
+    with Progress(captures=2) as progress:
+        for event in events:
+            progress(event)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("profiled fix1 (1 of 2, about ")
+    assert told[1:4] == ["failed fix1 (capture): no", *["profiled fix2 (1 of 1)"] * 2]
+    assert told[4] == "fix2: ncu collected 2 metrics without a number (NaN)"
 
 
 @pytest.mark.parametrize(

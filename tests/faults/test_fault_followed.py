@@ -675,7 +675,7 @@ def test_doctor_looks_at_what_hints_name_it_for(run: Run) -> None:
     assert calibrate.HINT == "`workbench doctor` checks the GPU, the driver and the packages"
     assert {"GPU", "driver", "torch", "NVRTC (cuda-core)", "CUDA headers", "zstandard"} <= rows
     assert ncu.failure("==ERROR== x").hint == "`workbench doctor` checks ncu"
-    assert {"ncu", "counter permission"} <= rows
+    assert "ncu" in rows
     ended = WorkerEnd(events=[], returncode=1)
     assert "doctor" in building.worker_stopped(ended).hint
 

@@ -60,19 +60,15 @@ def driver_row() -> DoctorRow:
 
 def combination_rows() -> list[DoctorRow]:
     """Pairs of versions that are known not to work together."""
-    gpu, driver = machine.find_gpu(), look().driver
-    tool = machine.find_ncu()
-    capability = gpu.compute_capability if gpu else ""
-    versions = {
-        "ncu": (machine.ncu_version(tool) if tool else None) or "",
-        "CUDA": compiler_version().partition(" ")[0],
-    }
-    found = {name: unsupported(name, known, driver, capability) for name, known in versions.items()}
-    return [
-        row(f"{name} {versions[name]}", False, f"{entry.why} ({entry.source})", entry.hint)
-        for name, entry in found.items()
-        if entry is not None
-    ]
+    gpu, tool = machine.find_gpu(), machine.find_ncu()
+    ncu = (machine.ncu_version(tool) if tool else None) or ""
+    rows = []
+    for name, version in (("ncu", ncu), ("CUDA", compiler_version().partition(" ")[0])):
+        capability = gpu.compute_capability if gpu else ""
+        if entry := unsupported(name, version, look().driver, capability):
+            why = f"{entry.why} ({entry.source})"
+            rows.append(row(f"{name} {version}", False, why, entry.hint))
+    return rows
 
 
 def outcome_rows() -> list[DoctorRow]:
@@ -83,17 +79,11 @@ def outcome_rows() -> list[DoctorRow]:
 
     gpu = machine.find_gpu()
     arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
-    tried = outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None)
-    return [
-        row(
-            each.step,
-            not each.error,
-            each.error or each.told,
-            each.hint,
-            "build" if each.step == KERNEL_STEPS[0] else "measure",
-        )
-        for each in tried
-    ]
+    rows = []
+    for one in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
+        needed = "build" if one.step == KERNEL_STEPS[0] else "measure"
+        rows.append(row(one.step, not one.error, one.error or one.told, one.hint, needed))
+    return rows
 
 
 def ncu_row() -> DoctorRow:
@@ -103,21 +93,6 @@ def ncu_row() -> DoctorRow:
     found = machine.ncu_version(path)
     told = f"{found or 'does not run'} ({path})"
     return row("ncu", bool(found), told, f"run {path} --version to see why")
-
-
-def permission_row() -> DoctorRow:
-    name, restricted = "counter permission", machine.counters_restricted()
-    if restricted is None:
-        return row(name, False, "unknown: the driver does not say", "", bad=WARN)
-    good = not restricted or machine.is_admin()
-    lacks = "" if good else ", and this process lacks SYS_ADMIN (ERR_NVGPUCTRPERM)"
-    return row(
-        name,
-        good,
-        f"RmProfilingAdminOnly: {int(restricted)}{lacks}",
-        "run as root, add --cap-add=SYS_ADMIN to the container, or load the driver with "
-        "NVreg_RestrictProfilingToAdminUsers=0",
-    )
 
 
 def headers_row() -> DoctorRow:
@@ -143,14 +118,6 @@ def slices_row() -> DoctorRow:
     )
 
 
-def lock_row() -> DoctorRow:
-    """ncu waits for a lock in a file, which another user's may not be opened."""
-    foreign = machine.foreign_lock(Path(tempfile.gettempdir()))
-    told = f"{foreign} belongs to another user (InterprocessLockFailed)" if foreign else "free"
-    fix = "set TMPDIR to a folder of your own, or have that file removed"
-    return row("ncu lock", not foreign, told, fix)
-
-
 CHECKS: tuple[Callable[[], DoctorRow], ...] = (
     python_row,
     partial(package_row, "ncu-report", "read", "pip install ncu-report"),
@@ -158,14 +125,12 @@ CHECKS: tuple[Callable[[], DoctorRow], ...] = (
     gpu_row,
     driver_row,
     ncu_row,
-    permission_row,
     partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
     headers_row,
     partial(package_row, "torch", "build"),
     partial(package_row, "zstandard", "measure"),
     disk_row,
     slices_row,
-    lock_row,
 )
 
 

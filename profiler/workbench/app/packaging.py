@@ -18,7 +18,7 @@ from workbench.study.text import read_text, stands
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 ENGINE = Path(workbench.__file__).parent
 # What travels of the engine, as it is there.
-RUNTIME = ("errors.py", "cuda/*.py", "shipped/*.py", "study/values.py")
+RUNTIME = ("errors.py", "cuda/*.py", "cuda/*.cuh", "shipped/*.py", "study/values.py")
 PROVENANCE = "provenance.json"
 RUNTIME_PACKAGE = "_runtime"
 _IMPORT = re.compile(r"^(\s*)from workbench((?:\.\w+)*) import", re.MULTILINE)

@@ -18,6 +18,7 @@ from workbench.run.protocol import (
     Round,
     Start,
     Timed,
+    WithoutNumber,
 )
 from workbench.words import CheckResult, Phase
 
@@ -41,7 +42,7 @@ class Progress:
         self.status: Any = None
         self.captures = captures
         self.wanted = sessions
-        self.captured = 0
+        self.captured: set[str] = set()
         self.out: set[str] = set()
         self.capture_started = 0.0
         self.current = ""
@@ -69,13 +70,15 @@ class Progress:
 
     def left(self) -> str:
         """Time left of the captures, from the ones already done."""
-        if not self.captured:
+        done, left = len(self.captured), self.captures - len(self.captured)
+        if not done or left <= 0:
             return ""
-        each = (time.monotonic() - self.capture_started) / self.captured
-        return f", about {each * (self.captures - self.captured):.0f} s left"
+        each = (time.monotonic() - self.capture_started) / done
+        return f", about {each * left:.0f} s left"
 
     def drop(self, variant: str) -> None:
-        """A variant that failed will not be profiled."""
+        """A variant that failed will not be profiled, or was in vain."""
+        self.captured.discard(variant)
         if variant not in self.out and self.captures:
             self.out.add(variant)
             self.captures -= 1
@@ -101,9 +104,12 @@ class Progress:
                     f"its passes{self.left()}"
                 )
             case Captured():
-                self.captured += 1
-                done = f"{self.captured} of {self.captures}{self.left()}"
+                self.captured.add(event.variant)
+                done = f"{len(self.captured)} of {self.captures}{self.left()}"
                 self.line(f"profiled {event.variant} ({done})")
+            case WithoutNumber():
+                many = _many(event.metrics, "metric")
+                self.line(f"{event.variant}: ncu collected {many} without a number (NaN)")
             case Failed():
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end

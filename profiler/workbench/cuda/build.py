@@ -143,8 +143,7 @@ class Source:
     @property
     def _toolchain(self) -> tuple[str, ...]:
         """What a build depends on where NVRTC is not all."""
-        found = nvcc.find()
-        return () if self.compiler == NVRTC else (self.compiler, found and nvcc.version(found))
+        return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))
 
     @property
     def _is_plain(self) -> bool:

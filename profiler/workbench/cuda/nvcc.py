@@ -40,17 +40,6 @@ def find() -> str:
     return found if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
 
 
-@cache
-def version(nvcc: str) -> str:
-    """Such as ``13.0.88``; "" where it does not run."""
-    try:
-        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    found = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
-    return found[1] if found else ""
-
-
 def compiled(
     nvcc: str,
     text: str,

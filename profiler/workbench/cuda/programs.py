@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from workbench.cuda.host_code import has_device_code, is_host, items, without
@@ -36,37 +37,7 @@ _CUB = (
     *(f"cub/block/block_{part}.cuh" for part in ("load", "store", "reduce", "scan", "radix_sort")),
     *(f"cub/warp/warp_{part}.cuh" for part in ("reduce", "scan")),
 )
-_TYPES = """\
-typedef unsigned int uint;
-typedef unsigned short ushort;
-typedef unsigned long ulong;
-#if __has_include(<cuda/std/cstdint>)
-#include <cuda/std/cstdint>
-#endif
-namespace cuda { namespace std { } }
-namespace std { using namespace ::cuda::std; }
-"""
-_MACROS = {
-    "INFINITY": "__int_as_float(0x7f800000)",
-    "HUGE_VALF": "__int_as_float(0x7f800000)",
-    "NAN": "__int_as_float(0x7fffffff)",
-    "FLT_MAX": "3.402823466e+38F",
-    "FLT_MIN": "1.175494351e-38F",
-    "FLT_EPSILON": "1.192092896e-07F",
-    "DBL_MAX": "1.7976931348623157e+308",
-    "DBL_MIN": "2.2250738585072014e-308",
-    "DBL_EPSILON": "2.2204460492503131e-16",
-    "INT_MAX": "0x7fffffff",
-    "INT_MIN": "(-0x7fffffff - 1)",
-    "UINT_MAX": "0xffffffffU",
-    "M_PI": "3.14159265358979323846",
-    "M_E": "2.7182818284590452354",
-    "M_LOG2E": "1.4426950408889634074",
-    "M_LN2": "0.69314718055994530942",
-    "M_SQRT2": "1.41421356237309504880",
-    "M_SQRT1_2": "0.70710678118654752440",
-    "M_2_SQRTPI": "1.12837916709551257390",
-}
+PRELUDE = "prelude.cuh"  # what nvcc gives every source, and NVRTC does not
 HINT = (
     "CPATH=FOLDER names a folder of headers, such as CUTLASS's include; with nvcc and a host "
     "compiler installed the file is compiled as it is"
@@ -103,10 +74,8 @@ def for_nvrtc(text: str, name: str) -> str:
     headers = "".join(
         f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in dict.fromkeys(wanted)
     )
-    macros = "".join(
-        f"#ifndef {one}\n#define {one} {value}\n#endif\n" for one, value in _MACROS.items()
-    )
-    return f'{_TYPES}{headers}{macros}#line 1 "{name}"\n{without_host_code(text)}'
+    prelude = Path(__file__).with_name(PRELUDE).read_text(encoding="utf-8")
+    return f'{headers}{prelude}#line 1 "{name}"\n{without_host_code(text)}'
 
 
 def without_host_code(text: str) -> str:

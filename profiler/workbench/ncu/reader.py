@@ -127,9 +127,11 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
 
 
 def without_number(action: Any) -> tuple[int, int]:
-    """How many metrics of a launch ncu collected without a number, and how many it has in all."""
+    """How many metrics of a launch ncu collected as NaN, and how many it has in all."""
     names = metric_names(action)
-    return sum(metric_value(action, name) is None for name in names), len(names)
+    found = (action.metric_by_name(name) for name in names)
+    values = [metric.value() for metric in found if metric is not None and metric.has_value()]
+    return sum(isinstance(v, float) and not math.isfinite(v) for v in values), len(names)
 
 
 def kernel_name(action: Any) -> str:

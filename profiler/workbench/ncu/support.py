@@ -31,45 +31,30 @@ class Unsupported:
     capability_below: str = ""
 
 
-@dataclass(frozen=True)
-class SupportTable:
-    """See the head of ``support.toml``."""
-
-    errors: list[KnownError]
-    unsupported: list[Unsupported]
-
-
 @cache
-def support() -> SupportTable:
+def support() -> tuple[list[KnownError], list[Unsupported]]:
+    """See the head of ``support.toml``."""
     data = tomllib.loads(Path(__file__).with_name("support.toml").read_text(encoding="utf-8"))
-    errors = [KnownError(**each) for each in data["error"]]
-    return SupportTable(errors, [Unsupported(**each) for each in data["unsupported"]])
+    pairs = [Unsupported(**each) for each in data["unsupported"]]
+    return [KnownError(**each) for each in data["error"]], pairs
 
 
 def known_error(text: str, tool: str = "") -> KnownError | None:
     """The first entry that a tool's output has a text of; of this ``tool`` alone where named."""
-    for entry in support().errors:
-        if tool in ("", entry.tool) and any(part in text for part in entry.texts):
-            return entry
-    return None
+    fits = (e for e in support()[0] if tool in ("", e.tool) and any(t in text for t in e.texts))
+    return next(fits, None)
 
 
 def unsupported(component: str, version: str, driver: str, capability: str) -> Unsupported | None:
     """The entry that says why they do not work together; None too where a version is unknown."""
-    for entry in support().unsupported:
-        if (
-            entry.component == component
-            and version
-            and _parts(version) >= _parts(entry.since)
-            and (_below(driver, entry.driver_below) or _below(capability, entry.capability_below))
-        ):
-            return entry
+    for entry in support()[1]:
+        if entry.component == component and version and not _below(version, entry.since):
+            limits = ((driver, entry.driver_below), (capability, entry.capability_below))
+            if any(known and _below(known, limit) for known, limit in limits):
+                return entry
     return None
 
 
 def _below(version: str, limit: str) -> bool:
-    return bool(limit and _parts(version)) and _parts(version) < _parts(limit)
-
-
-def _parts(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
+    parts = [[int(part) for part in re.findall(r"\d+", text)] for text in (version, limit)]
+    return parts[0] < parts[1]

@@ -43,7 +43,7 @@ from workbench.remote.pipe import RESULT
 from workbench.run import machine
 from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
 from workbench.run.plan import Measured
-from workbench.run.protocol import ErrorText, Event, Passes, encode
+from workbench.run.protocol import ErrorText, Event, Passes, WithoutNumber, encode
 from workbench.run.recording import act_for
 from workbench.study.shapes import with_derived
 from workbench.study.workspace import find_workspace, including
@@ -171,7 +171,7 @@ def main() -> int:
     threading.Thread(target=stop_with, args=(stdin,), daemon=True).start()
 
     def tell(event: Event) -> None:
-        if not isinstance(event, Passes):
+        if not isinstance(event, Passes | WithoutNumber):
             out.write(encode(event))
 
     with suppress(BrokenPipeError):

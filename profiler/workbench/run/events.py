@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.records import Build, CapturedKernel
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
-from workbench.ncu.reader import launches_by_range, resources_of
+from workbench.ncu.reader import actions, launches_by_range, resources_of, without_number
 from workbench.run import machine
 from workbench.run.build import worker_stopped
 from workbench.run.plan import Measured, Plan
@@ -29,6 +29,7 @@ from workbench.run.protocol import (
     Passes,
     Start,
     Surroundings,
+    WithoutNumber,
 )
 from workbench.run.recording import Recorder
 from workbench.study.config import Profiler
@@ -167,6 +168,14 @@ class Reports:
             resources = self.resources(report, held)
             self.recorder.captures(report, held, self.profiler, version, resources)
         return list(held)
+
+    def incomplete(self, report: Path, stored: Iterable[str]) -> Iterator[WithoutNumber]:
+        """Variants with metrics that came without a number."""
+        for name in stored:
+            with suppress(BadCapture):
+                launches = actions(report, self.range_of(name))
+                if lost := sum(without_number(launch)[0] for launch in launches):
+                    yield WithoutNumber(variant=name, metrics=lost)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
         """Of the kernels of those that others compile: what is compiled here is known better."""

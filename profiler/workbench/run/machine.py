@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import stat
 import subprocess
 from functools import lru_cache
 from importlib import metadata
@@ -19,8 +17,6 @@ from workbench.run.gpu import Gpu, first_gpu, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
-NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
-PROCESS_STATUS = Path("/proc/self/status")
 
 
 @lru_cache
@@ -49,19 +45,6 @@ def require_gpu(name: str | None, uuid: str | None) -> None:
         )
 
 
-def foreign_lock(folder: Path) -> Path | None:
-    """ncu's lock file in a temporary folder where it belongs to another user, whose files nobody
-    may open to write there, root neither (``fs.protected_regular``): ncu then fails with
-    InterprocessLockFailed.
-    """
-    lock = folder / "nsight-compute-lock"
-    try:
-        owner, mode = lock.lstat().st_uid, folder.stat().st_mode
-    except OSError:
-        return None
-    return lock if owner != os.geteuid() and mode & stat.S_ISVTX else None
-
-
 @lru_cache
 def find_ncu() -> str | None:
     """Path of ncu: on PATH, in the CUDA toolkit, or in the newest Nsight Compute installed."""
@@ -86,25 +69,6 @@ def ncu_version(ncu: str) -> str | None:
         return None
     match = re.search(r"Version (\d+(?:\.\d+)+)", done.stdout)
     return ".".join(match[1].split(".")[:3]) if match else None
-
-
-def counters_restricted() -> bool | None:
-    """Whether the driver keeps performance counters to root; None where it does not say."""
-    try:
-        text = NVIDIA_PARAMS.read_text(encoding="utf-8")
-    except OSError:
-        return None
-    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", text)
-    return match[1] == "1" if match else None
-
-
-def is_admin() -> bool:
-    """Whether the kernel gives this process CAP_SYS_ADMIN; root in a container may lack it."""
-    try:
-        match = re.search(r"^CapEff:\s*([0-9a-f]+)", PROCESS_STATUS.read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return bool(int(match[1], 16) >> 21 & 1) if match else os.geteuid() == 0
 
 
 def package_version(name: str) -> str | None:

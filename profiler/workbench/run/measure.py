@@ -226,7 +226,10 @@ class Measurement:
             ahead = None
             outcome = worker.watch(limit, self.events.take, passes(self.on_event))
             self.result.interrupted = outcome.interrupted
-            stored = self.reports.store(worker.scratch / ncu.REPORT, outcome.of(Captured))
+            report = worker.scratch / ncu.REPORT
+            stored = self.reports.store(report, outcome.of(Captured))
+            for event in self.reports.incomplete(report, stored):
+                self.on_event(event)
             culprit = None
             if not outcome.finished and outcome.current:
                 if ncu.got_no_counters(outcome.log):

@@ -313,7 +313,14 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True):
     percent: int
 
 
-Event = WorkerEvent | Passes
+class WithoutNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """So many ``metrics`` of a variant's launches were collected by ncu as NaN."""
+
+    variant: str
+    metrics: int
+
+
+Event = WorkerEvent | Passes | WithoutNumber
 _events: msgspec.json.Decoder[WorkerEvent] = msgspec.json.Decoder(WorkerEvent)
 
 

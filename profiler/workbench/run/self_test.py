@@ -13,16 +13,19 @@ from pathlib import Path
 
 from workbench.cuda.build import arch_of
 from workbench.errors import BadCapture
-from workbench.ncu import command as ncu
+from workbench.ncu.command import QUOTED, quoted
 from workbench.ncu.reader import actions, without_number
 from workbench.ncu.support import known_error
 from workbench.run.process import worker_environment
 
-KERNEL = "add_one"
-SOURCE = f'extern "C" __global__ void {KERNEL}(float* x) {{ x[threadIdx.x] += 1; }}'
-SECONDS = {"torch": 120.0, "ncu": 180.0}
-ONE_COUNTER = "gpu__time_duration.sum"
+SOURCE = 'extern "C" __global__ void add_one(float* x) { x[threadIdx.x] += 1; }'
 KERNEL_STEPS = ("compilation", "allocation", "launch")
+TORCH_STEP = "torch on this GPU"
+NCU_STEPS = {
+    "ncu, one counter": ("--metrics", "gpu__time_duration.sum"),
+    "ncu, full set": ("--set", "full"),
+}
+SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -39,64 +42,41 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
     """Of each step, up to the first of a process that fails. ``tool`` is ncu's path; without a GPU
     a kernel is only compiled, for ``arch``.
     """
+    own = [sys.executable, "-m", "workbench.run.self_test"]
     with tempfile.TemporaryDirectory(prefix="workbench-self-test-") as folder:
-        own = [sys.executable, "-m", "workbench.run.self_test"]
-        failed = False
-        for outcome in _of_kernel([*own, "kernel" if has_gpu else arch], Path(folder)):
-            failed |= bool(outcome.error)
-            yield outcome
+        code, log = ran([*own, "kernel" if has_gpu else arch], Path(folder))
+        done = [line.removeprefix("done ") for line in log.splitlines() if line.startswith("done ")]
+        yield from map(Outcome, done)
+        if code != 0:
+            yield failed(next(one for one in (*KERNEL_STEPS, "exit") if one not in done), code, log)
         if not has_gpu:
             return
-        code, log = _ran([*own, "torch"], Path(folder), SECONDS["torch"])
-        yield _outcome("torch on this GPU", code, log)
-        if tool is None or failed:
+        ended, said = ran([*own, "torch"], Path(folder))
+        yield failed(TORCH_STEP, ended, said) if ended else Outcome(TORCH_STEP, told=said.strip())
+        if tool is None or code != 0:
             return
-        asked = [tool, "--metrics", ONE_COUNTER, "--csv", "--page", "raw"]
-        code, log = _ran([*asked, *own, "kernel"], Path(folder), SECONDS["ncu"])
-        yield _profiled("ncu, one counter", code, log)
-        report = Path(folder, "full.ncu-rep")
-        asked = [tool, "--set", "full", "--export", str(report)]
-        code, log = _ran([*asked, *own, "kernel"], Path(folder), SECONDS["ncu"])
-        yield _profiled("ncu, full set", code, log, report)
+        for step, options in NCU_STEPS.items():
+            report = Path(folder, f"{options[0]}.ncu-rep")
+            ended, said = ran(
+                [tool, *options, "--export", str(report), *own, "kernel"], Path(folder)
+            )
+            try:
+                missing, every = without_number(actions(report, None)[0])
+                told = f"{every} metrics, {missing} of them without a number"
+                yield Outcome(step, told=told)
+            except BadCapture as error:
+                yield failed(step, ended, said if said.strip() else error.message)
 
 
-def _of_kernel(command: Sequence[str], folder: Path) -> Iterator[Outcome]:
-    code, log = _ran(command, folder, SECONDS["torch"])
-    done = [line.removeprefix("done ") for line in log.splitlines() if line.startswith("done ")]
-    yield from (Outcome(step) for step in done)
-    if code != 0:
-        step = next((one for one in KERNEL_STEPS if one not in done), KERNEL_STEPS[-1])
-        yield _outcome(step, code, log)
-
-
-def _outcome(step: str, code: int | None, log: str) -> Outcome:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    if code == 0:
-        return Outcome(step, told=lines[-1] if lines else "works")
-    said = lines[-1] if lines else "nothing was printed"
-    ended = "came to no end" if code is None else f"exit code {code}"
+def failed(step: str, code: int | None, log: str) -> Outcome:
+    said = quoted(log) or (log.strip().splitlines() or ["nothing was printed"])[-1]
     entry = known_error(log)
     hint = f"{entry.means}: {entry.hint}" if entry else "the message is the tool's own"
-    return Outcome(step, f"{said[: ncu.QUOTED]} ({ended})", hint)
-
-
-def _profiled(step: str, code: int | None, log: str, report: Path | None = None) -> Outcome:
-    """Whether ncu saw the kernel; and of a report, how many counters came without a number."""
-    try:
-        if code == 0 and report is not None and report.is_file():
-            missing, every = without_number(actions(report, None)[0])
-            return Outcome(step, told=f"{every} metrics, {missing} of them without a number")
-    except BadCapture as error:
-        return Outcome(step, error.message, error.hint)
-    if code == 0 and report is None and KERNEL in log and not ncu.error_lines(log):
-        return Outcome(step)
-    failure = ncu.failure(log)
-    means = failure.message.splitlines()[0]
     ended = "came to no end" if code is None else f"exit code {code}"
-    return Outcome(step, f"{ncu.quoted(log) or means} ({ended})", f"{means}: {failure.hint}")
+    return Outcome(step, f"{said[:QUOTED]} ({ended})", hint)
 
 
-def _ran(command: Sequence[str], folder: Path, seconds: float) -> tuple[int | None, str]:
+def ran(command: Sequence[str], folder: Path, seconds: float = SECONDS) -> tuple[int | None, str]:
     """Exit code and output; None where it was stopped after so long."""
     try:
         done = subprocess.run(
@@ -110,9 +90,8 @@ def _ran(command: Sequence[str], folder: Path, seconds: float) -> tuple[int | No
             errors="replace",
             timeout=seconds,
         )
-    except subprocess.TimeoutExpired as slow:
-        text = slow.stdout or b""
-        return None, text.decode(errors="replace") if isinstance(text, bytes) else text
+    except subprocess.TimeoutExpired:
+        return None, ""
     except OSError as error:
         return 127, str(error)
     return done.returncode, done.stdout
@@ -134,7 +113,7 @@ def use_kernel(arch: str) -> None:
     buffer = device.allocate(4096, stream=stream)
     stream.sync()
     print("done allocation", flush=True)
-    kernel = code.get_kernel(KERNEL)
+    kernel = code.get_kernel("add_one")
     launch(stream, LaunchConfig(grid=1, block=32), kernel, int(buffer.handle))
     stream.sync()
     print("done launch", flush=True)
@@ -150,7 +129,5 @@ def use_torch() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "torch":
-        use_torch()
-    else:
-        use_kernel("" if sys.argv[1] == "kernel" else sys.argv[1])
+    given = sys.argv[1]
+    use_torch() if given == "torch" else use_kernel("" if given == "kernel" else given)
