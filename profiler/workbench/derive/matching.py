@@ -10,14 +10,14 @@ from typing import Any
 from workbench.derive.figures import added
 from workbench.ncu.report import Launch
 
-BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST = (
-    "the workbench's range, and name",
-    "name and launch shape",
-    "name without template arguments, and launch shape",
+BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST, BY_HAND = (
+    "range",
+    "signature",
+    "name_and_shape",
     "name",
-    "the only kernel left on either side",
+    "rest",
+    "asked_for",
 )
-BY_HAND = "the launches that were asked for"
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,8 @@ def _more(found: Finding) -> dict[str, object]:
     """What a sentence says in other words than the finding has it."""
     known: Mapping[str, Any] = found.values
     match found.code:
+        case "reports.other_names":
+            return {"matched_by": MATCHED.get(known.get("matched_by", ""), ABSENT)}
         case "lines.none":
             return {"why": why_no_lines(known.get("front_ends", ()))}
         case "compiler.captured":
@@ -283,6 +285,14 @@ def _named(known: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
+MATCHED = {
+    "range": "the workbench's range, and name",
+    "signature": "name and launch shape",
+    "name_and_shape": "name without template arguments, and launch shape",
+    "name": "name",
+    "rest": "the only kernel left on either side",
+    "asked_for": "the launches that were asked for",
+}
 NO_COSTS = {
     "missing": "it has no capture",
     "no_capture": "no capture",

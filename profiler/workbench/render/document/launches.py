@@ -24,6 +24,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.findings import MATCHED
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE
 
@@ -149,7 +150,7 @@ PAIRS: list[Field[PairGroup]] = [
         "after", "after (µs)", lambda g: number(g.typical.after.microseconds), right=True, rank=1
     ),
     field("factor", "factor", lambda g: _factor(g), right=True, rank=1),
-    field("how", "matched by", lambda g: g.typical.how, rank=3),
+    field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
 ]
 
 
