@@ -207,7 +207,9 @@ def _stall(view: View, label: Label) -> tuple[float, str]:
 
 def _gain(view: View, label: Label) -> tuple[float, str]:
     pair = view.compare(_parent(view, label), label.subject)
-    factors = {f.id: f.gain for f in pair.factors.factors} if pair and pair.factors else {}
+    factors = (
+        {f.id: f.gain for f in pair.decomposition.factors} if pair and pair.decomposition else {}
+    )
     if label.words[-1] not in factors:
         raise Unknown(f"no factor {label.words[-1]} of {label.subject} at {label.shape}")
     return factors[label.words[-1]], f"{factors[label.words[-1]]:.4f} of {pair and pair.before}"
@@ -272,7 +274,11 @@ def _shapes(evidence: Evidence, label: Label) -> Fact:
     if across is None or across.geometric_mean is None:
         raise Unknown("nothing is known of all shapes")
     worst = min(across.ratios)
-    known = {"mean": across.geometric_mean, "worst": worst, "count": float(len(across.results))}
+    known = {
+        "mean": across.geometric_mean,
+        "worst": worst,
+        "count": float(len(across.shapes)),
+    }
     return _counted(known, label, f"{across.variant}-at-all-shapes")
 
 

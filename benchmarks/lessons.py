@@ -64,7 +64,7 @@ def lessons(workspace: Workspace) -> Iterator[Lesson]:
                     continue
                 if row.status not in (Status.CURRENT, Status.FAILED):
                     continue
-                here = row.chained.over_parent
+                here = row.chained.speedup_over_parent
                 ratios = {
                     each: views.at(each).times.ratio(step.parent, step.variant)
                     for each in known.shapes

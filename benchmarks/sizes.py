@@ -79,13 +79,13 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
         return None
     versions = page.versions(workspace)
     (found,) = OverShapes(tuple(targets), versions).over()
-    lines = {line.variant: line for line in found.lines}
+    lines = {line.variant: line for line in found.variants}
     own = [lines.pop(version) for version in versions]
     at_size = (filter(None, (line.at(shape) for line in own)) for shape in found.sizes)
     points = tuple(point for point in (next(points, None) for points in at_size) if point)
     if len(points) < len(picked):
         return None
-    return replace(found, lines=(replace(own[0], points=points), *lines.values()))
+    return replace(found, variants=(replace(own[0], points=points), *lines.values()))
 
 
 def in_bfloat16(workspace: Workspace) -> str:
@@ -126,12 +126,13 @@ def row_at(evidence: Evidence, variant: str) -> str:
         gpu=evidence.folder.gpu,
         primary=ladder.primary_reference,
     )
-    points = (line.at(evidence.shape) for line in found.lines if line.variant == variant)
+    points = (line.at(evidence.shape) for line in found.variants if line.variant == variant)
     point = next(points, None)
     if point is None or point.over_fastest is None:
         return ""
-    time, rate = microseconds(point.time.value), f"{point.rate / 1e12:.3g}"
-    return f"`{variant}` | {time} | {rate} | {point.fastest} | {interval(point.over_fastest)}"
+    time, rate = microseconds(point.microseconds.value), f"{point.rate / 1e12:.3g}"
+    over = f"{point.fastest_reference} | {interval(point.over_fastest)}"
+    return f"`{variant}` | {time} | {rate} | {over}"
 
 
 def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:

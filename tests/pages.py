@@ -154,7 +154,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         before=nasty,
         after=nasty,
         largest_changes=LargestChanges((), (), (nasty,)),
-        stall_times=(StallTime(nasty, 1.0, 2.0),),
+        stall_microseconds=(StallTime(nasty, 1.0, 2.0),),
         rules=(RuleChange(nasty, nasty, nasty, RuleMove.APPEARED, 1.0, 2.0),),
     )
     found = renamed_row(with_row(found, "fix1", against_parent=told), "fix1", name)

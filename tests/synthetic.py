@@ -69,11 +69,11 @@ def regimes(microseconds: float, parent: float | None = None) -> dict[Regime, In
     times = {Regime.CHAINED: 1.0, Regime.BACK_TO_BACK: 0.9, Regime.COLD: 1.5}
     return {
         regime: InRegime(
-            time=time(microseconds * slower, regime),
-            over_baseline=ratio(BASELINE_US / microseconds),
-            over_parent=ratio(parent / microseconds) if parent else None,
-            over_reference=ratio(REFERENCE_US / microseconds),
-            over_fastest=ratio(REFERENCE_US / microseconds),
+            microseconds=time(microseconds * slower, regime),
+            speedup_over_baseline=ratio(BASELINE_US / microseconds),
+            speedup_over_parent=ratio(parent / microseconds) if parent else None,
+            speedup_over_reference=ratio(REFERENCE_US / microseconds),
+            speedup_over_fastest=ratio(REFERENCE_US / microseconds),
             fastest="sdpa",
         )
         for regime, slower in times.items()
@@ -89,25 +89,25 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
     bandwidths = {"dram": RATES["dram"], "l2": 10.3e12, "l1": 33.4e12}
     levels = tuple(
         LevelPoint(
-            level=name,
-            intensity=flop_per_byte,
-            bandwidth_share=rate / flop_per_byte / bandwidth,
-            bound=min(compute, flop_per_byte * bandwidth),
-            rate=rate / flop_per_byte,
+            name=name,
+            flop_per_byte=flop_per_byte,
+            share_of_bandwidth=rate / flop_per_byte / bandwidth,
+            roof_flops_per_second=min(compute, flop_per_byte * bandwidth),
+            bytes_per_second=rate / flop_per_byte,
         )
         for (name, bandwidth), flop_per_byte in zip(
             bandwidths.items(), (intensity, intensity / 2, intensity / 10), strict=True
         )
     )
     return Point(
-        intensity=intensity,
+        flop_per_byte=intensity,
         flops_per_second=rate,
-        bound=bound,
-        ceiling=kind,
+        roof_flops_per_second=bound,
+        arithmetic=kind,
         flops=FLOPS,
         above_roof=rate > 1.05 * bound,
         limit=limit,
-        compute_share=rate / compute,
+        share_of_arithmetic_peak=rate / compute,
         levels=levels,
         tensor_type="fp16" if tensor else "",
     )
@@ -161,8 +161,8 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
     return Comparison(
         before=before,
         after=after,
-        factors=SpeedupFactors(before, after, old, new, gain, factors),
-        stall_times=times,
+        decomposition=SpeedupFactors(before, after, old, new, gain, factors),
+        stall_microseconds=times,
         largest_changes=LargestChanges((move,), (), ()),
         rules=rules,
     )
@@ -253,15 +253,15 @@ def measured(
         variant=variant,
         title=f"Reference {variant}",
         step=None,
-        state=CURRENT,
+        evidence_state=CURRENT,
         status=Status.CURRENT,
         regimes=regimes(microseconds),
         accuracy=Accuracy(times_reference=1.25, shape=SHAPE),
         figures=figures(microseconds, stalls),
         stalls=stalls,
-        limiters=("registers",),
+        occupancy_limiters=("registers",),
         bottlenecks=(bottleneck(file=f"{variant}.cu"),),
-        point=point(microseconds * 1.5, intensity, tensor=tensor),
+        roofline=point(microseconds * 1.5, intensity, tensor=tensor),
         capture=CAPTURE,
         kernels=("attention_forward",),
     )
@@ -307,7 +307,7 @@ def judged(row: Row, parent: Row) -> Row:
         title="",
         step=step(row.variant, parent.variant),
         regimes=regimes(new, old),
-        deciding=over,
+        deciding_speedup=over,
         gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, saying(why))),
         verdict=Verdict.KEPT if kept else Verdict.REJECTED,
         predictions=(
@@ -365,7 +365,7 @@ TIMING = TimingFacts(
         Twin("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
         Twin("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),
     ),
-    company=Company("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
+    interference=Company("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
     throttling=None,
 )
 REFERENCES = (
@@ -425,7 +425,7 @@ def not_current(found: Ablation, variant: str, status: str, problem: str) -> Abl
         variant=variant,
         title=old.title,
         step=old.step,
-        state=CURRENT,
+        evidence_state=CURRENT,
         status=Status(status),
         problem=saying(problem),
         verdict=Verdict.INCONCLUSIVE if old.step and old.step.parent else old.verdict,

@@ -209,7 +209,7 @@ def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str)
     assert sides[1] is not None
     found = speedup_factors(sides[0], sides[1], (before, after))
     measured = duration(raw(shape, before)) / duration(raw(shape, after))
-    assert found.measured == pytest.approx(measured)
+    assert found.ratio == pytest.approx(measured)
     product = 1.0
     for part in found.factors:
         product *= part.gain
@@ -292,14 +292,14 @@ def test_ceilings_and_traffic_are_those_of_ncus_hierarchical_roofline(
             share = value(action, rate) / (value(action, peak) * value(action, clock))
             shares[level] += share * duration([action]) / duration(actions)
             moved[level] += value(action, rate) * duration([action])
-    assert [level.level for level in found.levels] == list(shares)
+    assert [level.name for level in found.levels] == list(shares)
     for at in found.levels:
-        assert at.bandwidth_share == pytest.approx(shares[at.level], rel=1e-3)
-        through = moved[at.level]
+        assert at.share_of_bandwidth == pytest.approx(shares[at.name], rel=1e-3)
+        through = moved[at.name]
         expected = found.flops / through if through else math.inf
-        assert at.intensity == pytest.approx(expected, rel=1e-3)
-        if at.level == found.base:
-            assert found.intensity == pytest.approx(expected, rel=1e-3)
+        assert at.flop_per_byte == pytest.approx(expected, rel=1e-3)
+        if at.name == found.base:
+            assert found.flop_per_byte == pytest.approx(expected, rel=1e-3)
     assert moved[found.base] > 0
     dram = value(longest, "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
     assert 100 * shares["dram"] == pytest.approx(dram, rel=0.02) or len(actions) > 1
@@ -328,7 +328,7 @@ def test_roofs_are_at_the_clock_of_the_pass_that_was_timed(shape: str, variant: 
     assert roof is not None
     actions = raw(shape, variant)
     cycles = sum(value(action, "gpc__cycles_elapsed.avg") for action in actions)
-    assert found.sm_clock == pytest.approx(cycles / duration(actions), rel=1e-6)
+    assert found.sm_clock_hz == pytest.approx(cycles / duration(actions), rel=1e-6)
     longest = max(actions, key=lambda action: duration([action]))
     timed = value(longest, "gpc__cycles_elapsed.avg") / duration([longest])
     assert roof.rates["tensor fp16"] == pytest.approx(timed * 132 * 4096, rel=1e-3)
@@ -370,18 +370,20 @@ def test_work_is_that_of_ncus_roofline_sections(shape: str, variant: str) -> Non
         assert value(action, f"{name}.peak_sustained") == 2 * value(action, dense)
         assert clock > 1e9
     assert found.flops == pytest.approx(single + half + tensor, rel=1e-3)
-    assert found.ceiling == max(shares, key=lambda kind: shares[kind])
-    assert found.compute_share == pytest.approx(shares[found.ceiling], rel=1e-3)
+    assert found.arithmetic == max(shares, key=lambda kind: shares[kind])
+    assert found.share_of_arithmetic_peak == pytest.approx(shares[found.arithmetic], rel=1e-3)
     assert not found.above_roof
 
 
 def test_the_path_of_the_tensor_work_is_told_apart() -> None:
     wgmma, mma = (stands(FLUSHED, name) for name in ("sdpa", "fix4"))
-    assert (wgmma.path, mma.path) == ("wgmma", "mma.sync")
-    assert wgmma.path_share == pytest.approx(wgmma.compute_share)
+    assert (wgmma.tensor_path, mma.tensor_path) == ("wgmma", "mma.sync")
+    assert wgmma.share_of_tensor_path_peak == pytest.approx(wgmma.share_of_arithmetic_peak)
     (action,) = raw(FLUSHED, "fix4")
     pipe = value(action, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
-    assert 100 * mma.path_share == pytest.approx(pipe * of_the_timed_pass(action), rel=0.02)
+    assert 100 * mma.share_of_tensor_path_peak == pytest.approx(
+        pipe * of_the_timed_pass(action), rel=0.02
+    )
 
 
 def test_two_captures_of_one_kernel_are_no_surprise() -> None:

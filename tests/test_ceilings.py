@@ -154,21 +154,21 @@ def found_point(table: Table) -> Point:
 def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
     found = found_point(metrics({**ROOF, **LEVELS}))
     # 1e12 FLOP/s of 1.9e13; 1000 bytes in 1 µs of 1.8e12; 1e12 of 2.5e12; 4e12 of 9e12
-    assert found.measured_compute == pytest.approx(1 / 19)
+    assert found.share_of_measured == pytest.approx(1 / 19)
     shares = [found.measured_of(level) for level in ("dram", "l2", "l1")]
     assert shares == pytest.approx([1e9 / 1.8e12, 0.4, 4 / 9])
-    assert found.sm_clock == pytest.approx(1e9)
+    assert found.sm_clock_hz == pytest.approx(1e9)
     # The theoretical ones are as they were.
     plain = point(metrics({**ROOF, **LEVELS}))
     assert plain is not None
-    assert plain.compute_share == found.compute_share
-    assert math.isnan(plain.measured_compute)
-    assert all(math.isnan(level.measured_share) for level in plain.levels)
+    assert plain.share_of_arithmetic_peak == found.share_of_arithmetic_peak
+    assert math.isnan(plain.share_of_measured)
+    assert all(math.isnan(level.share_of_measured) for level in plain.levels)
 
 
 def test_the_measured_share_is_of_the_arithmetic_that_ran() -> None:
     found = found_point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
-    assert found.measured_compute == pytest.approx(9e13 / 4e14)
+    assert found.share_of_measured == pytest.approx(9e13 / 4e14)
 
 
 def test_without_its_ceiling_a_share_is_not_known() -> None:
@@ -183,7 +183,7 @@ def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
     assert table is not None
     assert table.sm_clock == 1e9
     found = measured_ceilings(calibration(fp32=2000.0, l1=2000.0, l2=2000.0, dram=2000.0), table)
-    theory = {name: roof.theoretical for name, roof in found.by_id.items()}
+    theory = {name: roof.theoretical for name, roof in found.ceilings.items()}
     assert theory["fp32"] == pytest.approx(4e13)
     assert theory["l1"] == pytest.approx(2e13)
     assert theory["l2"] == pytest.approx(4e12)
@@ -216,11 +216,11 @@ def measured() -> MeasuredCeilings:
 def calibrated() -> Ablation:
     """A ladder whose first step has shares of measured ceilings; the others have none."""
     found = ablation(measured=measured())
-    plain = found.row("baseline").point
+    plain = found.row("baseline").roofline
     assert plain is not None
-    levels = tuple(dataclasses.replace(level, measured_share=0.25) for level in plain.levels)
-    known = dataclasses.replace(plain, measured_compute=0.5, levels=levels, sm_clock=1.1e9)
-    return with_row(found, "baseline", point=known)
+    levels = tuple(dataclasses.replace(level, share_of_measured=0.25) for level in plain.levels)
+    known = dataclasses.replace(plain, share_of_measured=0.5, levels=levels, sm_clock_hz=1.1e9)
+    return with_row(found, "baseline", roofline=known)
 
 
 def cells(table: str, variant: str) -> list[str]:
@@ -230,7 +230,7 @@ def cells(table: str, variant: str) -> list[str]:
 
 def test_tables_gain_columns_only_where_the_card_was_calibrated() -> None:
     found, plain = calibrated(), ablation()
-    point = found.row("baseline").point
+    point = found.row("baseline").roofline
     assert point is not None
     table = markdown.table(rooflines.roofline(found))
     assert cells(table, "version")[-1] == "to the measured one"
@@ -282,13 +282,14 @@ def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     known = json.loads(dumps(plain_data(made.measured)))
     assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert known["not_collected"] == {"fp64": "it | broke"}
-    found = json.loads(dumps(as_json.ablation(made, full=True)))
-    shares = found["versions"][0]["roofline"]["share_of_measured"]
-    assert shares == {"compute": 0.5, "dram": 0.25, "l2": 0.25, "l1": 0.25}
-    assert "share_of_measured" not in found["versions"][1]["roofline"]
-    plain = dumps(as_json.ablation(ablation(), full=True))
-    assert "share_of_measured" not in plain
-    assert "share_of_measured" not in plain
+    found = json.loads(dumps(as_json.ablation(made, full=["baseline", "fix1"])))
+    first, second = (version["roofline"] for version in found["versions"])
+    assert first["share_of_measured"] == 0.5
+    shares = {level["name"]: level["share_of_measured"] for level in first["levels"]}
+    assert shares == {"dram": 0.25, "l2": 0.25, "l1": 0.25}
+    assert second["share_of_measured"] is None
+    plain = json.loads(dumps(as_json.ablation(ablation(), full=["baseline"])))
+    assert plain["versions"][0]["roofline"]["share_of_measured"] is None
 
 
 def test_a_recorded_workspace_that_is_calibrated_reports_it(

@@ -132,12 +132,12 @@ def test_a_label_tells_the_share_of_the_roof_that_is_drawn() -> None:
     found, _ = pages.recorded()
     assert found.ceilings is not None
     row = found.row("fix15")
-    assert row.point is not None
+    assert row.roofline is not None
     rates = found.ceilings.rates
-    assert found.base == row.point.base
-    over = min(rates["tensor fp16"], row.point.intensity * rates[found.base])
-    share = row.point.flops_per_second / over
-    assert abs(share - row.point.share) > 0.005  # its own capture's roof is another one
+    assert found.base == row.roofline.base
+    over = min(rates["tensor fp16"], row.roofline.flop_per_byte * rates[found.base])
+    share = row.roofline.flops_per_second / over
+    assert abs(share - row.roofline.share) > 0.005  # its own capture's roof is another one
     (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
     assert label == f"fix15 {percent(share)}"
 
@@ -167,10 +167,10 @@ def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
 
 def test_point_above_its_roof_is_marked() -> None:
     word = "above its roof: an error in the data"
-    found = with_row(ablation(1), "fix1", point=point(5.0, 2.0))
+    found = with_row(ablation(1), "fix1", roofline=point(5.0, 2.0))
     row = found.row("fix1")
-    assert row.point is not None
-    assert row.point.above_roof
+    assert row.roofline is not None
+    assert row.roofline.above_roof
     assert word not in texts(chart("roofline", ablation(1)))
     assert word in texts(chart("roofline", found))
     assert "fix1 (error in the data)" in texts(chart("roofline", found))

@@ -92,7 +92,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     picked, _ = pick_shapes(study, page.cases[model])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
-    lines = {line.variant: line for line in found.lines}
+    lines = {line.variant: line for line in found.variants}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
     for name in found.sizes:
         standing = next(version for version in versions if lines[version].at(name))
@@ -126,7 +126,7 @@ def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) ->
     picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
-    lines = {line.variant: line for line in found.lines}
+    lines = {line.variant: line for line in found.variants}
     assert set(found.sizes) == {target.shape for target in targets}
     for target in targets:
         shape = target.study.shapes[target.shape]

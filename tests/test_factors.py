@@ -88,8 +88,8 @@ def test_a_speedup_multiplies_out_and_the_residual_is_what_is_left() -> None:
     assert before is not None
     assert after is not None
     found = speedup_factors(before, after, ("a", "b"))
-    assert found.measured == pytest.approx(before.seconds / after.seconds)
-    assert found.product == pytest.approx(found.measured)
+    assert found.ratio == pytest.approx(before.seconds / after.seconds)
+    assert found.product == pytest.approx(found.ratio)
     assert found.residual == pytest.approx(1)
     gains = {factor.id: factor.gain for factor in found.factors}
     assert gains["instructions"] == pytest.approx(1)

@@ -120,7 +120,7 @@ def test_other_code_is_found_and_its_line_named(
     assert code == 5
     change = told["studies"][0]["changes"][0]
     assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
-    assert {m["what"] for m in change["moved"]} >= {"machine_code"}
+    assert {m["what"] for m in change["differences"]} >= {"machine_code"}
     suite = xml.parse(files[0]).getroot()[0]
     assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
     assert all(set(case.attrib) == {"classname", "name"} for case in suite)  # as Jenkins has it
@@ -135,7 +135,7 @@ def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, g
     scale.edit("kernels/scale/baseline.py", "// 256 + 1", "// 256 + 2")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)["baseline"]) == (5, "cannot tell")
-    assert [m["what"] for m in told["studies"][0]["changes"][0]["moved"]] == ["host_code"]
+    assert [m["what"] for m in told["studies"][0]["changes"][0]["differences"]] == ["host_code"]
 
 
 def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
@@ -146,8 +146,8 @@ def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None
     assert change["why"]["message"].endswith(
         'scale/baseline.cu(3): error: identifier "y" is undefined'
     )
-    assert (change["where"]["file"], change["where"]["line"]) == ("baseline.cu", 3)
-    assert [moved["what"] for moved in change["moved"]] == ["compiles"]
+    assert (change["spot"]["file"], change["spot"]["line"]) == ("baseline.cu", 3)
+    assert [moved["what"] for moved in change["differences"]] == ["compiles"]
 
 
 def test_a_kernel_in_a_file_of_another_name_is_the_same(scale: Repository, gate: Any) -> None:
@@ -378,7 +378,7 @@ def judged(before: AtCommit, after: AtCommit, timed: Timed | None = None) -> Cha
 def test_without_a_measurement_nothing_is_slower(changed: dict[str, int], fact: str) -> None:
     """What the compiler says stands beside it: fewer spills for more registers may be faster."""
     found = judged(at("a", kernels=kernel()), at("b", kernels=kernel("b", **changed)))
-    assert (found.move, found.cause, found.tier) == (Move.CANNOT_TELL, Cause.SOURCE, 0)
+    assert (found.verdict, found.cause, found.tier) == (Move.CANNOT_TELL, Cause.SOURCE, 0)
     assert sentence(found.why) == f"its machine code is another: it needs measuring{fact}"
     assert len(found.differences) == 2  # and its machine code
 
@@ -386,7 +386,7 @@ def test_without_a_measurement_nothing_is_slower(changed: dict[str, int], fact: 
 def test_a_warning_more_is_a_fact() -> None:
     after = at("b", kernels=kernel("b"), warnings=("declared but never used",))
     found = judged(at(kernels=kernel()), after)
-    assert (found.move, "(warnings 0 → 1)" in sentence(found.why)) == (Move.CANNOT_TELL, True)
+    assert (found.verdict, "(warnings 0 → 1)" in sentence(found.why)) == (Move.CANNOT_TELL, True)
 
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -469,13 +469,13 @@ def test_counters_against_their_noise(instructions: float, move: Move) -> None:
     before = at("a", kernels=kernel(), figures=figure(100.0))
     after = at("b", kernels=kernel("b"), figures=figure(100.0 * instructions))
     found = judged(before, after)
-    assert (found.move, found.tier, found.cause) == (move, 1, Cause.SOURCE)
+    assert (found.verdict, found.tier, found.cause) == (move, 1, Cause.SOURCE)
 
 
 def test_counters_that_move_both_ways_tell_nothing() -> None:
     before = at("a", kernels=kernel(), figures=figure(1.0) | figure(1.0, "dram_read"))
     after = at("b", kernels=kernel("b"), figures=figure(1.2) | figure(0.5, "dram_read"))
-    assert judged(before, after).move == Move.CANNOT_TELL
+    assert judged(before, after).verdict == Move.CANNOT_TELL
 
 
 def ratio(value: float, spread: float) -> Ratio:
@@ -504,7 +504,7 @@ def test_times_decide_over_counters() -> None:
     before = at("a", kernels=kernel(), figures=figure(100.0))
     after = at("b", kernels=kernel("b"), figures=figure(120.0))
     found = judged(before, after, Timed(ratio(1.1, 0.01), 11.0, 10.0))
-    assert (found.move, found.tier) == (Move.FASTER, 2)
+    assert (found.verdict, found.tier) == (Move.FASTER, 2)
 
 
 def test_a_control_that_moved_takes_the_verdict_away() -> None:
@@ -513,18 +513,18 @@ def test_a_control_that_moved_takes_the_verdict_away() -> None:
     timed = Timed(ratio(0.9, 0.01), 10.0, 11.0, (off,))
     before, after = at("a", kernels=kernel()), at("b", kernels=kernel("b"))
     found = judged(before, after, timed)
-    assert (found.move, found.cause) == (Move.CANNOT_TELL, Cause.NOISE)
+    assert (found.verdict, found.cause) == (Move.CANNOT_TELL, Cause.NOISE)
 
     moved = judged(
         at("a", figures=figure(1.0), index=index(driver="1")),
         at("a", figures=figure(1.2), index=index(driver="2")),
     )
-    assert (moved.move, moved.cause) == (Move.SLOWER, Cause.HARDWARE)
+    assert (moved.verdict, moved.cause) == (Move.SLOWER, Cause.HARDWARE)
     slower = judged(replace(before, figures=figure(1.0)), replace(after, figures=figure(1.3)))
     changes = [replace(moved, variant="control"), replace(slower, variant="changed")]
-    assert slower.move == Move.SLOWER
+    assert slower.verdict == Move.SLOWER
     _, told = with_controls(changes, frozenset({"control"}))
-    assert (told.move, told.cause) == (Move.CANNOT_TELL, Cause.HARDWARE)
+    assert (told.verdict, told.cause) == (Move.CANNOT_TELL, Cause.HARDWARE)
 
 
 def index(**origin: Any) -> CaptureIndex:
@@ -547,7 +547,7 @@ def test_the_cause_where_the_sources_are_the_same(
     found = judged(
         at(figures=figure(1.0), index=index(**one)), at(figures=figure(1.1), index=index(**other))
     )
-    assert (found.move, found.cause) == (Move.SLOWER, cause)
+    assert (found.verdict, found.cause) == (Move.SLOWER, cause)
     method = replace(at(figures=figure(1.1), index=index(**other)), method="n")
     assert judged(at(figures=figure(1.0), index=index(**one)), method).cause == Cause.METHOD
 
@@ -567,9 +567,9 @@ def test_flags_of_ncu_are_a_cause_but_for_how_often_it_samples(
 
 def test_what_failed_before_is_no_news() -> None:
     assert judged(at("a"), at("b", error="no\nreally")).why.values == {"text": "no"}
-    assert judged(at("a"), at("b", wrong="wrong at s: x")).move == Move.BROKEN
-    assert judged(at("a", error="no"), at("b", error="no")).move == Move.CANNOT_TELL
-    assert judged(at("a", wrong="no"), at("a", wrong="no")).move == Move.SAME
+    assert judged(at("a"), at("b", wrong="wrong at s: x")).verdict == Move.BROKEN
+    assert judged(at("a", error="no"), at("b", error="no")).verdict == Move.CANNOT_TELL
+    assert judged(at("a", wrong="no"), at("a", wrong="no")).verdict == Move.SAME
 
 
 # ---- tiers 1 and 2 -------------------------------------------------------------------------
@@ -659,8 +659,8 @@ def test_both_commits_are_timed_in_the_same_sessions(
     assert [plan.timed for plan in bench.asked] == [("baseline", "fast__base", "fast")]
     change = told["studies"][0]["changes"][1]
     assert change["tier"] == 2
-    assert change["time"]["before_us"] == pytest.approx(10.0, rel=0.01)
-    assert change["time"]["low"] < 10.0 / now < change["time"]["high"]
+    assert change["timed"]["before_us"] == pytest.approx(10.0, rel=0.01)
+    assert change["timed"]["ratio"]["low"] < 10.0 / now < change["timed"]["ratio"]["high"]
 
 
 def test_what_is_wrong_while_it_is_timed_is_broken_and_not_faster(
@@ -673,7 +673,7 @@ def test_what_is_wrong_while_it_is_timed_is_broken_and_not_faster(
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "broken"})
     change = told["studies"][0]["changes"][1]
-    assert (change["why"]["message"], change["time"]) == (
+    assert (change["why"]["message"], change["timed"]) == (
         "wrong while it was timed: all zero",
         None,
     )
@@ -690,8 +690,10 @@ def test_counters_of_both_commits_are_compared(
     (plan,) = bench.asked
     assert (plan.timed, plan.captured) == ((), ("fast__base", "fast"))
     change = told["studies"][0]["changes"][1]
-    assert (change["tier"], change["cause"], change["time"]) == (1, "source", None)
-    by_counters = {m["what"]: m["after"] > m["before"] for m in change["moved"] if m["tier"] == 1}
+    assert (change["tier"], change["cause"], change["timed"]) == (1, "source", None)
+    by_counters = {
+        m["what"]: m["after"] > m["before"] for m in change["differences"] if m["tier"] == 1
+    }
     assert by_counters["warp_instructions"]
     assert by_counters["global_load_sectors"]
     bench.captures = {"fast__base": "fix1", "fast": "fix1"}
@@ -766,9 +768,9 @@ def test_recorded_counters_are_compared_without_a_gpu(
     moved = changes["fix9"]
     assert (moved["tier"], moved["cause"]) == (1, "source")
     assert (code, moved["verdict"]) == (1, "slower")
-    assert {m["tier"] for m in moved["moved"]} == {0, 1}
-    assert moved["where"]["file"] == "fix10.cu"
-    assert moved["where"]["why"].endswith("µs of stalls under ncu")
+    assert {m["tier"] for m in moved["differences"]} == {0, 1}
+    assert moved["spot"]["file"] == "fix10.cu"
+    assert moved["spot"]["why"].endswith("µs of stalls under ncu")
 
 
 def test_tables_do_not_count_without_their_report(attention: Repository, capsys: Capture) -> None:
@@ -813,6 +815,6 @@ def test_a_slowdown_on_a_gpu(scale: Repository, gate: Any) -> None:
     assert (code, verdicts(told)) == (1, {"baseline": "slower", "fast": "same"})
     change = told["studies"][0]["changes"][0]
     assert (change["tier"], change["cause"]) == (2, "source")
-    assert {m["tier"] for m in change["moved"]} == {0, 1, 2}
-    assert change["time"]["high"] < 1
-    assert change["where"]["why"].endswith("µs of stalls under ncu")
+    assert {m["tier"] for m in change["differences"]} == {0, 1, 2}
+    assert change["timed"]["ratio"]["high"] < 1
+    assert change["spot"]["why"].endswith("µs of stalls under ncu")

@@ -60,7 +60,7 @@ def test_a_sweep_finds_the_faster_ones(root: Path, capsys: pytest.CaptureFixture
     assert states[64, 1]["state"] == states[64, 16]["state"] == "not built"
     timed = [c["values"]["repeat"] for c in found["combinations"] if c["state"] == "timed"]
     assert timed == [1, 1, 16, 16]
-    assert found["timed_again"] or not found["picked"]
+    assert found["again"] or not found["picked"]
     assert states[256, 1]["occupancy_percent"] > 10
 
 
@@ -68,7 +68,7 @@ def test_a_switch_that_costs_is_worth_less_than_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = told(root, capsys, "ablate", "--leave-one-out", "fix[block=512,repeat=16]")
-    worth = {each["parameter"]: each["at_the_end"] for each in found["switches"]}
+    worth = {each["switch"]["name"]: each["at_the_end"] for each in found["switches"]}
     assert worth["repeat"]["high"] < 1
 
 
@@ -78,6 +78,6 @@ def test_a_range_of_shapes_takes_longer_the_larger_it_is(
     shape = "n=1048576..16777216*4"
     (over,) = told(root, capsys, "sweep", "fix", "baseline", "--shape", shape)["sizes"]
     for line in over["variants"]:
-        times = [point["microseconds"]["value"] for point in line["at"]]
+        times = [point["microseconds"]["value"] for point in line["points"]]
         assert len(times) == 3
         assert times == sorted(times)

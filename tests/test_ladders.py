@@ -67,7 +67,9 @@ def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
                 assert not row.gates
                 continue
             assert row.verdict == found.row(row.variant).verdict
-            assert row.deciding == row.over_parent == found.row(row.variant).deciding
+            assert (
+                row.deciding_speedup == row.over_parent == found.row(row.variant).deciding_speedup
+            )
             if row.verdict == Verdict.KEPT:
                 assert row.step is not None
                 assert row.over_parent is not None
@@ -86,7 +88,7 @@ def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
     assert there.figures["duration"].value > 10 * here.figures["duration"].value
     assert here.against_parent is not None
     assert there.against_parent is not None
-    assert there.against_parent.stall_times == here.against_parent.stall_times
+    assert there.against_parent.stall_microseconds == here.against_parent.stall_microseconds
     sdpa = ladder.row("sdpa")
     assert sdpa.role == Role.REFERENCE
     assert sdpa.time is not None
@@ -166,7 +168,7 @@ def test_ratios_and_times_are_of_the_ladders_own_shape() -> None:
     assert start.over_reference.ratio == pytest.approx(0.5)
     table = found.row("wider")
     assert table.judged_at == "large"
-    assert table.deciding == row.over_parent
+    assert table.deciding_speedup == row.over_parent
     assert table.over_parent is not None
     assert table.over_parent.ratio == pytest.approx(1.2)
 
@@ -235,7 +237,7 @@ def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here()
 def test_all_shapes_are_told_of_the_last_step() -> None:
     found = made().across
     assert found is not None
-    assert [result.shape for result in found.results] == ["normal", "large"]
+    assert [result.shape for result in found.shapes] == ["normal", "large"]
     assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
     assert found.worst is not None
     assert found.worst.shape == "normal"
@@ -253,7 +255,7 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     across = judge(found, Config()).across
     assert across is not None
     assert across.variant == "choice"
-    assert [result.shape for result in across.results] == ["normal", "large"]
+    assert [result.shape for result in across.shapes] == ["normal", "large"]
 
 
 def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> None:
@@ -353,9 +355,9 @@ def test_the_rate_is_of_bytes_where_those_are_what_counts(intensity: float, unit
     assert judged.across is not None
     results = tuple(
         replace(result, flops_per_second=1e12 * intensity, bytes_per_second=1e12)
-        for result in judged.across.results
+        for result in judged.across.shapes
     )
-    everywhere = replace(judged.across, results=results)
+    everywhere = replace(judged.across, shapes=results)
     head, _, first, *_ = markdown.table(
         shapes_table(replace(judged, across=everywhere))
     ).splitlines()
@@ -367,10 +369,10 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
     """As with a mixture of experts: few tokens are bound by its weights, many by its products."""
     judged = made()
     assert judged.across is not None
-    few, many = judged.across.results
+    few, many = judged.across.shapes
     few = replace(few, flops_per_second=1e12, bytes_per_second=2e12)
     many = replace(many, flops_per_second=500e12, bytes_per_second=1e12)
-    shown = shapes_table(replace(judged, across=replace(judged.across, results=(few, many))))
+    shown = shapes_table(replace(judged, across=replace(judged.across, shapes=(few, many))))
     assert [column.key for column in shown.columns][1:4] == ["time", "rate", "traffic"]
     assert [markdown.spans(row.cells["rate"].text) for row in shown.rows] == ["1.00", "500"]
     assert [markdown.spans(row.cells["traffic"].text) for row in shown.rows] == ["2.00", "1.00"]
@@ -422,7 +424,7 @@ def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_b
     judged = judge(by_hand(steps, once), Config())
     assert judged.across is not None
     assert judged.across.variant == "choice"
-    assert len(judged.across.results) == 2
+    assert len(judged.across.shapes) == 2
     assert judged.across.newer == {"newer": 1}
     told = plain(across(judged))
     assert told.startswith("Over 2 shapes choice is 1.50x of the fastest reference")

@@ -74,14 +74,15 @@ def test_each_switch_is_put_back_in_the_same_sessions(
         "fix[stagger=1]",
     }
     assert gpu.captured == []
-    worth = {each["parameter"]: each for each in found["switches"]}
-    assert worth["stagger"]["without"] == "fix[early=1,terms=3]"
+    worth = {each["switch"]["name"]: each for each in found["switches"]}
+    stagger = worth["stagger"]["switch"]
+    assert stagger["without"] == "fix[early=1,terms=3]"
     assert worth["stagger"]["at_the_end"]["ratio"] == pytest.approx(1 / 0.98, rel=0.01)
     assert worth["stagger"]["when_it_came"]["ratio"] == pytest.approx(1 / 0.8, rel=0.01)
-    assert (worth["stagger"]["step"], worth["stagger"]["parent"]) == ("fix[stagger=1]", "fix")
+    assert (stagger["step"], stagger["parent"]) == ("fix[stagger=1]", "fix")
     assert worth["early"]["at_the_end"]["ratio"] == pytest.approx(1 / 0.9, rel=0.01)
-    assert worth["early"]["parent"] == "fix[stagger=1]"
-    assert worth["terms"]["step"] is None  # with 4 it came, and not with 3
+    assert worth["early"]["switch"]["parent"] == "fix[stagger=1]"
+    assert worth["terms"]["switch"]["step"] == ""  # with 4 it came, and not with 3
     assert worth["terms"]["when_it_came"] is None
     assert found["together"]["ratio"] == pytest.approx(1 / (0.98 * 0.9 * 0.7), rel=0.01)
 
@@ -89,7 +90,7 @@ def test_each_switch_is_put_back_in_the_same_sessions(
 def test_what_cannot_be_put_back_is_said(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     StandIn(monkeypatch, time, wrong=lambda run: run.variant == "fix[stagger=1,terms=3]")
     found = told(ALL, code=1)
-    (early,) = (each for each in found["switches"] if each["parameter"] == "early")
+    (early,) = (each for each in found["switches"] if each["switch"]["name"] == "early")
     assert early["at_the_end"] is None
     assert "wrong" in early["why"]["message"]
     assert found["product"] is None

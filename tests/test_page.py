@@ -256,9 +256,9 @@ def test_the_file_with_the_costliest_hunk_comes_first_and_comments_cost_nothing(
             for number, (_, words, share, cost) in file["hunks"].items():
                 hunk = hunks[number]
                 sides = [side.share or 0.0 for side in (hunk.before, hunk.after)]
-                assert share == pytest.approx(0.0 if hunk.cosmetic else max(sides), abs=1e-5)
-                assert cost == pytest.approx(0.0 if hunk.cosmetic else weight(hunk), abs=1e-5)
-                assert ("comments or blanks only" in words) == hunk.cosmetic
+                assert share == pytest.approx(0.0 if hunk.comments_only else max(sides), abs=1e-5)
+                assert cost == pytest.approx(0.0 if hunk.comments_only else weight(hunk), abs=1e-5)
+                assert ("comments or blanks only" in words) == hunk.comments_only
             if not str(file["after"] or file["before"]).endswith(".py"):
                 costs.append(max(cost for _, _, _, cost in file["hunks"].values()))
         assert costs == sorted(costs, reverse=True)
@@ -284,13 +284,13 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
         if row.step is None or row.step.parent is None:
             continue
         names = [row.step.parent, row.variant]
-        if row.compared_at:
+        if row.against_parent_at:
             assert row.against_parent is not None
-            made = row.against_parent.factors
+            made = row.against_parent.decomposition
             assert made is not None
-            names = [f"{name} at {row.compared_at}" for name in names]
+            names = [f"{name} at {row.against_parent_at}" for name in names]
             durations = sources.diffs[row.variant].durations
-            assert durations == pytest.approx((made.before_us, made.after_us))
+            assert durations == pytest.approx((made.microseconds_before, made.microseconds_after))
         assert all(file["heat"] == names for file in data["diffs"][row.variant])
         if not row.figures:  # wrong, and so without a capture
             # And those that are judged at other shapes: not supported here, or not captured.
@@ -300,13 +300,13 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
         assert set(names) <= data["heat"].keys()
     (judged_elsewhere,) = [r for r in found.rows if r.variant == "fix14"]
     costs = sources.elsewhere["fix14"][1].costs
-    assert judged_elsewhere.compared_at
+    assert judged_elsewhere.against_parent_at
     assert costs is not None
     (line, cost) = max(
         ((place[1], c) for place, c in costs.lines.items() if place[0].endswith("/fix14.cu")),
         key=lambda each: each[1].share or 0,
     )
-    name = f"fix14 at {judged_elsewhere.compared_at}"
+    name = f"fix14 at {judged_elsewhere.against_parent_at}"
     shown = data["heat"][name]["fix14.cu"][str(line)]
     assert sum(share for _, share in shown[0]) == pytest.approx(cost.share, abs=1e-4)
 

@@ -119,6 +119,10 @@ class Judged:
 Writer = Callable[[Judged], object]
 
 
+def rows_of(found: Ablation) -> list[str]:
+    return [row.variant for row in found.everything]
+
+
 def writers() -> Mapping[str, Writer]:
     """Every output of judged evidence by its name; their templates are loaded."""
     templates = [ROOT / "templates"]
@@ -130,7 +134,7 @@ def writers() -> Mapping[str, Writer]:
             document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page
         ),
         "charts": lambda x: chart_files(x.ablation),
-        "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=True)),
+        "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=rows_of(x.ablation))),
         "json of a pair": lambda x: as_json.dumps(
             diff_json.variant_pair(x.ablation, x.pair, x.change)
         ),

@@ -200,7 +200,7 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     assert (row.verdict, row.time, row.over_parent) == (Verdict.INCONCLUSIVE, None, None)
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert (faster.state, sentence(faster.why)) == ("open", "not collected")
-    over = row.regimes[BACK_TO_BACK].over_parent
+    over = row.regimes[BACK_TO_BACK].speedup_over_parent
     assert over is not None
     assert over.ratio == pytest.approx(1.158, abs=0.003)
     assert over.low is None
@@ -313,7 +313,7 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     found = snapshot(steps, times)
     right = judge(found, Config())
     assert right.across is not None
-    assert [result.shape for result in right.across.results] == ["s", "t"]
+    assert [result.shape for result in right.across.shapes] == ["s", "t"]
     shape = found.shapes["t"]
     known = shape.timings[0].timing
     sessions = [
@@ -331,7 +331,7 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
     judged = judge(dataclasses.replace(found, shapes=shapes), Config())
     assert judged.across is not None
-    assert [result.shape for result in judged.across.results] == ["s"]
+    assert [result.shape for result in judged.across.shapes] == ["s"]
     told = "outputs of timed calls were wrong at t, so that there is no time: fix"
     assert told in sentences(judged.warnings)
     assert timed_pair(wrong, "base", "fix") is None
@@ -543,10 +543,10 @@ def test_every_regime_is_in_the_json_with_its_ratios() -> None:
     behind = row["regimes"]["back to back"]
     assert behind["microseconds"]["value"] == pytest.approx(4.92, rel=1e-3)
     assert behind["speedup_over_parent"]["ratio"] == pytest.approx(1.158, abs=0.003)
-    assert behind["speedup_over_fastest"]["of"] == REFERENCE
+    assert behind["fastest"] == REFERENCE
     assert row["microseconds"]["regime"] == "chained"
     assert row["elsewhere"][0]["would_be_kept"] is True
-    assert row["price"] == []
+    assert row["shapes_dropped"] == []
     assert data["timing"]["interference"]["reference"] == REFERENCE
     assert data["timing"]["sessions"] == 5
 
@@ -567,7 +567,7 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
         return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config()).rows[1]
 
     hidden = with_lost(())
-    assert hidden.price == ("odd",)
+    assert hidden.shapes_dropped == ("odd",)
     assert gate(hidden, "correct").passed is False
     declared = with_lost(("odd",))
     assert gate(declared, "correct").passed is True
@@ -587,20 +587,20 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     shapes = {"s": dataclasses.replace(shape, timings=(first, later))}
     judged = judge(dataclasses.replace(found, shapes=shapes), Config())
     assert judged.across is not None
-    (at,) = judged.across.results
+    (at,) = judged.across.shapes
     assert judged.across.variant == "last"
-    assert at.reference is not None
-    assert at.over_fastest is not None
-    assert (at.time.value, at.reference.value) == pytest.approx((9.0, 18.0))
-    assert at.over_fastest.ratio == pytest.approx(2.0)
+    assert at.reference_microseconds is not None
+    assert at.speedup_over_fastest is not None
+    assert (at.microseconds.value, at.reference_microseconds.value) == pytest.approx((9.0, 18.0))
+    assert at.speedup_over_fastest.ratio == pytest.approx(2.0)
     row = judged.row("last")
     assert row.over_baseline is None
     told = plain(result.headline(judged))
     assert "; its speed against base (20.0 µs) was not collected." in told
     own = dataclasses.replace(shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
     over = over_sizes([own], "n", ["last", "slow", "base"], [REFERENCE], study="", gpu="")
-    points = {line.variant: line.at("s") for line in over.lines}
-    micros = {name: point.time.value for name, point in points.items() if point}
+    points = {line.variant: line.at("s") for line in over.variants}
+    micros = {name: point.microseconds.value for name, point in points.items() if point}
     assert micros == pytest.approx({"last": 9.0, "slow": 30.0, "base": 20.0, REFERENCE: 18.0})
 
 

@@ -352,7 +352,7 @@ def test_a_sweep_and_a_gate_measure_remotely(one: Cards, tmp_path: Path, capsys:
     told = capsys.readouterr()
     assert code in (0, 1, 5), told.err
     (study,) = json.loads(told.out)["studies"]
-    timed = {c["variant"]: c["time"] for c in study["changes"] if c.get("time")}
+    timed = {c["variant"]: c["timed"] for c in study["changes"] if c.get("timed")}
     assert set(timed) >= {"baseline"}
 
 

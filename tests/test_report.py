@@ -95,7 +95,7 @@ def test_same_evidence_gives_the_same_bytes() -> None:
     ],
 )
 def test_result_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
-    known = InRegime(time=time(337.0), over_fastest=ratio, fastest="sdpa")
+    known = InRegime(microseconds=time(337.0), speedup_over_fastest=ratio, fastest="sdpa")
     text = told(result.result(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
     text = text.replace("the fastest reference, ", "")
     assert words in text.replace("`sdpa` (10.4 µs) within", "`sdpa` within")
@@ -177,7 +177,9 @@ def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> No
     assert row.against_parent is not None
     here = step_section(row, None, row, "short", "long")
     assert "under ncu at `long`." in markdown.blocks(here.blocks)
-    both = step_section(dataclasses.replace(row, compared_at="short"), None, row, "short", "long")
+    both = step_section(
+        dataclasses.replace(row, against_parent_at="short"), None, row, "short", "long"
+    )
     assert "under ncu." in markdown.blocks(both.blocks)
 
 

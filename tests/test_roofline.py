@@ -39,9 +39,9 @@ def test_a_roofline_point_by_hand() -> None:
     assert found is not None
     # (100 + 100 + 2 * 400) per cycle * 1e9 cycles/s * 1 µs = 1e6 FLOP over 1000 bytes
     assert found.flops == pytest.approx(1e6)
-    assert found.intensity == pytest.approx(1000)
+    assert found.flop_per_byte == pytest.approx(1000)
     assert found.flops_per_second == pytest.approx(1e12)
-    assert (found.ceiling, found.limit, found.above_roof) == ("fp32", "compute", False)
+    assert (found.arithmetic, found.limit, found.above_roof) == ("fp32", "compute", False)
     assert found.share == pytest.approx(0.05)
 
 
@@ -55,17 +55,17 @@ def test_a_point_above_its_roof_is_an_error_in_the_data() -> None:
 def test_tensor_work_stands_under_the_dense_tensor_ceiling() -> None:
     found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
     assert found is not None
-    assert (found.ceiling, found.tensor_type, found.path) == ("tensor", "fp16", "wgmma")
+    assert (found.arithmetic, found.tensor_type, found.tensor_path) == ("tensor", "fp16", "wgmma")
     # 9e7 operations at 5e14/s are 180 ns of the 1000; FP32 work goes on beside them, on other units
-    assert found.compute_share == pytest.approx(0.18)
-    assert found.bound == pytest.approx(9.1e7 / 180e-9)
+    assert found.share_of_arithmetic_peak == pytest.approx(0.18)
+    assert found.roof_flops_per_second == pytest.approx(9.1e7 / 180e-9)
 
 
 def test_the_unit_that_would_be_busy_longest_sets_the_roof_not_the_one_with_most_flops() -> None:
     found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e6}))
     assert found is not None
-    assert found.ceiling == "fp32"
-    assert found.compute_share == pytest.approx(0.05)
+    assert found.arithmetic == "fp32"
+    assert found.share_of_arithmetic_peak == pytest.approx(0.05)
 
 
 def test_the_rollup_that_allows_sparsity_is_not_counted_again() -> None:
@@ -79,9 +79,9 @@ def test_mma_sync_stands_under_its_own_ceiling_too() -> None:
     name = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
     found = point(metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": 250000.0}))
     assert found is not None
-    assert (found.tensor_type, found.path) == ("fp16", "mma.sync")
-    assert found.compute_share == pytest.approx(0.18)  # of what wgmma can do
-    assert found.path_share == pytest.approx(0.36)
+    assert (found.tensor_type, found.tensor_path) == ("fp16", "mma.sync")
+    assert found.share_of_arithmetic_peak == pytest.approx(0.18)  # of what wgmma can do
+    assert found.share_of_tensor_path_peak == pytest.approx(0.36)
 
 
 def test_the_ceiling_is_of_the_type_that_ran() -> None:
@@ -93,7 +93,7 @@ def test_the_ceiling_is_of_the_type_that_ran() -> None:
         assert found is not None
         assert roof is not None
         assert (found.tensor_type, roof.rates[f"tensor {kind}"]) == (kind, peak * 1e9)
-        assert found.compute_share == pytest.approx(9e7 / (peak * 1e9) / 1e-6)
+        assert found.share_of_arithmetic_peak == pytest.approx(9e7 / (peak * 1e9) / 1e-6)
 
 
 def test_mixed_arithmetic_below_every_peak_is_not_above_its_roof() -> None:
@@ -104,8 +104,8 @@ def test_mixed_arithmetic_below_every_peak_is_not_above_its_roof() -> None:
     assert found is not None
     # (2 * 9000 + 200) / 20000 of FP32 and 19200 / 20000 of tensor at once: more than either can do
     assert found.flops_per_second == pytest.approx(1.82e13 + 1.92e13)
-    assert (found.ceiling, found.above_roof) == ("tensor", False)
-    assert found.compute_share == pytest.approx(0.96)
+    assert (found.arithmetic, found.above_roof) == ("tensor", False)
+    assert found.share_of_arithmetic_peak == pytest.approx(0.96)
 
 
 LEVELS = {
@@ -121,11 +121,13 @@ LEVELS = {
 def test_every_level_has_its_intensity_and_its_share() -> None:
     found = point(metrics({**ROOF, **LEVELS}))
     assert found is not None
-    by_name = {level.level: level for level in found.levels}
+    by_name = {level.name: level for level in found.levels}
     assert list(by_name) == ["dram", "l2", "l1"]
-    assert [by_name[n].intensity for n in by_name] == pytest.approx([1000, 1, 0.25])
-    assert [by_name[n].bandwidth_share for n in by_name] == pytest.approx([5e-4, 0.25, 0.4])
-    assert [by_name[n].bound for n in by_name] == pytest.approx([2e13, 4e12, 2.5e12])
+    assert [by_name[n].flop_per_byte for n in by_name] == pytest.approx([1000, 1, 0.25])
+    assert [by_name[n].share_of_bandwidth for n in by_name] == pytest.approx([5e-4, 0.25, 0.4])
+    assert [by_name[n].roof_flops_per_second for n in by_name] == pytest.approx(
+        [2e13, 4e12, 2.5e12]
+    )
     name, share = found.nearest
     assert name == "l1"
     assert share == pytest.approx(0.4)
@@ -136,25 +138,25 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     idle = {name: 0.0 for name in ROOF if "per_cycle_elapsed" in name}
     found = point(metrics({**ROOF, **LEVELS, **idle}), {"l2": 1e9})
     assert found is not None
-    assert (found.flops, found.limit, found.compute_share, found.above_roof) == (
+    assert (found.flops, found.limit, found.share_of_arithmetic_peak, found.above_roof) == (
         0,
         "dram",
         0,
         False,
     )
-    assert [level.bandwidth_share for level in found.levels] == pytest.approx([5e-4, 0.25, 0.4])
+    assert [level.share_of_bandwidth for level in found.levels] == pytest.approx([5e-4, 0.25, 0.4])
     assert found.nearest[0] == "l1"
     assert found.share == pytest.approx(5e-4)
     all_idle = ablation(1)
     for row in all_idle.everything:
-        all_idle = with_row(all_idle, row.variant, point=found)
+        all_idle = with_row(all_idle, row.variant, roofline=found)
     drawn = scene("roofline", all_idle)
     assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
     text = render_report(all_idle, template_environment([ROOT / "templates"]))
     assert "## Bandwidth" in text
     assert "roofline-light.svg" not in text
     assert "DRAM (TB/s)" in text
-    some = scene("roofline", with_row(ablation(1), "fix1", point=found))
+    some = scene("roofline", with_row(ablation(1), "fix1", roofline=found))
     assert not any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in some.items)
 
 
@@ -170,13 +172,13 @@ def test_older_names_give_the_same_levels() -> None:
     assert older is not None
     assert newer is not None
     for was, now in zip(older.levels, newer.levels, strict=True):
-        assert was.bandwidth_share == pytest.approx(now.bandwidth_share)
+        assert was.share_of_bandwidth == pytest.approx(now.share_of_bandwidth)
 
 
 def test_a_level_that_one_launch_lacks_is_not_collected() -> None:
     found = point(metrics({**ROOF, **LEVELS}, ROOF))
     assert found is not None
-    assert [level.level for level in found.levels] == ["dram"]
+    assert [level.name for level in found.levels] == ["dram"]
 
 
 def test_traffic_above_a_levels_peak_is_an_error_in_the_data() -> None:
@@ -191,7 +193,7 @@ def test_launches_at_different_clocks_combine_by_the_time_at_their_own_peaks() -
     slow = {**ROOF, "sm__cycles_elapsed.avg.per_second": 0.5e9}
     found = point(metrics(ROOF, slow))
     assert found is not None
-    assert found.compute_share == pytest.approx((0.05 + 0.10) / 2)
+    assert found.share_of_arithmetic_peak == pytest.approx((0.05 + 0.10) / 2)
 
 
 def test_tensor_work_that_was_not_collected_makes_a_lower_bound() -> None:
@@ -201,5 +203,5 @@ def test_tensor_work_that_was_not_collected_makes_a_lower_bound() -> None:
     known = point(metrics({**ROOF, **busy, f"{WGMMA}.sum": 0.0}))
     assert found is not None
     assert known is not None
-    assert found.undercounted
-    assert not known.undercounted
+    assert found.lower_bound
+    assert not known.lower_bound

@@ -154,20 +154,20 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     gpu = StandIn(monkeypatch, linear)
     (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
     assert over["parameter"] == "n"
-    assert [each["size"] for each in over["shapes"]] == [1024, 2048, 4096, 8192]
+    assert list(over["sizes"].values()) == [1024, 2048, 4096, 8192]
     assert len(gpu.timed) == 4
     assert gpu.captured == []
     lines = {each["variant"]: each for each in over["variants"]}
-    last = lines["wide"]["at"][-1]
+    last = lines["wide"]["points"][-1]
     assert last["microseconds"]["value"] == pytest.approx(14.096, rel=0.01)
-    assert over["unit"] == "byte/s"  # one FLOP in eight bytes
+    assert over["in_flops"] is False  # one FLOP in eight bytes
     assert last["rate"] == pytest.approx(8 * 8192 / 14.096e-6, rel=0.01)
     assert last["fastest_reference"] == "eager"
-    assert last["over_fastest_reference"]["low"] < 16.55 / 14.096
-    ratios = [at["over_fastest_reference"]["ratio"] for at in lines["wide"]["at"]]
+    assert last["over_fastest"]["low"] < 16.55 / 14.096
+    ratios = [at["over_fastest"]["ratio"] for at in lines["wide"]["points"]]
     mean = math.exp(sum(map(math.log, ratios)) / 4)
-    assert lines["wide"]["mean_over_fastest_reference"] == pytest.approx(mean)
-    assert lines["eager"]["mean_over_fastest_reference"] is None
+    assert lines["wide"]["mean_over_fastest"] == pytest.approx(mean)
+    assert lines["eager"]["mean_over_fastest"] is None
     assert main(["sweep", "wide", "--shape", "n=1024..8192*2", "--project", str(root)]) == 0
     shown = capsys.readouterr().out
     assert f"is {mean:.3g}x of the fastest reference in the geometric mean over 4 sizes" in shown
@@ -333,7 +333,7 @@ def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
     assert not on_record(root)
     told("sweep", "wide", "--shape", "n=1024..8192*2")
     (over,) = on_record(root)
-    lines = {each["variant"]: [at["size"] for at in each["at"]] for each in over["variants"]}
+    lines = {each["variant"]: [at["size"] for at in each["points"]] for each in over["variants"]}
     assert lines == {"wide": [1024, 2048, 4096, 8192], "eager": [1024, 2048, 4096, 8192]}
     assert main(["report", "--html", "--project", str(root)]) == 0
     folder = root / "reports" / "scale"
@@ -354,7 +354,7 @@ def test_two_sizes_that_nobody_asked_for_are_no_range_of_a_report(
     assert not on_record(root)
     told("sweep", "wide", "--shape", "n=1024|4096")
     (over,) = on_record(root)
-    assert len(over["shapes"]) == 3
+    assert len(over["sizes"]) == 3
 
 
 def test_a_shape_that_the_study_takes_up_is_shown_once(
@@ -368,7 +368,7 @@ def test_a_shape_that_the_study_takes_up_is_shown_once(
 
     def names() -> list[str]:
         (over,) = on_record(root)
-        return [shape["shape"] for shape in over["shapes"]]
+        return list(over["sizes"])
 
     assert names() == ["n1024", "n2048", "large", "n8192"]  # where it is measured
     told("ablate", "--shape", "n02048")
@@ -421,7 +421,7 @@ def test_a_range_beside_another_parameter_is_two_ranges(
     StandIn(monkeypatch, lambda run: 10.0)
     found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
     assert [each["others"]["causal"] for each in found] == [False, True]
-    assert all([shape["size"] for shape in each["shapes"]] == [8, 16] for each in found)
+    assert all(list(each["sizes"].values()) == [8, 16] for each in found)
     (written,) = (root / "reports" / "scale").glob("over_causal*/SIZES.md")
     text = written.read_text()
     assert text.count("<picture>") == 2
@@ -461,11 +461,11 @@ def test_a_rate_is_held_against_the_measured_ceiling(
     StandIn(monkeypatch, linear)
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
     (over,) = told(*arguments)["sizes"]
-    assert over["variants"][0]["at"][0]["share_of_measured"] is None
+    assert over["variants"][0]["points"][0]["share_of_measured"] is None
     recorded = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200" / "ceilings.json"
     shutil.copy(recorded, evidence(root).ceilings)
     (over,) = told(*arguments)["sizes"]
-    at = over["variants"][0]["at"][1]
+    at = over["variants"][0]["points"][1]
     assert at["ceiling"] == "dram"
     dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
     assert at["share_of_measured"] == pytest.approx(at["rate"] / dram)

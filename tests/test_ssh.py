@@ -175,5 +175,5 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
         assert main(["ablate", "--on", host.on, "--json", "--project", str(root)]) == 0
         for row in json.loads(capsys.readouterr().out)["versions"]:
             assert row["status"] == "current", row["problem"]
-            assert row["captures"]
+            assert row["capture"]
     assert ended()

@@ -87,7 +87,7 @@ def test_it_is_read_in_a_quarter_of_an_hour() -> None:
 def test_the_reference_that_it_names_is_the_fastest_everywhere(known: facts.Evidence) -> None:
     across = known.judged.across
     assert across is not None
-    fastest = Counter(each.fastest for each in across.results)
+    fastest = Counter(each.fastest for each in across.shapes)
     assert tuple(name for name, _ in fastest.most_common()) == facts.FASTEST
     assert min(fastest.values()) == 1  # "but once"
     assert across.variant == facts.LAST

@@ -190,7 +190,7 @@ def test_issuing_is_never_the_top_stall() -> None:
 
 def test_what_is_absent_is_not_zero() -> None:
     absent = with_row(ablation(1), "fix1", regimes={}, figures={}, stalls={}, accuracy=None)
-    found = with_row(absent, "fix1", point=None)
+    found = with_row(absent, "fix1", roofline=None)
     row = cells(found, "fix1")
     for column in (
         "time, chained (µs)",
@@ -303,10 +303,10 @@ def test_what_authors_write_becomes_spans_once() -> None:
 
 
 def test_memory_is_of_the_level_nearest_to_its_peak() -> None:
-    known = ablation(1).row("fix1").point
+    known = ablation(1).row("fix1").roofline
     assert known is not None
-    l2 = replace(known.levels[1], bandwidth_share=0.2, rate=2e12)
-    l1 = replace(known.levels[2], bandwidth_share=1)
+    l2 = replace(known.levels[1], share_of_bandwidth=0.2, bytes_per_second=2e12)
+    l1 = replace(known.levels[2], share_of_bandwidth=1)
     busy = replace(known, levels=(known.levels[0], l2, l1))
-    row = cells(with_row(ablation(1), "fix1", point=busy), "fix1")
+    row = cells(with_row(ablation(1), "fix1", roofline=busy), "fix1")
     assert row["memory GB/s under ncu (% of peak)"] == "2000 L2 (20 %)"

@@ -32,7 +32,7 @@ def test_a_hunk_tells_what_belongs_to_it() -> None:
     assert changed.span(1) == (101, 105)
     assert changed.tied == (6, 8)  # copy_async, and fetch, which it calls
     assert microseconds(changed) == pytest.approx([3.73, 2.52], abs=0.01)
-    waits = [row.after.number for row in changed.rows if row.waits and row.after]
+    waits = [row.after.line for row in changed.rows if row.waits and row.after]
     assert waits == [102]
     told = plain(costliest_lines(changes)[0])
     assert told.endswith("with 6, 8: 3.73 µs → 2.52 µs")
@@ -63,7 +63,9 @@ def test_no_time_is_counted_twice_or_lost(variant: str) -> None:
 def test_a_moved_wait_is_tied_to_where_it_went() -> None:
     """fix7 to fix8: the wait for an empty stage goes from the consumers to the producer."""
     changes = recorded("fix8")
-    gone = next(h for h in changes.hunks if (h.before.microseconds or 0.0) > 5 and not h.cosmetic)
+    gone = next(
+        h for h in changes.hunks if (h.before.microseconds or 0.0) > 5 and not h.comments_only
+    )
     assert gone.tied
     before, after = microseconds(gone)
     assert after > (gone.after.microseconds or 0.0)
@@ -116,7 +118,7 @@ def test_what_calls_a_new_function_is_told_with_it() -> None:
         kernel(FIRST, "    x[0] = 1;\n", PADDING, "    x[1] = 1;\n"),
         helper + kernel(FIRST, "    load(x);\n", PADDING, "    x[1] = 2;\n"),
     )
-    made, calling, other = (hunk for hunk in changes.hunks if not hunk.cosmetic)
+    made, calling, other = (hunk for hunk in changes.hunks if not hunk.comments_only)
     assert (calling.tied, made.tied, other.tied) == ((made.number,), (), ())
     assert microseconds(calling) == [1.0, 4.0]
 
@@ -145,5 +147,5 @@ def test_a_wait_that_stays_amid_changes_is_part_of_the_hunk() -> None:
 def test_comments_around_a_wait_change_nothing() -> None:
     text = kernel("    // one\n    __syncthreads();\n    // two\n")
     (only,) = diff(text, text.replace("one", "1").replace("two", "2")).hunks
-    assert only.cosmetic
+    assert only.comments_only
     assert only.before.microseconds is None

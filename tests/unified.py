@@ -13,7 +13,7 @@ def heading(file: FileDiff, hunk: Hunk, rows: list[DiffRow]) -> str:
     spans = []
     for side in (0, 1):
         lines = [line for row in rows if (line := row.after if side else row.before)]
-        first = lines[0].number if lines else _line_above(file, rows[0], side)
+        first = lines[0].line if lines else _line_above(file, rows[0], side)
         spans.append(f"{first},{len(lines)}")
     name = f", {hunk.function}()" if hunk.function else ""
     return f"@@ -{spans[0]} +{spans[1]} @@ hunk {hunk.number}{name}"
@@ -25,7 +25,7 @@ def _line_above(file: FileDiff, first: DiffRow, side: int) -> int:
         if row is first:
             break
         line = row.after if side else row.before
-        above = line.number if line else above
+        above = line.line if line else above
     return above
 
 

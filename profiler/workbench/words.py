@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def shown(computed: F) -> F:
+    """Marks a property that a record shows in JSON as it shows its fields."""
+    computed.__dict__["is_shown"] = True
+    return computed
+
 
 SCHEMA_VERSION = 1
 ABSENT = "not collected"

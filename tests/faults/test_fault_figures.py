@@ -101,7 +101,7 @@ def test_a_figure_is_a_number_or_not_collected(
             at = point(table, {"dram": 1e12, "fp32": 1e13}, base)
             if at is not None:
                 assert not math.isinf(at.share)
-                assert all(level.bandwidth_share >= 0 for level in at.levels)
+                assert all(level.share_of_bandwidth >= 0 for level in at.levels)
                 at.nearest, at.memory, at.measured_of("compute")
         told = bottlenecks(capture.rules, capture.lines, known, parts(table))
         sides.append((known, work, told))

@@ -205,8 +205,8 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
             old, new = both.at(old, older(name)), both.at(new, name)
             timed = both.timed(name)
         change = judge_change(name, old, new, config, timed)
-        history.executor.note(f"{side.commit.short}: {change.move}: {sentence(change.why)}")
-        return ANSWERS.get(change.move)
+        history.executor.note(f"{side.commit.short}: {change.verdict}: {sentence(change.why)}")
+        return ANSWERS.get(change.verdict)
 
     return ask
 

@@ -165,9 +165,9 @@ def compare(
             old, new = together.at(old, older(name)), together.at(new, name)
             timed = together.timed(name)
         change = judge_change(name, old, new, base.workspace.config, timed)
-        if change.move == Move.SAME and name in changed:
-            change = replace(change, is_stale=head.is_stale(name))
-        elif change.move not in (Move.SAME, Move.GONE):
+        if change.verdict == Move.SAME and name in changed:
+            change = replace(change, stale=head.is_stale(name))
+        elif change.verdict not in (Move.SAME, Move.GONE):
             both = together if name in open_ else None
             compared = old is not None and (both is not None or name in counted)
             spot = _gained(base, head, name, both) if compared else None

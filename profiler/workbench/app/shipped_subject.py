@@ -67,8 +67,8 @@ def require_kept(row: Row, evidence: Evidence) -> None:
             f"'{name}' is not kept: {problem or 'it failed'}",
             hint=f"mend it, then {MEASURE}",
         )
-    stale = [kind for kind, state in row.state.items() if state == Status.STALE]
-    missing = [kind for kind, state in row.state.items() if state == Status.MISSING]
+    stale = [kind for kind, state in row.evidence_state.items() if state == Status.STALE]
+    missing = [kind for kind, state in row.evidence_state.items() if state == Status.MISSING]
     checks = {shape: evidence.check(name, shape).state for shape in evidence.study.shapes}
     stale += [f"check at {shape}" for shape, state in checks.items() if state == Status.STALE]
     if stale or row.status == Status.STALE:

@@ -76,9 +76,9 @@ def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
     """
     if found.best is None:
         return Plan(target.shape)
-    pair = list(dict.fromkeys([found.base, found.best.variant]))
+    pair = list(dict.fromkeys([found.variant, found.best.variant]))
     pair = [name for name in pair if any(c.variant == name for c in found.timed)]
-    again = found.default is not None and found.was_picked and found.again is None
+    again = found.default is not None and found.picked and found.again is None
     timed = tuple(filter(None, (*pair, reference))) if again else ()
     evidence = target.evidence()
     wanted = target.study.shapes[target.shape].captured

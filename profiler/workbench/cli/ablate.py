@@ -66,7 +66,7 @@ def run_left_out(options: AblateOptions, executor: Executor) -> int:
     found, failed = leave_one_out(target, *(options.fixes or []), fresh=options.fresh)
     tell(options, lambda: plain_data(found), lambda: left_out_view(found))
     note_failures(failed, target.study)
-    return int(found.time is None or bool(failed))
+    return int(found.microseconds is None or bool(failed))
 
 
 def run_sizes(options: AblateOptions, targets: list[Target]) -> int:

@@ -68,7 +68,7 @@ def run(options: CalibrateOptions) -> None:
         lambda: plain_data(measured),
         lambda: [Paragraph(words(title)), rooflines.ceilings(measured)],
     )
-    if not options.json and all(roof.theoretical is None for roof in measured.by_id.values()):
+    if not options.json and all(roof.theoretical is None for roof in measured.ceilings.values()):
         note("no capture of this GPU is on record, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(

@@ -80,10 +80,7 @@ def show(path: Path, options: ShowOptions) -> None:
         return show_source(report, found, options)
     if options.json:
         kernels = [
-            {
-                "launches": [x.index for x in group.launches],
-                **plain_data(read(report, group.typical)[1]),
-            }
+            as_json.launch(read(report, group.typical)[1], [x.index for x in group.launches])
             for group in found
         ]
         return show_json({**plain_data(report), "launches": picked, "kernels": kernels})
@@ -243,7 +240,7 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
     told = why.account(read.comparison)
     told.append(pair.figure_pairs(SIDES, read.before.figures, read.after.figures))
     told.append(pair.memory(SIDES, read.before.figures, read.after.figures))
-    told.append(pair.limiters(SIDES, read.before.limiters, read.after.limiters))
+    told.append(pair.limiters(SIDES, read.before.occupancy_limiters, read.after.occupancy_limiters))
     sides = zip(SIDES, (read.before, read.after), strict=True)
     told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
     if not source:

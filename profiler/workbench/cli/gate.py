@@ -46,7 +46,7 @@ def run(options: GateOptions) -> int:
 
 def verdict(found: Gated) -> str:
     """In a line."""
-    counts = {move: sum(change.move == move for change in found.changes) for move in Move}
+    counts = {move: sum(change.verdict == move for change in found.changes) for move in Move}
     told = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
     return f"{found.base.short} → {found.head.short}: {told or 'no variant'}"
 
@@ -54,10 +54,10 @@ def verdict(found: Gated) -> str:
 def finish(changes: Sequence[Change]) -> int:
     """The exit code of the verdict."""
     if any(change.is_bad for change in changes):
-        note("error: " + ", ".join(f"{c.variant} is {c.move}" for c in changes if c.is_bad))
+        note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))
         note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")
         return GateFailed.exit_code
-    open_ = [change for change in changes if change.move == Move.CANNOT_TELL]
+    open_ = [change for change in changes if change.verdict == Move.CANNOT_TELL]
     if any(change.cause == Cause.METHOD for change in open_):
         note("hint: the rules differ: read that part of the change, no figure can judge it")
     elif open_:

@@ -60,9 +60,7 @@ def profiled(
     rows = [found.row(name) for name in names]
     data: dict[str, Any] = {}
     if options.json:
-        data = as_json.ablation(found, full=True)
-        for key in ("versions", "references"):
-            data[key] = [item for item in data[key] if item["variant"] in names]
+        data = as_json.ablation(found, full=names)
     else:
         output(options).show(*blocks(found, rows))
     failed = [row for row in rows if row.status == Status.FAILED]

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING, added, by_launch
 from workbench.ncu.catalog import DURATION_METRICS
+from workbench.words import shown
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
@@ -100,17 +101,17 @@ class Factor:
 
 @dataclass(frozen=True)
 class SpeedupFactors:
-    """``measured`` = the product of the factors' gains times ``residual``.
+    """``ratio`` = the product of the factors' gains times ``residual``.
 
-    ``measured`` is the duration before over the duration after, both under ncu with the capture's
+    ``ratio`` is the duration before over the duration after, both under ncu with the capture's
     cache control: where the caches were flushed it compares with cold times, not with warm ones.
     """
 
-    before: str
-    after: str
-    before_us: float
-    after_us: float
-    measured: float
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+    microseconds_before: float
+    microseconds_after: float
+    ratio: float
     factors: tuple[Factor, ...]
 
     @property
@@ -118,8 +119,9 @@ class SpeedupFactors:
         return math.prod(factor.gain for factor in self.factors)
 
     @property
+    @shown
     def residual(self) -> float:
-        return self.measured / self.product
+        return self.ratio / self.product
 
     def part(self, factor: str) -> float:
         """The factor's part in all change, 0 to 1: its |log gain| over the sum of them all."""
@@ -172,9 +174,9 @@ def speedup_factors(
     return SpeedupFactors(
         before=names[0],
         after=names[1],
-        before_us=before.seconds * 1e6,
-        after_us=after.seconds * 1e6,
-        measured=before.seconds / after.seconds,
+        microseconds_before=before.seconds * 1e6,
+        microseconds_after=after.seconds * 1e6,
+        ratio=before.seconds / after.seconds,
         factors=tuple(_factor(key, getattr(before, key), getattr(after, key)) for key in keys),
     )
 

@@ -188,7 +188,7 @@ def _is_paced(one: FigureChange, factors: SpeedupFactors | None) -> bool:
     """Whether an amount per time changed only because the time did."""
     if kind(one.figure) != "pace" or factors is None:
         return False
-    return same(one.log, math.log(factors.measured))
+    return same(one.log, math.log(factors.ratio))
 
 
 def counted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ class Bottleneck:
     value: float
     estimated_speedup_pct: float
     scope: str
-    message: str
+    message: str = field(repr=False)
     kernel: str
     part: float
     hot_line: HotLine | None

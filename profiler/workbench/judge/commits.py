@@ -52,8 +52,8 @@ class Timed:
     """
 
     ratio: Ratio
-    before: float
-    after: float
+    before_us: float
+    after_us: float
     twins: tuple[Twin, ...] = ()
 
 
@@ -62,7 +62,7 @@ class Change:
     """A variant from one commit to the other. ``tier`` is the one that gave the verdict."""
 
     variant: str
-    move: Move
+    verdict: Move
     why: Finding
     tier: int = 0
     cause: Cause | None = None
@@ -70,12 +70,12 @@ class Change:
     timed: Timed | None = None
     spot: Spot | None = None
     also: tuple[Finding, ...] = ()
-    is_stale: bool = False  # the recorded evidence of the newer commit is not of its sources
+    stale: bool = False  # the recorded evidence of the newer commit is not of its sources
 
     @property
     def is_bad(self) -> bool:
         """Whether it stops a gate."""
-        return self.move in (Move.SLOWER, Move.BROKEN)
+        return self.verdict in (Move.SLOWER, Move.BROKEN)
 
 
 def judge_change(
@@ -99,13 +99,13 @@ def judge_change(
         variant, Move.SAME, Finding("commit.same_sources"), differences=found, timed=timed
     )
     if not is_same(before, after) and (failed := _failed(before, after)):
-        return replace(change, move=failed[0], why=failed[1], cause=_cause(before, after))
+        return replace(change, verdict=failed[0], why=failed[1], cause=_cause(before, after))
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
-    if decided.move == Move.SAME and before.method != after.method:
+    if decided.verdict == Move.SAME and before.method != after.method:
         why = finding("commit.same_but_study", why=decided.why)
-        decided = replace(decided, move=Move.CANNOT_TELL, why=why, cause=Cause.METHOD)
-    if decided.move == Move.SAME:
+        decided = replace(decided, verdict=Move.CANNOT_TELL, why=why, cause=Cause.METHOD)
+    if decided.verdict == Move.SAME:
         return decided
     if decided.cause is None:
         decided = replace(decided, cause=_cause(before, after))
@@ -117,14 +117,14 @@ def with_controls(changes: Sequence[Change], unchanged: frozenset[str]) -> list[
 
     ``unchanged`` are those with the same sources. Times have controls of their own, the twins.
     """
-    moved = [c for c in changes if c.variant in unchanged and c.move != Move.SAME and c.cause]
+    moved = [c for c in changes if c.variant in unchanged and c.verdict != Move.SAME and c.cause]
     if not moved:
         return list(changes)
     control = moved[0]
     why = finding("commit.control_moved", variant=control.variant, cause=control.cause)
     return [
-        replace(c, move=Move.CANNOT_TELL, why=why, cause=control.cause)
-        if c.tier == 1 and c.variant not in unchanged and c.move in (Move.FASTER, Move.SLOWER)
+        replace(c, verdict=Move.CANNOT_TELL, why=why, cause=control.cause)
+        if c.tier == 1 and c.variant not in unchanged and c.verdict in (Move.FASTER, Move.SLOWER)
         else c
         for c in changes
     ]
@@ -154,10 +154,10 @@ def _by_time(change: Change, config: Config) -> Change | None:
     told = replace(change, tier=2, differences=(*change.differences, _time_difference(timed)))
     if off := next((twin for twin in timed.twins if twin.is_off), None):
         why = finding("commit.twin", variant=off.variant, ratio=off.ratio.ratio)
-        return replace(told, move=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
+        return replace(told, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
     move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
-    return replace(told, move=move, why=why, cause=cause)
+    return replace(told, verdict=move, why=why, cause=cause)
 
 
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
@@ -184,7 +184,7 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
 
 
 def _time_difference(timed: Timed) -> Difference:
-    return Difference(2, TIME, timed.before, timed.after, timed.after > timed.before)
+    return Difference(2, TIME, timed.before_us, timed.after_us, timed.after_us > timed.before_us)
 
 
 def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | None:
@@ -196,14 +196,14 @@ def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | 
         if is_same(before, after):
             return None
         why = Finding("commit.no_counter_moved")
-        return replace(change, tier=1, move=Move.CANNOT_TELL, why=why)
+        return replace(change, tier=1, verdict=Move.CANNOT_TELL, why=why)
     told = tuple(_difference(one) for one in moved)
     worse = [f.worse for f in moved]
     if all(worse) or not any(worse):
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
     else:
         move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
-    return replace(change, tier=1, move=move, why=finding(code, counters=told))
+    return replace(change, tier=1, verdict=move, why=finding(code, counters=told))
 
 
 def _difference(one: Difference) -> Finding:
@@ -217,7 +217,7 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Conf
             same = "comments_only"
         if before.fingerprint == after.fingerprint:
             same = "same_sources"
-        return replace(change, move=Move.SAME, why=Finding(f"commit.{same}"))
+        return replace(change, verdict=Move.SAME, why=Finding(f"commit.{same}"))
     code, lacks = same_code(before, after), after.lacks or before.lacks
     if code is None:
         known = finding("commit.lacks", text=lacks) if lacks else Finding("commit.code_unknown")
@@ -229,7 +229,7 @@ def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Conf
         without_report=before.without_report or after.without_report or None,
         differences=tuple(_facts(change.differences, config)),
     )
-    return replace(change, move=Move.CANNOT_TELL, why=why)
+    return replace(change, verdict=Move.CANNOT_TELL, why=why)
 
 
 def _facts(differences: Sequence[Difference], config: Config) -> Iterator[Finding]:

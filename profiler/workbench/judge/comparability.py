@@ -35,7 +35,7 @@ def ladder_warnings(rows: Sequence[Row], view: View, shape: str = "") -> Iterato
     indexes = [i for row in rows if (i := _measured_index(row, view)) is not None]
     yield from _provenance(indexes, shape)
     for row in rows:
-        if row.point and row.point.above_roof:
+        if row.roofline and row.roofline.above_roof:
             yield finding("captures.above_roof", variant=row.variant, shape=shape)
 
 
@@ -60,7 +60,7 @@ def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iter
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
     """Of measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
-        yield finding("ceilings.above_theory", ceiling=roof.id, share=roof.share)
+        yield finding("ceilings.above_theory", ceiling=roof.id, share=roof.share_of_theoretical)
 
 
 def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
@@ -105,7 +105,10 @@ def _reports(before: Report, after: Report) -> Iterator[Finding]:
     facts = [
         ("GPU", ", ".join(before.gpus), ", ".join(after.gpus)),
         ("ncu version", before.ncu, after.ncu),
-        *((f"ncu {o}", before.options.get(o, ""), after.options.get(o, "")) for o in OPTIONS),
+        *(
+            (f"ncu {o}", before.ncu_options.get(o, ""), after.ncu_options.get(o, ""))
+            for o in OPTIONS
+        ),
     ]
     for what, one, other in facts:
         if one != other:
@@ -121,14 +124,14 @@ def _pair_clocks(matching: Matching) -> Iterator[Finding]:
             "reports.clocks",
             ratio=apart[pair],
             kernel=pair.before.kernel,
-            before_ghz=pair.before.sm_clock,
-            after_ghz=pair.after.sm_clock,
+            before_ghz=pair.before.sm_clock_ghz,
+            after_ghz=pair.after.sm_clock_ghz,
         )
 
 
 def _clock_ratio(pair: LaunchPair) -> float | None:
     """The faster clock over the slower; None where one was not collected."""
-    one, other = pair.before.sm_clock, pair.after.sm_clock
+    one, other = pair.before.sm_clock_ghz, pair.after.sm_clock_ghz
     return max(one, other) / min(one, other) if one and other else None
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 class Comparison:
     """A variant against another. What a capture cannot give is None or empty: not collected.
 
-    ``stall_times`` are in microseconds under ncu, the largest change first.
+    ``stall_microseconds`` are in microseconds under ncu, the largest change first.
     """
 
     before: str
     after: str
-    factors: SpeedupFactors | None
-    stall_times: tuple[StallTime, ...]
+    decomposition: SpeedupFactors | None
+    stall_microseconds: tuple[StallTime, ...]
     largest_changes: LargestChanges
     rules: tuple[RuleChange, ...]
 
@@ -47,8 +47,10 @@ def compare(
     return Comparison(
         before=names[0],
         after=names[1],
-        factors=factors,
-        stall_times=tuple(compare_times(stall_times(before.metrics), stall_times(after.metrics))),
+        decomposition=factors,
+        stall_microseconds=tuple(
+            compare_times(stall_times(before.metrics), stall_times(after.metrics))
+        ),
         largest_changes=largest_changes(old, new, factors),
         rules=rule_changes(before.rules, after.rules),
     )

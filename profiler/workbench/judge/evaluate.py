@@ -66,10 +66,10 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     return replace(
         row,
         elsewhere=judgement.elsewhere,
-        price=_price(deciding, step),
+        shapes_dropped=_price(deciding, step),
         gates=judgement.gates,
         verdict=judgement.verdict,
-        deciding=judgement.over_parent,
+        deciding_speedup=judgement.over_parent,
         predictions=outcomes(deciding, step),
         judged_at=deciding.shape if deciding is not view else "",
     )
@@ -173,7 +173,7 @@ def _bare(view: View, variant: str) -> Row:
         variant=variant,
         title=evidence.title,
         step=None,
-        state=evidence.state,
+        evidence_state=evidence.state,
         status=status,
         problem=problem,
     )
@@ -220,7 +220,7 @@ def _with_times(row: Row, view: View) -> Row:
     return replace(
         row,
         regimes=in_regimes(view, row.variant, row.step.parent if judged and row.step else None),
-        nodes=timing.nodes(row.variant) if timing else (),
+        call=timing.nodes(row.variant) if timing else (),
     )
 
 
@@ -233,9 +233,9 @@ def _with_capture(row: Row, view: View) -> Row:
         row,
         figures=evidence.figures,
         stalls=stall_shares(capture.metrics),
-        limiters=tuple(occupancy_limiters(capture.metrics)),
+        occupancy_limiters=tuple(occupancy_limiters(capture.metrics)),
         bottlenecks=evidence.bottlenecks,
-        point=point(capture.metrics, view.ceilings, base_of(index)),
+        roofline=point(capture.metrics, view.ceilings, base_of(index)),
         kernels=capture.kernels,
         capture=capture.path.name,
         tables_only=evidence.tables_only,

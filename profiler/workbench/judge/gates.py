@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.ncu.capture import has_lines
 from workbench.study.config import Gates
 from workbench.study.front_ends import LIBRARY
-from workbench.words import GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict
+from workbench.words import GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict, shown
 
 if TYPE_CHECKING:
     from workbench.derive.figures import Figure
@@ -31,11 +31,12 @@ class Gate:
     """One condition of a verdict; one that is not ``binding`` leaves it alone while it is open."""
 
     name: str
-    state: GateState
+    state: GateState = field(repr=False)
     why: Finding
     binding: bool = True
 
     @property
+    @shown
     def passed(self) -> bool | None:
         """None where there is no evidence for it."""
         return None if self.state == GateState.OPEN else self.state == GateState.PASSED

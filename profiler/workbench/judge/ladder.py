@@ -121,7 +121,7 @@ def _step(views: Views, view: View, step: Step) -> Row:
     return replace(
         row,
         against_parent=comparison,
-        compared_at=compared.shape if compared is not view else "",
+        against_parent_at=compared.shape if compared is not view else "",
         limits=row.bottlenecks if compared is view else compared.variant(row.variant).bottlenecks,
     )
 
@@ -195,7 +195,7 @@ def _facts(
     """
     highest = _highest_mhz(views.snapshot)
     every = {ladder.shape: ladder.timing for ladder in ladders}
-    shown = {result.shape for result in across.results} if across else set()
+    shown = {result.shape for result in across.shapes} if across else set()
     for shape in views.snapshot.shapes if across else ():
         if shape not in every:
             facts = _timing(views.at(shape), highest)
@@ -264,10 +264,10 @@ def _across(views: Views) -> AcrossShapes | None:
     if not snapshot.steps or snapshot.shape != snapshot.default_shape:
         return None
     found = [across_shapes(views, step.variant) for step in outcomes(snapshot.steps)]
-    at = max(range(len(found)), key=lambda at: (len(found[at].results), at))
-    shapes = {result.shape for result in found[at].results}
+    at = max(range(len(found)), key=lambda at: (len(found[at].shapes), at))
+    shapes = {result.shape for result in found[at].shapes}
     newer = {
-        each.variant: len(shapes & {result.shape for result in each.results})
+        each.variant: len(shapes & {result.shape for result in each.shapes})
         for each in found[at + 1 :]
     }
     return replace(found[at], newer=newer)

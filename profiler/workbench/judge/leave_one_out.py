@@ -15,7 +15,7 @@ from workbench.judge.sessions import warnings_of
 from workbench.judge.view import ShapeTimes, main_timing
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
-from workbench.words import Origin, Parameter
+from workbench.words import Origin, Parameter, shown
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence
@@ -45,7 +45,7 @@ class Worth:
     """
 
     switch: Switch
-    time: Time | None = None
+    microseconds: Time | None = None
     at_the_end: Ratio | None = None
     when_it_came: Ratio | None = None
     why: Finding | None = None
@@ -60,15 +60,16 @@ class LeftOut:
     gpu: str
     variant: str
     base: str
-    time: Time | None
+    microseconds: Time | None
     switches: tuple[Worth, ...]
     together: Ratio | None
-    source: Origin
+    evidence: Origin
     sessions: int = 0
     why: Finding | None = None
     warnings: tuple[Finding, ...] = ()
 
     @property
+    @shown
     def product(self) -> float | None:
         """Of what all are worth at the end: ``together``, were each independent of the others."""
         known = [w.at_the_end.ratio for w in self.switches if w.at_the_end]
@@ -114,7 +115,7 @@ def judge_left_out(
         there = switch.without in held and evidence.variants[switch.without].correct
         return Worth(
             switch=switch,
-            time=times.time(switch.without) if there else None,
+            microseconds=times.time(switch.without) if there else None,
             at_the_end=ratio(switch.without, variant),
             when_it_came=ratio(switch.parent, switch.step) if switch.step else None,
             why=None if there else why_not(evidence, switch.without),
@@ -127,10 +128,10 @@ def judge_left_out(
         gpu=gpu,
         variant=variant,
         base=base,
-        time=own,
+        microseconds=own,
         switches=tuple(map(worth, switches)),
         together=ratio(base, variant),
-        source=source,
+        evidence=source,
         sessions=own.sessions if own else 0,
         why=None if own else why_not(evidence, variant),
         warnings=tuple(warnings_of({evidence.shape: timing}, reference)),

@@ -50,7 +50,7 @@ def timed_pair(timing: Timing, before: str, after: str) -> Timed | None:
     ratio = ratio_of(sides[0], sides[1], timing.first_planned)
     if ratio is None or times[0] is None or times[1] is None:
         return None
-    return Timed(ratio=ratio, before=times[0].value, after=times[1].value)
+    return Timed(ratio=ratio, before_us=times[0].value, after_us=times[1].value)
 
 
 def open_pairs(

@@ -12,7 +12,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import Time
 from workbench.judge.gates import speed_verdict
 from workbench.study.config import Gates
-from workbench.words import Regime, Verdict
+from workbench.words import Regime, Verdict, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import GraphNode
@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class InRegime:
     """Its time in one regime, and how many times faster than others it is there; None is not
-    collected. ``fastest`` names the reference that ``over_fastest`` is over: the fastest there.
+    collected. ``fastest`` names the reference that ``speedup_over_fastest`` is over: the fastest
+    there.
     """
 
-    time: Time | None = None
-    over_baseline: Ratio | None = None
-    over_parent: Ratio | None = None
-    over_reference: Ratio | None = None
-    over_fastest: Ratio | None = None
+    microseconds: Time | None = None
+    speedup_over_baseline: Ratio | None = None
+    speedup_over_parent: Ratio | None = None
+    speedup_over_reference: Ratio | None = None
+    speedup_over_fastest: Ratio | None = None
     fastest: str = ""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A regime that judges otherwise than the chained one: ``kept`` says what it would say."""
+    """A regime that judges otherwise than the chained one: ``would_be_kept`` says what it would
+    say.
+    """
 
     regime: Regime
-    kept: bool
-    ratio: Ratio
+    would_be_kept: bool
+    speedup: Ratio
 
 
 def in_regimes(view: View, variant: str, parent: str | None = None) -> Mapping[Regime, InRegime]:
@@ -58,11 +61,11 @@ def _in_regime(view: View, variant: str, parent: str | None, regime: Regime) -> 
     references = [reference.name for reference in ladder.references]
     fastest, over = times.least(references, variant, regime)
     return InRegime(
-        time=time,
-        over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
-        over_parent=times.ratio(parent, variant, regime),
-        over_reference=times.ratio(ladder.primary_reference, variant, regime),
-        over_fastest=over,
+        microseconds=time,
+        speedup_over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
+        speedup_over_parent=times.ratio(parent, variant, regime),
+        speedup_over_reference=times.ratio(ladder.primary_reference, variant, regime),
+        speedup_over_fastest=over,
         fastest=fastest,
     )
 
@@ -92,24 +95,30 @@ class AtShape:
 
     ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
     kernel computes and moves besides; the latter is None where that is not known.
-    ``times_reference`` the error there as a multiple of the primary reference's. ``nodes`` are what
-    one call of the fastest reference is made of. ``untimed`` are references that were not timed
+    ``accuracy`` the error there as a multiple of the primary reference's. ``nodes`` are what
+    one call of the fastest reference is made of. ``not_timed`` are references that were not timed
     beside the variant: the fastest one might be among them.
     """
 
     shape: str
-    parameters: Mapping[str, Parameter]
-    time: Time
+    parameters: Mapping[str, Parameter] = field(repr=False)
+    microseconds: Time
     fastest: str
-    reference: Time | None
-    over_fastest: Ratio | None
-    flops_per_second: float
-    times_reference: float | None
-    nodes: tuple[GraphNode, ...] = ()
-    untimed: tuple[str, ...] = ()
-    bytes_per_second: float | None = None
+    reference_microseconds: Time | None
+    speedup_over_fastest: Ratio | None
+    flops_per_second: float = field(repr=False)
+    accuracy: float | None
+    nodes: tuple[GraphNode, ...] = field(default=(), repr=False)
+    not_timed: tuple[str, ...] = ()
+    bytes_per_second: float | None = field(default=None, repr=False)
 
     @property
+    @shown
+    def tflops(self) -> float:
+        return self.flops_per_second / 1e12
+
+    @property
+    @shown
     def terabytes_per_second(self) -> float | None:
         """Of the least bytes; None where they are not known."""
         return None if self.bytes_per_second is None else self.bytes_per_second / 1e12
@@ -122,21 +131,22 @@ class AtShape:
 
 @dataclass(frozen=True)
 class AcrossShapes:
-    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at each shape;
-    None without any. ``newer`` are later outcomes of the ladder, and at how many of these shapes
-    they were timed.
+    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at
+    each shape; None without any. ``newer`` are later outcomes of the ladder, and at how many of
+    these shapes they were timed.
     """
 
     variant: str
-    results: tuple[AtShape, ...]
+    shapes: tuple[AtShape, ...]
     newer: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ratios(self) -> list[float]:
         """Over the fastest reference, where one was timed beside the variant."""
-        return [r.over_fastest.ratio for r in self.results if r.over_fastest]
+        return [r.speedup_over_fastest.ratio for r in self.shapes if r.speedup_over_fastest]
 
     @property
+    @shown
     def geometric_mean(self) -> float | None:
         """None without any ratio."""
         return geometric_mean(self.ratios)
@@ -145,18 +155,20 @@ class AcrossShapes:
     def untimed(self) -> Mapping[str, tuple[str, ...]]:
         """Reference to the shapes at which it was not timed, where it was at another."""
         found: dict[str, tuple[str, ...]] = {}
-        for name in dict.fromkeys(name for r in self.results for name in r.untimed):
-            shapes = tuple(r.shape for r in self.results if name in r.untimed)
-            if len(shapes) < len(self.results):
+        for name in dict.fromkeys(name for r in self.shapes for name in r.not_timed):
+            shapes = tuple(r.shape for r in self.shapes if name in r.not_timed)
+            if len(shapes) < len(self.shapes):
                 found[name] = shapes
         return found
 
     @property
     def worst(self) -> AtShape | None:
         """Where the variant does least well."""
-        compared = [r for r in self.results if r.over_fastest]
+        compared = [r for r in self.shapes if r.speedup_over_fastest]
         return min(
-            compared, key=lambda r: r.over_fastest.ratio if r.over_fastest else 0, default=None
+            compared,
+            key=lambda r: r.speedup_over_fastest.ratio if r.speedup_over_fastest else 0,
+            default=None,
         )
 
 
@@ -188,13 +200,13 @@ def _at_shape(view: View, variant: str) -> AtShape | None:
     return AtShape(
         shape=view.shape,
         parameters=view.evidence.parameters,
-        time=time,
+        microseconds=time,
         fastest=fastest,
-        reference=view.times.beside(variant, fastest) if fastest else None,
-        over_fastest=over,
+        reference_microseconds=view.times.beside(variant, fastest) if fastest else None,
+        speedup_over_fastest=over,
         flops_per_second=flops / seconds,
         bytes_per_second=work.bytes / seconds if work else None,
-        times_reference=None if error is None else float(error),
+        accuracy=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
-        untimed=tuple(r for r in references if view.times.ratio(r, variant) is None),
+        not_timed=tuple(r for r in references if view.times.ratio(r, variant) is None),
     )

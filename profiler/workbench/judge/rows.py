@@ -38,17 +38,17 @@ NO_RECORD = Record()
 class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
-    ``state`` is that of build, check, timing and capture. ``verdict`` is None but for
+    ``evidence_state`` is that of build, check, timing and capture. ``verdict`` is None but for
     steps that are judged.
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
-    the table's, and ``deciding`` is the ratio over the parent there; else it is ``over_parent``.
-    ``regimes`` has its times and ratios in each, ``elsewhere`` those that would judge otherwise
-    than the chained one. ``nodes`` are what one call is made of, ``price`` the shapes that its
-    parent supports and it does not. ``no_lines`` says that its capture has no source lines, and
-    why.
+    the table's, and ``deciding_speedup`` is the ratio over the parent there; else it is
+    ``over_parent``. ``regimes`` has its times and ratios in each, ``elsewhere`` those that would
+    judge otherwise than the chained one. ``call`` are what one call is made of, ``shapes_dropped``
+    the shapes that its parent supports and it does not. ``no_source_lines`` says that its capture
+    has no source lines, and why.
 
-    ``compared_at`` is that shape where the captures behind ``against_parent`` are of it too;
+    ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too;
     ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
     choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
     a reference is not measured. ``advice`` is all that could be
@@ -56,21 +56,21 @@ class Row:
     """
 
     variant: str
-    title: str
-    step: Step | None
-    state: Mapping[str, Status]
+    title: str = field(repr=False)
+    step: Step | None = field(repr=False)
+    evidence_state: Mapping[str, Status]
     status: Status
     problem: Finding | None = None
     regimes: Mapping[Regime, InRegime] = field(default_factory=dict)
-    nodes: tuple[GraphNode, ...] = ()
+    call: tuple[GraphNode, ...] = ()
     accuracy: Accuracy | None = None
-    price: tuple[str, ...] = ()
+    shapes_dropped: tuple[str, ...] = ()
     elsewhere: tuple[Elsewhere, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     stalls: Mapping[str, float] = field(default_factory=dict)
-    limiters: tuple[str, ...] = ()
+    occupancy_limiters: tuple[str, ...] = ()
     bottlenecks: tuple[Bottleneck, ...] = ()
-    point: Point | None = None
+    roofline: Point | None = None
     gates: tuple[Gate, ...] = ()
     verdict: Verdict | None = None
     predictions: tuple[PredictionOutcome, ...] = ()
@@ -82,13 +82,13 @@ class Row:
     build: Build | None = None
     against_parent: Comparison | None = None
     judged_at: str = ""
-    deciding: Ratio | None = None
-    compared_at: str = ""
-    limits: tuple[Bottleneck, ...] = ()
-    needs: str = ""
-    role: Role = Role.STEP
-    chosen: str = ""
-    over_chosen: Ratio | None = None
+    deciding_speedup: Ratio | None = None
+    against_parent_at: str = ""
+    limits: tuple[Bottleneck, ...] = field(default=(), repr=False)
+    needs: str = field(default="", repr=False)
+    role: Role = field(default=Role.STEP, repr=False)
+    chosen: str = field(default="", repr=False)
+    over_chosen: Ratio | None = field(default=None, repr=False)
     advice: tuple[Advice, ...] | None = None
 
     @property
@@ -104,25 +104,25 @@ class Row:
     @property
     def time(self) -> Time | None:
         """Chained, as the ratios below."""
-        return self.chained.time
+        return self.chained.microseconds
 
     @property
     def over_baseline(self) -> Ratio | None:
-        return self.chained.over_baseline
+        return self.chained.speedup_over_baseline
 
     @property
     def over_parent(self) -> Ratio | None:
-        return self.chained.over_parent
+        return self.chained.speedup_over_parent
 
     @property
     def over_reference(self) -> Ratio | None:
         """Over the primary one."""
-        return self.chained.over_reference
+        return self.chained.speedup_over_reference
 
     @property
     def over_fastest(self) -> Ratio | None:
         """Over the fastest reference there is, ``chained.fastest``."""
-        return self.chained.over_fastest
+        return self.chained.speedup_over_fastest
 
     @property
     def is_reference(self) -> bool:
@@ -197,13 +197,13 @@ class Ablation:
     @property
     def base(self) -> str:
         """The level of memory that the points' roofs are over, by most of them."""
-        bases = Counter(row.point.base for row in self.everything if row.point)
+        bases = Counter(row.roofline.base for row in self.everything if row.roofline)
         return bases.most_common(1)[0][0] if bases else DRAM
 
     @property
     def moves_only(self) -> bool:
         """Whether all that was captured only moves bytes, which has no place in a roofline."""
-        points = [row.point for row in self.everything if row.point]
+        points = [row.roofline for row in self.everything if row.roofline]
         return bool(points) and not any(point.flops for point in points)
 
     @property

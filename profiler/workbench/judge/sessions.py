@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -52,13 +52,13 @@ class Company:
     """
 
     reference: str
-    alone: float
-    together: float
+    alone: float = field(repr=False)
+    together: float = field(repr=False)
     ratio: float
-    in_cycles: bool
+    in_cycles: bool = field(repr=False)
     low: float | None = None
     high: float | None = None
-    by_time: Interval | None = None
+    by_time: Interval | None = field(default=None, repr=False)
 
     @property
     def is_disturbed(self) -> bool:
@@ -143,19 +143,19 @@ class TimingFacts:
     their calls are slow or memory was short.
     """
 
-    file: str
+    file: str = field(repr=False)
     sessions: int
     instances: int
     rounds: int
-    alone: int
-    stride: int
-    copies: int
+    alone: int = field(repr=False)
+    stride: int = field(repr=False)
+    copies: int = field(repr=False)
     twins: tuple[Twin, ...]
-    company: Company | None
+    interference: Company | None
     throttling: Throttling | None
-    most: int
-    wrong: tuple[str, ...] = ()
-    fewer: tuple[str, ...] = ()
+    most: int = field(repr=False)
+    wrong: tuple[str, ...] = field(default=(), repr=False)
+    fewer: tuple[str, ...] = field(default=(), repr=False)
 
 
 def timing_facts(
@@ -177,7 +177,7 @@ def timing_facts(
         stride=timing.timing.stride,
         copies=timing.timing.copies,
         twins=tuple(_twins(timing)),
-        company=company(timing, reference),
+        interference=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
         wrong=tuple(timing.wrong),
         fewer=tuple(_fewer(timing)),
@@ -295,8 +295,8 @@ def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Find
                 low=twin.ratio.low,
                 high=twin.ratio.high,
             )
-    if facts.company is not None and facts.company.is_disturbed:
-        yield facts.company.disturbed(shape)
+    if facts.interference is not None and facts.interference.is_disturbed:
+        yield facts.interference.disturbed(shape)
 
 
 def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:

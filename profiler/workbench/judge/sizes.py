@@ -14,6 +14,7 @@ from workbench.judge.findings import Finding
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import ShapeTimes, main_timing
+from workbench.words import shown
 
 if TYPE_CHECKING:
     from workbench.judge.inputs import ShapeEvidence
@@ -33,19 +34,20 @@ ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "f
 @dataclass(frozen=True)
 class AtSize:
     """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
-    as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed beside it.
-    ``share`` is what the work would take of the time at a measured ceiling, ``of`` which: DRAM or
-    the arithmetic, whichever takes longer; None where the card was not calibrated.
+    as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed
+    beside it. ``share_of_measured`` is what the work would take of the time at a measured ceiling,
+    ``ceiling`` which: DRAM or the arithmetic, whichever takes longer; None where the card was not
+    calibrated.
     """
 
     shape: str
     size: float
-    time: Time
+    microseconds: Time
     rate: float
-    fastest: str = ""
+    fastest_reference: str = ""
     over_fastest: Ratio | None = None
-    share: float | None = None
-    of: str = ""
+    share_of_measured: float | None = None
+    ceiling: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class SizeLine:
         return {p.shape: p.over_fastest.ratio for p in self.points if p.over_fastest}
 
     @property
-    def mean(self) -> float | None:
+    @shown
+    def mean_over_fastest(self) -> float | None:
         """The geometric mean of its ratios; None without any."""
         return geometric_mean(self.ratios.values())
 
@@ -88,33 +91,33 @@ class OverSizes:
     parameter: str
     sizes: Mapping[str, float]
     others: Mapping[str, Parameter]
-    lines: tuple[SizeLine, ...]
+    variants: tuple[SizeLine, ...]
     in_flops: bool
     warnings: tuple[Finding, ...] = ()
 
     @property
     def is_told(self) -> bool:
         """Whether a report tells of it: any variant has times that could be a line."""
-        return any(len(line.points) >= FEWEST_TOLD for line in self.lines)
+        return any(len(line.points) >= FEWEST_TOLD for line in self.variants)
 
     def without_single_points(self) -> OverSizes:
         """Of a report, which knows of many variants that were timed at one of the sizes alone."""
-        lines = tuple(line for line in self.lines if len(line.points) >= FEWEST)
-        return replace(self, lines=lines)
+        lines = tuple(line for line in self.variants if len(line.points) >= FEWEST)
+        return replace(self, variants=lines)
 
     @property
     def timed(self) -> tuple[SizeLine, ...]:
         """Those that were timed at any of the sizes."""
-        return tuple(line for line in self.lines if line.points)
+        return tuple(line for line in self.variants if line.points)
 
     def fastest_at(self, shape: str, *, references: bool) -> tuple[SizeLine, AtSize] | None:
         """Among the references, or among the others; None where none was timed."""
         known = [
             (line, point)
-            for line in self.lines
+            for line in self.variants
             if line.is_reference == references and (point := line.at(shape))
         ]
-        return min(known, key=lambda pair: pair[1].time.value, default=None)
+        return min(known, key=lambda pair: pair[1].microseconds.value, default=None)
 
 
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
@@ -173,12 +176,12 @@ def over_sizes(
             yield AtSize(
                 shape=shape.shape,
                 size=float(shape.parameters[parameter]),
-                time=time,
+                microseconds=time,
                 rate=(shape.work.flops if in_flops else shape.work.bytes) / seconds,
-                fastest=fastest,
+                fastest_reference=fastest,
                 over_fastest=over,
-                share=share,
-                of=of,
+                share_of_measured=share,
+                ceiling=of,
             )
 
     return OverSizes(
@@ -187,7 +190,7 @@ def over_sizes(
         parameter=parameter,
         sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
         others={k: v for k, v in first.parameters.items() if k != parameter},
-        lines=tuple(SizeLine(name, name in references, tuple(points(name))) for name in names),
+        variants=tuple(SizeLine(name, name in references, tuple(points(name))) for name in names),
         in_flops=in_flops,
         warnings=tuple(
             warnings_of(

@@ -21,7 +21,7 @@ from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, fi
 from workbench.judge.sessions import warnings_of
 from workbench.judge.view import main_timing
 from workbench.study.config import Gates
-from workbench.words import CheckResult, GateState, Origin, Regime
+from workbench.words import CheckResult, GateState, Origin, Regime, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build
@@ -36,25 +36,26 @@ class Combination:
     """One of them, with its ``values``; ``why`` says why it was not timed.
 
     ``over_default`` and ``over_best`` are how many times faster it is, in the sessions that timed
-    all of them. ``registers`` (the most of its kernels) and ``spills`` (bytes) are the compiler's,
-    ``shared_bytes`` what a block has, static and dynamic; ``occupancy`` (%) is of a capture. None
-    is not collected.
+    all of them. ``registers`` (the most of its kernels) and ``spill_bytes`` (bytes) are the
+    compiler's, ``shared_bytes`` what a block has, static and dynamic; ``occupancy_percent`` (%) is
+    of a capture. None is not collected.
     """
 
     variant: str
     values: Mapping[str, Parameter]
     is_default: bool
-    fate: Fate
+    state: Fate
     why: Finding | None = None
-    time: Time | None = None
+    microseconds: Time | None = None
     over_default: Ratio | None = None
     over_best: Ratio | None = None
     registers: int | None = None
-    spills: int | None = None
+    spill_bytes: int | None = None
     shared_bytes: int | None = None
-    occupancy: float | None = None
+    occupancy_percent: float | None = None
 
     @property
+    @shown
     def may_be_best(self) -> bool:
         """Whether its own interval does not tell it from the one that was fastest."""
         return self.over_best is not None and (
@@ -64,8 +65,8 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """``combinations`` by their time, those that were not timed last. ``axes`` are the parameters
-    and their values.
+    """``combinations`` by their time, those that were not timed last. ``parameters`` are the
+    parameters and their values.
 
     ``again`` is how many times faster ``best`` is than ``default`` in sessions that had no part in
     picking it, None where there are none yet; with a single alternative to the default nothing was
@@ -75,10 +76,10 @@ class Sweep:
     study: str
     shape: str
     gpu: str
-    base: str
-    axes: Mapping[str, tuple[Parameter, ...]]
+    variant: str
+    parameters: Mapping[str, tuple[Parameter, ...]]
     combinations: tuple[Combination, ...]
-    source: Origin
+    evidence: Origin
     again: Ratio | None = None
     again_file: str = ""
     file: str = ""
@@ -86,7 +87,7 @@ class Sweep:
 
     @property
     def timed(self) -> tuple[Combination, ...]:
-        return tuple(c for c in self.combinations if c.time is not None)
+        return tuple(c for c in self.combinations if c.microseconds is not None)
 
     @property
     def best(self) -> Combination | None:
@@ -99,18 +100,20 @@ class Sweep:
         return next((c for c in self.timed if c.is_default), None)
 
     @property
-    def was_picked(self) -> bool:
+    @shown
+    def picked(self) -> bool:
         """Whether the best is one of several alternatives to the default."""
         return self.best is not None and not self.best.is_default and len(self.timed) > 2
 
     @property
-    def over_default(self) -> Ratio | None:
+    @shown
+    def best_over_default(self) -> Ratio | None:
         """Of the best, from sessions that had no part in picking it; None where it was picked and
         there are none.
         """
         if self.best is None or self.best.is_default:
             return None
-        return self.again or (None if self.was_picked else self.best.over_default)
+        return self.again or (None if self.picked else self.best.over_default)
 
     @property
     def tied(self) -> tuple[Combination, ...]:
@@ -120,7 +123,7 @@ class Sweep:
     @property
     def spread(self) -> tuple[float, float] | None:
         """The median and the slowest time over the fastest; None where none was timed."""
-        times = [c.time.value for c in self.timed if c.time]
+        times = [c.microseconds.value for c in self.timed if c.microseconds]
         return (median(times) / times[0], times[-1] / times[0]) if times else None
 
 
@@ -167,31 +170,37 @@ def judge_sweep(
             variant=name,
             values=values,
             is_default=name == base,
-            fate=fate,
+            state=fate,
             why=why,
-            time=time_of(own, CHAINED) if own else None,
+            microseconds=time_of(own, CHAINED) if own else None,
             over_default=_over(times.get(base), own, timing) if name != base else None,
             over_best=_over(times.get(best), own, timing) if name != best else None,
             registers=int(registers.value) if registers and registers.value else most,
-            spills=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
+            spill_bytes=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
             if kernels
             else None,
             shared_bytes=declared if asked is None else (declared or 0) + asked,
-            occupancy=occupancy.value if occupancy else None,
+            occupancy_percent=occupancy.value if occupancy else None,
         )
 
     found = [combination(name, values) for name, values in combinations.items()]
-    found.sort(key=lambda c: (c.time is None, c.time.value if c.time else 0.0, c.fate))
+    found.sort(
+        key=lambda c: (
+            c.microseconds is None,
+            c.microseconds.value if c.microseconds else 0.0,
+            c.state,
+        )
+    )
     again = confirmation(evidence, timing, base, best)
     before, after = (chained(again, [name]).get(name) for name in (base, best))
     return Sweep(
         study=study,
         shape=evidence.shape,
         gpu=gpu,
-        base=base,
-        axes=axes,
+        variant=base,
+        parameters=axes,
         combinations=tuple(found),
-        source=source,
+        evidence=source,
         again=_over(before, after, again),
         again_file=again.file if again else "",
         file=timing.file if timing else "",

@@ -273,8 +273,8 @@ def ladder_sources(snapshot: Snapshot, ablation: Ablation) -> Sources:
         if row.step is None or row.step.parent is None:
             continue
         pair = sides[row.step.parent], sides[row.variant]
-        if row.compared_at:
-            other = snapshot.shapes[row.compared_at]
+        if row.against_parent_at:
+            other = snapshot.shapes[row.against_parent_at]
             pair = side(other, row.step.parent), side(other, row.variant)
             elsewhere[row.variant] = pair
         diffs[row.variant] = source_diff(*pair)

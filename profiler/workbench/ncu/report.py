@@ -19,6 +19,7 @@ from workbench.errors import UsageError, nearest
 from workbench.evidence import frames
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
+from workbench.words import shown
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
@@ -34,8 +35,8 @@ class Launch:
     """One profiled kernel (or range, or graph). ``index`` counts from 0 in the report's order.
 
     ``kernel`` is the function's name, ``signature`` the demangled one with template arguments.
-    ``grid`` and ``block`` are (x, y, z), ``microseconds`` is GPU time, ``sm_clock`` in GHz; None is
-    not collected. ``range`` is the workbench's own around it, "" where there is none.
+    ``grid`` and ``block`` are (x, y, z), ``microseconds`` is GPU time, ``sm_clock_ghz`` in GHz;
+    None is not collected. ``range`` is the workbench's own around it, "" where there is none.
     """
 
     index: int
@@ -45,7 +46,7 @@ class Launch:
     grid: tuple[int, ...] | None
     block: tuple[int, ...] | None
     microseconds: float | None
-    sm_clock: float | None
+    sm_clock_ghz: float | None
     gpu: str
     range: str = ""
 
@@ -57,18 +58,19 @@ class Launch:
 @dataclass(frozen=True)
 class Report:
     """One report file. ``gpus`` and ``compute_capability`` are as its launches say, ``ncu`` is the
-    version that wrote it, ``options`` those of its command line that decide which numbers came out;
-    empty where the file does not say.
+    version that wrote it, ``ncu_options`` those of its command line that decide which numbers came
+    out; empty where the file does not say.
     """
 
-    path: Path
-    launches: tuple[Launch, ...]
+    path: Path = field(repr=False)
+    launches: tuple[Launch, ...] = field(repr=False)
     gpus: tuple[str, ...]
     compute_capability: str
     ncu: str
-    options: dict[str, str] = field(default_factory=dict)
+    ncu_options: dict[str, str] = field(default_factory=dict)
 
     @property
+    @shown
     def name(self) -> str:
         return self.path.name
 

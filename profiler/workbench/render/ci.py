@@ -30,7 +30,7 @@ def junit(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -
             name=study,
             tests=str(len(changes)),
             failures=str(sum(change.is_bad for change in changes)),
-            skipped=str(sum(change.move == Move.CANNOT_TELL for change in changes)),
+            skipped=str(sum(change.verdict == Move.CANNOT_TELL for change in changes)),
             errors="0",
         )
         for change in changes:
@@ -44,21 +44,21 @@ def _case(suite: xml.Element, study: str, change: Change, folder: str) -> None:
     place = f"{folder}/{change.spot.file}:{change.spot.line}: " if change.spot else ""
     why = sentence(change.why)
     if change.is_bad:
-        failure = xml.SubElement(case, "failure", type=change.move)
+        failure = xml.SubElement(case, "failure", type=change.verdict)
         failure.set("message", printable(f"{place}{why}"))
         failure.text = printable_lines("\n".join(_lines(change)))
-    elif change.move == Move.CANNOT_TELL:
-        xml.SubElement(case, "skipped", message=printable(f"{place}{change.move}: {why}"))
+    elif change.verdict == Move.CANNOT_TELL:
+        xml.SubElement(case, "skipped", message=printable(f"{place}{change.verdict}: {why}"))
     else:
         xml.SubElement(case, "system-out").text = printable(
-            f"{change.move}: {sentence(change.why)}"
+            f"{change.verdict}: {sentence(change.why)}"
         )
 
 
 def _lines(change: Change) -> list[str]:
     cause = f", cause: {change.cause}" if change.cause else ""
     return [
-        f"{change.move} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
+        f"{change.verdict} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
         *(
             f"{difference_label(f.what)} {shown(f.before)} -> {shown(f.after)} {f.kernel}"
             for f in change.differences
@@ -99,10 +99,10 @@ def _id(move: Move) -> str:
 
 def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dict[str, Any]]:
     for change in changes:
-        if change.move not in LEVELS or change.spot is None:
+        if change.verdict not in LEVELS or change.spot is None:
             continue
         why = f"{sentence(change.why)} ({change.spot.why})"
-        text = f"{change.variant} of {study}: {change.move}: {why}"
+        text = f"{change.variant} of {study}: {change.verdict}: {why}"
         place = {
             "artifactLocation": {
                 "uri": quote(f"{folder}/{change.spot.file}"),
@@ -111,8 +111,8 @@ def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dic
             "region": {"startLine": change.spot.line},
         }
         yield {
-            "ruleId": _id(change.move),
-            "level": LEVELS[change.move],
+            "ruleId": _id(change.verdict),
+            "level": LEVELS[change.verdict],
             "message": {"text": text},
             "locations": [{"physicalLocation": place}],
             "partialFingerprints": {"variant/v1": f"{study}/{change.variant}"},

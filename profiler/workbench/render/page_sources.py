@@ -99,13 +99,13 @@ def _changed(row: Row, parent: str, sources: Sources, files: PageFiles) -> Itera
 
 def _heat_keys(row: Row, parent: str, sources: Sources) -> list[str]:
     """Under which names ``heat`` has the costs of a step's lines, before and after."""
-    at = f" at {row.compared_at}" if row.variant in sources.elsewhere else ""
+    at = f" at {row.against_parent_at}" if row.variant in sources.elsewhere else ""
     return [f"{parent}{at}", f"{row.variant}{at}"]
 
 
 def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
     """Code that runs on the GPU before modules, the file with the costliest hunk first."""
-    costliest = max(0.0 if hunk.cosmetic else weight(hunk) for hunk in file.hunks)
+    costliest = max(0.0 if hunk.comments_only else weight(hunk) for hunk in file.hunks)
     return not is_host(file.after or file.before), costliest
 
 
@@ -113,7 +113,7 @@ def _heading(hunk: Hunk) -> list[Any]:
     """Where a hunk stands, what its lines cost in words, their share of all samples on the side
     where it is larger, and by what hunks are ordered; what changes no code costs nothing.
     """
-    if hunk.cosmetic:
+    if hunk.comments_only:
         return [where(hunk), "comments or blanks only", 0, 0]
     words = "host code" if hunk.host else "; ".join(costs(hunk))
     share = max(hunk.before.share or 0.0, hunk.after.share or 0.0)
@@ -133,12 +133,12 @@ def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
         first = run[0]
         assert first.before is not None
         assert first.after is not None
-        blocks.append([first.before.number - 1, first.after.number - 1, len(run)])
+        blocks.append([first.before.line - 1, first.after.line - 1, len(run)])
     return blocks
 
 
 def _pair(row: DiffRow) -> list[int | None]:
-    ends = [line.number - 1 if line else None for line in (row.before, row.after)]
+    ends = [line.line - 1 if line else None for line in (row.before, row.after)]
     return [*ends, LIKENESS[row.kind]] if row.kind in LIKENESS and None not in ends else ends
 
 

@@ -37,7 +37,7 @@ def gutter(cost: Cost | None) -> tuple[str, str]:
 def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces]:
     """The heading, the costs before and after, and the diff with its gutters."""
     yield [(clip(printable(f"hunk {hunk.number}: {hunks.where(hunk)}"), width), "bold")]
-    if hunk.cosmetic:
+    if hunk.comments_only:
         yield [("  comments or blanks only", "dim")]
     elif hunk.host:
         yield [(clip("  host code: it costs nothing on the GPU by itself", width), "dim")]
@@ -66,7 +66,7 @@ def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) ->
             reason = in_column(line.cost.top_stalls, REASON) if hot else ""
             pieces.append((f"{reason:<{REASON}} ", "dim"))
         if width is None or width >= 80:
-            pieces.append((f"{line.number:>4} ", "dim"))
+            pieces.append((f"{line.line:>4} ", "dim"))
         used = sum(len(text) for text, _ in pieces) + 2
         text = clip(printable(line.text), None if width is None else width - used)
         yield [*pieces, (f"{sign} {text}".rstrip(), STYLES[sign])]

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING, added, top_stall, totals
+from workbench.words import shown
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
@@ -50,11 +51,13 @@ class Cost:
     stalls: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
+    @shown
     def top_stall(self) -> str:
         """The reason with the most samples; "" where there is none."""
         return next(iter(self.top_stalls), "")
 
     @property
+    @shown
     def top_stalls(self) -> tuple[str, ...]:
         """It, and those that it does not lead by a standard error; empty where there is none."""
         whole = added(self.stalls.values())
@@ -220,9 +223,10 @@ class InstructionCost:
     microseconds: float | None
     stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
     code: Code | None = field(default=None, repr=False, compare=False)
-    index: int = 0
+    index: int = field(default=0, repr=False)
 
     @property
+    @shown
     def ptx(self) -> str:
         """What it was made of, "" where that is not known: see ``Code.ptx``."""
         return self.code.ptx[self.index] if self.code is not None else ""

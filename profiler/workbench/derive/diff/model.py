@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.figures import added
-from workbench.words import LineKind
+from workbench.words import LineKind, shown
 
 NOTHING = Cost()
 
@@ -45,15 +45,15 @@ class ProfiledSource:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """One line of one side; ``number`` counts from 1. ``cost`` is of None where not collected.
+    """One line of one side; ``line`` counts from 1. ``cost`` is of None where not collected.
 
     ``code`` is the text without comments and with single blanks.
     """
 
-    number: int
+    line: int
     text: str
     cost: Cost
-    code: str = ""
+    code: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class DiffRow:
 class Hunk:
     """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
 
-    ``function`` is the function the first changed line stands in; ``cosmetic`` is true where no
-    code changed. ``tied`` are the numbers of hunks that belong to it, as ``ties`` says, and
+    ``function`` is the function the first changed line stands in; ``comments_only`` is true where
+    no code changed. ``tied`` are the numbers of hunks that belong to it, as ``ties`` says, and
     ``together`` is the cost of it and those, before and after.
     """
 
@@ -96,23 +96,36 @@ class Hunk:
     files: tuple[str, str]
     rows: tuple[DiffRow, ...]
     function: str
-    cosmetic: bool
+    comments_only: bool
     before: Cost
     after: Cost
     tied: tuple[int, ...] = ()
     together: tuple[Cost, Cost] = (NOTHING, NOTHING)
 
     @property
+    @shown
     def host(self) -> bool:
         """Whether it is code of the CPU, which has no cost on the GPU."""
         return is_host(self.files[1] or self.files[0])
 
+    @property
+    @shown
+    def lines_before(self) -> tuple[int, int] | None:
+        return self.span(0)
+
+    @property
+    @shown
+    def lines_after(self) -> tuple[int, int] | None:
+        return self.span(1)
+
     def span(self, side: int) -> tuple[int, int] | None:
         """First and last line of the rows that count on one side (0 before, 1 after)."""
         lines = [
-            row.after if side else row.before for row in self.rows if self.cosmetic or row.counts
+            row.after if side else row.before
+            for row in self.rows
+            if self.comments_only or row.counts
         ]
-        numbers = [line.number for line in lines if line]
+        numbers = [line.line for line in lines if line]
         return (min(numbers), max(numbers)) if numbers else None
 
 
@@ -128,14 +141,15 @@ class FileDiff:
 
 @dataclass(frozen=True)
 class Shift:
-    """An unchanged line with its cost on both sides; ``change`` is in microseconds."""
+    """An unchanged line with its cost on both sides; ``change_microseconds`` is in microseconds."""
 
     files: tuple[str, str]
     before: SourceRow
     after: SourceRow
 
     @property
-    def change(self) -> float:
+    @shown
+    def change_microseconds(self) -> float:
         """Microseconds after less those before."""
         return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
 

@@ -35,11 +35,11 @@ class Text:
 
     def function(self, line: SourceRow) -> str:
         """The function that a line stands in; "" outside of any."""
-        return self.functions[line.number - 1]
+        return self.functions[line.line - 1]
 
     def begins(self, line: SourceRow) -> str:
         """The function whose first line it is; "" for none."""
-        above = self.functions[line.number - 2] if line.number > 1 else ""
+        above = self.functions[line.line - 2] if line.line > 1 else ""
         return self.function(line) if self.function(line) != above else ""
 
 
@@ -49,7 +49,7 @@ def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     costs = None if is_host(file) else side.costs
     lines = [
         SourceRow(
-            number=i + 1,
+            line=i + 1,
             text=whole.lines[i],
             cost=costs.of(file, i + 1) if costs else NOTHING,
             code=whole.code[i],

@@ -108,8 +108,10 @@ def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
         for row in file.rows
         if row.before and row.after and not row.counts
     ]
-    changed = [shift for shift in shifts if shift.change]
-    return tuple(sorted(changed, key=lambda s: (-abs(s.change), s.files, s.after.number)))
+    changed = [shift for shift in shifts if shift.change_microseconds]
+    return tuple(
+        sorted(changed, key=lambda s: (-abs(s.change_microseconds), s.files, s.after.line))
+    )
 
 
 def _elsewhere(before: ProfiledSource, after: ProfiledSource) -> dict[str, tuple[Cost, Cost]]:
@@ -159,7 +161,7 @@ def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Te
         files=files,
         rows=tuple(rows),
         function=next((name for name in names if name), ""),
-        cosmetic=not any(row.differs for row in rows),
+        comments_only=not any(row.differs for row in rows),
         before=add(row.before.cost for row in counted if row.before),
         after=add(row.after.cost for row in counted if row.after),
     )
@@ -208,7 +210,7 @@ def gained(diff: SourceDiff) -> tuple[float, str, int] | None:
     if not diff.has_costs:
         return None
     lines = (
-        (_time(row.after) - _time(row.before), file.after, row.after.number)
+        (_time(row.after) - _time(row.before), file.after, row.after.line)
         for file in diff.files
         for row in file.rows
         if row.after is not None

@@ -47,7 +47,7 @@ from workbench.derive.roofline.ceilings import (
 )
 from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.ncu.catalog import TENSOR_OPS
-from workbench.words import CLOCK_TOLERANCE
+from workbench.words import CLOCK_TOLERANCE, shown
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import Table
@@ -63,23 +63,24 @@ BUSY_PIPE_PCT = 1.0  # less of the tensor pipe is not worth a word
 class LevelPoint:
     """A variant at one level of memory.
 
-    ``intensity`` is FLOP per byte of that level (infinite where nothing went through it);
-    ``bandwidth_share`` the bytes per second (``rate``) over the level's peak; ``bound`` the FLOP/s
-    that this level and the arithmetic allow. ``measured_share`` is of the bandwidth that the card
-    was measured to reach, nan where it was not.
+    ``flop_per_byte`` is FLOP per byte of that level (infinite where nothing went through it);
+    ``share_of_bandwidth`` the bytes per second (``bytes_per_second``) over the level's peak;
+    ``roof_flops_per_second`` the FLOP/s that this level and the arithmetic allow.
+    ``share_of_measured`` is of the bandwidth that the card was measured to reach, nan where it was
+    not.
     """
 
-    level: str
-    intensity: float
-    bandwidth_share: float
-    bound: float
-    measured_share: float = math.nan
-    rate: float = math.nan
+    name: str
+    flop_per_byte: float
+    share_of_bandwidth: float
+    roof_flops_per_second: float
+    share_of_measured: float = math.nan
+    bytes_per_second: float = math.nan
 
     @property
     def above_roof(self) -> bool:
         """More than the level can do: an error in the data."""
-        return self.bandwidth_share > ERROR_MARGIN
+        return self.share_of_bandwidth > ERROR_MARGIN
 
 
 @dataclass(frozen=True)
@@ -89,62 +90,77 @@ class Point:
     ``base`` is the level that inputs come from: DRAM where the caches were flushed, L2 where they
     were kept.
 
-    ``ceiling`` is the kind of arithmetic that would take longest at its peak: ``fp32``, ``fp64``,
-    ``half`` or ``tensor``, the last of ``tensor_type``. ``bound`` is the roof over the point in
-    the roofline over ``base``, and ``limit`` says what sets it: ``compute`` or ``base``.
-    ``compute_share`` is the achieved share of that arithmetic's peak. ``levels`` are the points
-    of every level that was collected. ``path`` is the tensor instruction that did most of the
-    tensor work, and ``path_share`` the achieved share of what it can do at most.
-    ``undercounted``: the tensor pipe was busy, but its operations were not collected, so that
-    the FLOPs are a lower bound. ``sm_clock`` is the capture's, in Hz; ``measured_compute`` the
-    achieved share of the measured ceiling of ``ceiling``; both nan where not known.
+    ``arithmetic`` is the kind of arithmetic that would take longest at its peak: ``fp32``,
+    ``fp64``, ``half`` or ``tensor``, the last of ``tensor_type``. ``roof_flops_per_second`` is the
+    roof over the point in the roofline over ``base``, and ``limit`` says what sets it: ``compute``
+    or ``base``. ``share_of_arithmetic_peak`` is the achieved share of that arithmetic's peak.
+    ``levels`` are the points of every level that was collected. ``tensor_path`` is the tensor
+    instruction that did most of the tensor work, and ``share_of_tensor_path_peak`` the achieved
+    share of what it can do at most. ``lower_bound``: the tensor pipe was busy, but its operations
+    were not collected, so that the FLOPs are a lower bound. ``sm_clock_hz`` is the capture's, in
+    Hz; ``share_of_measured`` the achieved share of the measured ceiling of ``arithmetic``; both nan
+    where not known.
     """
 
-    intensity: float
+    flop_per_byte: float
     flops_per_second: float
-    bound: float
-    ceiling: str
+    roof_flops_per_second: float
+    arithmetic: str
     flops: float
     above_roof: bool
     limit: str
-    compute_share: float = math.nan
+    share_of_arithmetic_peak: float = math.nan
     levels: tuple[LevelPoint, ...] = ()
     tensor_type: str = ""
-    path: str = ""
-    path_share: float = math.nan
-    undercounted: bool = False
-    sm_clock: float = math.nan
-    measured_compute: float = math.nan
+    tensor_path: str = ""
+    share_of_tensor_path_peak: float = math.nan
+    lower_bound: bool = False
+    sm_clock_hz: float = math.nan
+    share_of_measured: float = math.nan
     base: str = DRAM
 
     @property
     def share(self) -> float:
         """The achieved part of the roof over the point: of its level's where there are no FLOPs."""
         if not self.flops:
-            return self._of_level(lambda level: level.bandwidth_share, self.base)
-        return self.flops_per_second / self.bound
+            return self._of_level(lambda level: level.share_of_bandwidth, self.base)
+        return self.flops_per_second / self.roof_flops_per_second
 
     def measured_of(self, roof: str) -> float:
         """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""
         if roof == "compute":
-            return self.measured_compute
-        return self._of_level(lambda level: level.measured_share, roof)
+            return self.share_of_measured
+        return self._of_level(lambda level: level.share_of_measured, roof)
 
     def _of_level(self, of: Callable[[LevelPoint], float], name: str) -> float:
-        return next((of(level) for level in self.levels if level.level == name), math.nan)
+        return next((of(level) for level in self.levels if level.name == name), math.nan)
 
     @property
     def memory(self) -> LevelPoint | None:
         """The level off the SMs that is nearest to its peak bandwidth; None where none is known."""
-        off = [level for level in self.levels if level.level != L1]
-        return max(off, key=lambda level: level.bandwidth_share, default=None)
+        off = [level for level in self.levels if level.name != L1]
+        return max(off, key=lambda level: level.share_of_bandwidth, default=None)
 
     @property
     def nearest(self) -> tuple[str, float]:
         """The roof it comes nearest to over all levels, and the share of it: level or compute."""
-        shares = [("compute", self.compute_share)] if math.isfinite(self.compute_share) else []
-        shares += [(level.level, level.bandwidth_share) for level in self.levels]
+        shares = (
+            [("compute", self.share_of_arithmetic_peak)]
+            if math.isfinite(self.share_of_arithmetic_peak)
+            else []
+        )
+        shares += [(level.name, level.share_of_bandwidth) for level in self.levels]
         return max(shares, key=lambda item: item[1], default=(self.limit, self.share))
+
+    @property
+    @shown
+    def nearest_roof(self) -> str:
+        return self.nearest[0]
+
+    @property
+    @shown
+    def share_of_nearest_roof(self) -> float:
+        return self.nearest[1]
 
 
 @dataclass
@@ -202,33 +218,33 @@ def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: s
     path = max(sums.paths, key=lambda p: (sums.paths[p], p), default="")
     return Point(
         base=base,
-        intensity=flops / sums.bytes[base],
+        flop_per_byte=flops / sums.bytes[base],
         flops_per_second=flops / sums.seconds,
-        bound=levels[names.index(base)].bound,
-        ceiling=TENSOR if kind.startswith(TENSOR) else kind,
+        roof_flops_per_second=levels[names.index(base)].roof_flops_per_second,
+        arithmetic=TENSOR if kind.startswith(TENSOR) else kind,
         flops=flops,
         above_roof=busy > ERROR_MARGIN * sums.seconds or any(x.above_roof for x in levels),
         limit="compute" if busy >= sums.seconds_at_bandwidth[base] else base,
-        compute_share=busy / sums.seconds,
+        share_of_arithmetic_peak=busy / sums.seconds,
         levels=levels,
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",
-        path=path,
-        path_share=sums.seconds_on_path / sums.seconds if path else math.nan,
-        undercounted=sums.undercounted,
-        sm_clock=sums.cycles / sums.seconds,
-        measured_compute=_share(sums.flops.get(kind, 0.0), measured.get(kind), sums.seconds),
+        tensor_path=path,
+        share_of_tensor_path_peak=sums.seconds_on_path / sums.seconds if path else math.nan,
+        lower_bound=sums.undercounted,
+        sm_clock_hz=sums.cycles / sums.seconds,
+        share_of_measured=_share(sums.flops.get(kind, 0.0), measured.get(kind), sums.seconds),
     )
 
 
 def _level(level: str, sums: _Sums, busy: float, measured: float | None) -> LevelPoint:
     amount, least = sums.bytes[level], sums.seconds_at_bandwidth[level]
     return LevelPoint(
-        level=level,
-        intensity=sums.total_flops / amount if amount else math.inf,
-        bandwidth_share=least / sums.seconds,
-        bound=sums.total_flops / max(busy, least) if busy or least else math.nan,
-        measured_share=_share(amount, measured, sums.seconds),
-        rate=amount / sums.seconds,
+        name=level,
+        flop_per_byte=sums.total_flops / amount if amount else math.inf,
+        share_of_bandwidth=least / sums.seconds,
+        roof_flops_per_second=sums.total_flops / max(busy, least) if busy or least else math.nan,
+        share_of_measured=_share(amount, measured, sums.seconds),
+        bytes_per_second=amount / sums.seconds,
     )
 
 
@@ -319,34 +335,36 @@ class MeasuredCeiling:
     theoretical: float | None
 
     @property
-    def share(self) -> float:
+    @shown
+    def share_of_theoretical(self) -> float:
         """Of the theoretical one; nan where that is not known."""
         return self.measured.value / self.theoretical if self.theoretical else math.nan
 
     @property
+    @shown
     def above_theory(self) -> bool:
         """More than the hardware can do: an error in the data."""
-        return self.share > ERROR_MARGIN
+        return self.share_of_theoretical > ERROR_MARGIN
 
 
 @dataclass(frozen=True)
 class MeasuredCeilings:
-    """All measured ceilings of a GPU by id; ``absent`` says why others are missing."""
+    """All measured ceilings of a GPU by id; ``not_collected`` says why others are missing."""
 
     gpu: str
     date: str
-    by_id: Mapping[str, MeasuredCeiling]
-    absent: Mapping[str, str]
+    ceilings: Mapping[str, MeasuredCeiling]
+    not_collected: Mapping[str, str]
 
     def value(self, name: str) -> float | None:
         """FLOP/s or bytes/s; None where not measured."""
-        roof = self.by_id.get(name)
+        roof = self.ceilings.get(name)
         return roof.measured.value if roof else None
 
     @property
     def wrong(self) -> list[MeasuredCeiling]:
         """Those above what the hardware can do."""
-        return [roof for roof in self.by_id.values() if roof.above_theory]
+        return [roof for roof in self.ceilings.values() if roof.above_theory]
 
 
 def measured_ceilings(calibration: CeilingsFile, peaks: Peaks | None) -> MeasuredCeilings:
@@ -354,11 +372,11 @@ def measured_ceilings(calibration: CeilingsFile, peaks: Peaks | None) -> Measure
     return MeasuredCeilings(
         gpu=calibration.provenance.gpu or "",
         date=calibration.provenance.date,
-        by_id={
+        ceilings={
             name: MeasuredCeiling(name, found, _theoretical(name, found, peaks) if peaks else None)
             for name, found in calibration.ceilings.items()
         },
-        absent=calibration.not_collected,
+        not_collected=calibration.not_collected,
     )
 
 
@@ -374,13 +392,13 @@ def _theoretical(name: str, measured: Ceiling, peaks: Peaks) -> float | None:
 def compute_id(point: Point) -> str:
     """The ceiling of the arithmetic that would take a point longest."""
     kind = point.tensor_type or "fp16"
-    return f"{TENSOR} {kind}" if point.ceiling == TENSOR else point.ceiling
+    return f"{TENSOR} {kind}" if point.arithmetic == TENSOR else point.arithmetic
 
 
 def other_clock(point: Point, measured: MeasuredCeilings) -> tuple[float, float] | None:
     """SM clocks in MHz of a point's capture and of the ceiling of its arithmetic, where apart."""
-    roof = measured.by_id.get(compute_id(point))
-    own, ceiling = point.sm_clock * 1e-6, roof.measured.sm_clock_mhz if roof else None
+    roof = measured.ceilings.get(compute_id(point))
+    own, ceiling = point.sm_clock_hz * 1e-6, roof.measured.sm_clock_mhz if roof else None
     if ceiling is None or not math.isfinite(own) or abs(own / ceiling - 1) <= CLOCK_TOLERANCE:
         return None
     return own, ceiling

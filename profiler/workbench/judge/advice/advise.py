@@ -18,7 +18,7 @@ from workbench.derive.figures import added
 from workbench.judge.advice import latency, throughput
 from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot
 from workbench.judge.findings import Finding, finding
-from workbench.words import Change, Stage, Verdict
+from workbench.words import Change, Stage, Verdict, shown
 
 if TYPE_CHECKING:
     from workbench.judge.comparison import Comparison
@@ -156,9 +156,10 @@ class KindRecord:
     kept: int = 0
     advised: int = 0
     came_true: int = 0
-    ratios: tuple[float, ...] = ()
+    ratios: tuple[float, ...] = field(default=(), repr=False)
 
     @property
+    @shown
     def ratio(self) -> float | None:
         """The median of ``ratios``; None without any."""
         return median(self.ratios) if self.ratios else None
@@ -226,7 +227,7 @@ def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
     for row in rows:
         if row.step is not None and row.step.parent is not None and not row.step.corrects:
             view = views.at(row.judged_at) if row.judged_at else views.table
-            compared = row.compared_at or views.table.shape
+            compared = row.against_parent_at or views.table.shape
             yield _trial(view, row, row.against_parent if compared == view.shape else None)
 
 
@@ -239,8 +240,8 @@ def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
         shape=view.shape,
         kind=row.step.kind,
         verdict=row.verdict,
-        ratio=row.deciding.ratio if row.deciding else None,
-        saved=1 - 1 / pair.factors.measured if pair and pair.factors else None,
+        ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
+        saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
         advised=view.advice(row.step.parent),
     )
 

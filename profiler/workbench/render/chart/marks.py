@@ -54,7 +54,7 @@ class Mark:
 
     @property
     def at(self) -> XY:
-        return self.level.intensity, self.point.flops_per_second / TERA
+        return self.level.flop_per_byte, self.point.flops_per_second / TERA
 
     @property
     def kind(self) -> Marking:
@@ -62,7 +62,7 @@ class Mark:
 
     @property
     def wrong(self) -> bool:
-        return self.level.above_roof or self.point.compute_share > ERROR_MARGIN
+        return self.level.above_roof or self.point.share_of_arithmetic_peak > ERROR_MARGIN
 
     @property
     def text(self) -> str:
@@ -79,18 +79,18 @@ class Mark:
         x, y = self.at
         return (
             f"{self.row.variant}: {number(y)} TFLOP/s at {number(x)} FLOP per "
-            f"{self.level.level.upper()} byte{share}{wrong}"
+            f"{self.level.name.upper()} byte{share}{wrong}"
         )
 
 
 def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
     """In ladder order; without variants that computed nothing or moved nothing there."""
     return [
-        Mark(row, row.point, at, roofs.share(row.point, at))
+        Mark(row, row.roofline, at, roofs.share(row.roofline, at))
         for row in ablation.everything
-        if row.point and row.point.flops
-        for at in row.point.levels
-        if at.level == roofs.memory.key and math.isfinite(at.intensity)
+        if row.roofline and row.roofline.flops
+        for at in row.roofline.levels
+        if at.name == roofs.memory.key and math.isfinite(at.flop_per_byte)
     ]
 
 
@@ -130,12 +130,12 @@ class Roofs:
 
     def share(self, point: Point, at: LevelPoint) -> float | None:
         """Of the roof drawn over it: its arithmetic's or the level's; None where none is drawn."""
-        if point.ceiling == TENSOR and point.tensor_type not in ("", self.tensor_type):
+        if point.arithmetic == TENSOR and point.tensor_type not in ("", self.tensor_type):
             return None
-        flat = next((roof.rate for roof in self.compute if roof.key == point.ceiling), None)
+        flat = next((roof.rate for roof in self.compute if roof.key == point.arithmetic), None)
         if flat is None:
             return None
-        over = min(flat, at.intensity * self.memory.rate)
+        over = min(flat, at.flop_per_byte * self.memory.rate)
         return point.flops_per_second / TERA / over
 
 
@@ -150,8 +150,8 @@ def roofs(ablation: Ablation) -> Roofs | None:
         return value / TERA if value else None
 
     rates = ceilings.rates
-    points = [row.point for row in ablation.everything if row.point]
-    bound = {"fp32", *(point.ceiling for point in points)}
+    points = [row.roofline for row in ablation.everything if row.roofline]
+    bound = {"fp32", *(point.arithmetic for point in points)}
     compute = [
         Roof(key, NAMES[key], rates[key] / TERA, measured(key))
         for key in ("fp32", "half", "fp64")

@@ -60,7 +60,7 @@ CAPTION = (
 
 def roofline(ablation: Ablation) -> Scene:
     known = roofs(ablation)
-    absent = [row for row in ablation.everything if not row.point]
+    absent = [row for row in ablation.everything if not row.roofline]
     drawn: Drawn | str
     if known is None:
         drawn = "ceilings not collected"

@@ -88,20 +88,20 @@ def _boxes() -> list[Box]:
 
 def _panels(over: OverSizes) -> tuple[Panel, Panel]:
     def scaled(point: AtSize, time: float) -> float:
-        return rate(over, point.rate * point.time.value / time)
+        return rate(over, point.rate * point.microseconds.value / time)
 
     return (
         Panel(
             "µs a call, chained",
-            lambda p: p.time.low or p.time.value,
-            lambda p: p.time.value,
-            lambda p: p.time.high or p.time.value,
+            lambda p: p.microseconds.low or p.microseconds.value,
+            lambda p: p.microseconds.value,
+            lambda p: p.microseconds.high or p.microseconds.value,
         ),
         Panel(
             rate_unit(over),
-            lambda p: scaled(p, p.time.high or p.time.value),
-            lambda p: scaled(p, p.time.value),
-            lambda p: scaled(p, p.time.low or p.time.value),
+            lambda p: scaled(p, p.microseconds.high or p.microseconds.value),
+            lambda p: scaled(p, p.microseconds.value),
+            lambda p: scaled(p, p.microseconds.low or p.microseconds.value),
         ),
     )
 

@@ -61,11 +61,11 @@ class Pair:
 
     @property
     def before(self) -> dict[str, float]:
-        return {time.reason: time.before for time in self.comparison.stall_times}
+        return {time.reason: time.before for time in self.comparison.stall_microseconds}
 
     @property
     def after(self) -> dict[str, float]:
-        return {time.reason: time.after for time in self.comparison.stall_times}
+        return {time.reason: time.after for time in self.comparison.stall_microseconds}
 
     @property
     def totals(self) -> tuple[float, float]:
@@ -83,9 +83,9 @@ class Pair:
 def pairs(ablation: Ablation) -> list[Pair]:
     """The steps beside their parents where both were sampled, and the whole ladder last."""
     against = [(row, row.against_parent) for row in ablation.rows]
-    steps = [Pair(c, (r.variant,), kind_of(r)) for r, c in against if c and c.stall_times]
+    steps = [Pair(c, (r.variant,), kind_of(r)) for r, c in against if c and c.stall_microseconds]
     whole = ablation.whole
-    if len(steps) > 1 and whole and whole.stall_times:
+    if len(steps) > 1 and whole and whole.stall_microseconds:
         steps.append(Pair(whole, (whole.before, whole.after), Marking.PLAIN))
     return steps
 
@@ -94,7 +94,7 @@ def stall_time(ablation: Ablation) -> Scene:
     absent = [
         row
         for row in ablation.rows
-        if not (row.against_parent and row.against_parent.stall_times)
+        if not (row.against_parent and row.against_parent.stall_microseconds)
         and (row.status != Status.CURRENT or (row.step and row.step.parent))
     ]
     shown = pairs(ablation)

@@ -101,7 +101,7 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in failed]
     if row.bottlenecks:
         told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
-        told.append(Paragraph(words(limited(row.limiters))))
+        told.append(Paragraph(words(limited(row.occupancy_limiters))))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
     return [*told, *advice.to_try(row.advice)]

@@ -39,7 +39,7 @@ Moved = tuple[str, Difference]  # of a variant
 
 CHANGES: list[Field[Change]] = [
     field("variant", "variant", lambda c: c.variant),
-    field("verdict", "verdict", lambda c: strong(c.move) if c.is_bad else words(c.move)),
+    field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
     field("by", "by", lambda c: TIERS[c.tier], rank=2),
     field("cause", "cause", lambda c: c.cause or NONE, rank=1),
     field("why", "why", lambda c: sentence(c.why), rank=1),
@@ -71,14 +71,14 @@ def gate(said: str, studies: Mapping[str, Sequence[Change]], *, wide: bool) -> l
 
 
 def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
-    same = [change for change in changes if change.move == Move.SAME]
-    listed = [change for change in changes if wide or change.move != Move.SAME]
+    same = [change for change in changes if change.verdict == Move.SAME]
+    listed = [change for change in changes if wide or change.verdict != Move.SAME]
     if listed:
         key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.move, Marking.PLAIN))
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
         yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
-    if stale := ", ".join(change.variant for change in same if change.is_stale):
+    if stale := ", ".join(change.variant for change in same if change.stale):
         why = (
             "evidence belongs to whole files, comments included. `workbench ablate` measures again"
         )

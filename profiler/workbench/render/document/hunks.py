@@ -126,7 +126,7 @@ def hot_place(hunk: Hunk) -> str:
     if hot is None:
         return NONE
     side, text = hot
-    place = f"{base(hunk.files[side])}:{text.number}"
+    place = f"{base(hunk.files[side])}:{text.line}"
     return f"{place}, {of_line(text.cost)}, {stall_time(text.cost)}"
 
 
@@ -135,7 +135,7 @@ def active(changes: SourceDiff) -> list[Hunk]:
     return [
         hunk
         for hunk in changes.hunks
-        if not hunk.cosmetic
+        if not hunk.comments_only
         and not hunk.host
         and any(getattr(cost, name) for cost in (hunk.before, hunk.after) for name in NUMBERS)
     ]
@@ -241,13 +241,14 @@ def told_shifts(changes: SourceDiff, most: int = SHIFTS) -> list[Shift]:
     return [
         shift
         for shift in changes.shifts
-        if abs(shift.change) >= least and abs(shift.change) > ERRORS * shift.noise
+        if abs(shift.change_microseconds) >= least
+        and abs(shift.change_microseconds) > ERRORS * shift.noise
     ][:most]
 
 
 def shift_place(shift: Shift) -> str:
-    old = f"{base(shift.files[0])}:{shift.before.number}"
-    return pair(old, f"{base(shift.files[1])}:{shift.after.number}")
+    old = f"{base(shift.files[0])}:{shift.before.line}"
+    return pair(old, f"{base(shift.files[1])}:{shift.after.line}")
 
 
 def shift_costs(shift: Shift) -> str:

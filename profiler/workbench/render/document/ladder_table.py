@@ -190,17 +190,22 @@ def _over_parent(row: Row) -> Cell:
 
 def _bandwidth(row: Row) -> Cell:
     """Behind neighbours that have just written the inputs, DRAM has nothing to do: L2 has."""
-    level = row.point.memory if row.point else None
+    level = row.roofline.memory if row.roofline else None
     if level is None:
         return figure_cell(None)
-    name = level.level.upper()
-    note = f"{name} ({percent(level.bandwidth_share)})"
+    name = level.name.upper()
+    note = f"{name} ({percent(level.share_of_bandwidth)})"
     data = {
-        "level": level.level,
-        "gb_per_s": level.rate / 1e9,
-        "pct_of_peak": 100 * level.bandwidth_share,
+        "level": level.name,
+        "gb_per_s": level.bytes_per_second / 1e9,
+        "pct_of_peak": 100 * level.share_of_bandwidth,
     }
-    return Cell(words(number(level.rate / 1e9)), sort=level.rate, note=note, data=data)
+    return Cell(
+        words(number(level.bytes_per_second / 1e9)),
+        sort=level.bytes_per_second,
+        note=note,
+        data=data,
+    )
 
 
 def _occupancy(row: Row) -> Cell:
@@ -259,9 +264,9 @@ def _elsewhere(judged: Ablation) -> list[Block]:
 def account(judged: Ablation) -> list[Block]:
     """The best version, how the whole ladder multiplies out, how its predictions came out."""
     told = [result.brief(judged)]
-    if judged.whole and judged.whole.factors:
+    if judged.whole and judged.whole.decomposition:
         ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
-        told.append(f"{ends}: {why.equation(judged.whole.factors)}")
+        told.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
     if judged.score.total:
         told.append(f"predictions: {step.results(judged.score)}")
     if judged.timing and (twins := timings.twin_words(judged.timing)):
@@ -271,7 +276,7 @@ def account(judged: Ablation) -> list[Block]:
 
 def across(judged: Ablation) -> list[Section]:
     """The last step at all shapes, where it was timed at several."""
-    if judged.across is None or len(judged.across.results) < 2:
+    if judged.across is None or len(judged.across.shapes) < 2:
         return []
     title = line(code(judged.across.variant), " at all shapes")
     return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
@@ -316,18 +321,24 @@ BYTE_RATE: Field[AtShape] = field(
     right=True,
 )
 SHAPES: list[Field[AtShape]] = [
-    field("time", "time, chained", lambda s: number(s.time.value), unit="µs", right=True),
+    field("time", "time, chained", lambda s: number(s.microseconds.value), unit="µs", right=True),
     field(
         "reference",
         "fastest reference",
-        lambda s: f"{s.fastest} {number(s.reference.value)}" if s.reference else ABSENT,
+        lambda s: (
+            f"{s.fastest} {number(s.reference_microseconds.value)}"
+            if s.reference_microseconds
+            else ABSENT
+        ),
         unit="µs",
     ),
-    field("ratio", "vs it [95 % interval]", lambda s: with_cycles(s.over_fastest), right=True),
+    field(
+        "ratio", "vs it [95 % interval]", lambda s: with_cycles(s.speedup_over_fastest), right=True
+    ),
     field(
         "error",
         "error ÷ reference's",
-        lambda s: ABSENT if s.times_reference is None else factor(s.times_reference),
+        lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
         right=True,
     ),
 ]
@@ -337,7 +348,7 @@ def shapes_table(ablation: Ablation) -> Table:
     """The last step at every shape where it was timed; its rate is of bytes where those count, and
     of both where shapes differ in that.
     """
-    results = ablation.across.results if ablation.across else ()
+    results = ablation.across.shapes if ablation.across else ()
     counts = {result.is_traffic for result in results}
     rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])

@@ -35,14 +35,14 @@ INDICES = 6
 
 @dataclass(frozen=True)
 class Details:
-    """One launch read whole. ``has_rules`` is false where ncu ran without its rules."""
+    """One launch read whole. ``rules_collected`` is false where ncu ran without its rules."""
 
     launch: Launch
     figures: Mapping[str, Figure]
     stalls: Mapping[str, float]
-    limiters: tuple[str, ...]
+    occupancy_limiters: tuple[str, ...]
     bottlenecks: tuple[Bottleneck, ...]
-    has_rules: bool
+    rules_collected: bool
     advice: tuple[Advice, ...] | None = None
 
 
@@ -68,7 +68,7 @@ def about(report: Report, side: str = "") -> Paragraph:
     gpu = ", ".join(report.gpus) or f"GPU {ABSENT}"
     known = report.compute_capability
     capability = f" (compute capability {known})" if known else ""
-    options = " ".join(f"{k} {v}" for k, v in report.options.items())
+    options = " ".join(f"{k} {v}" for k, v in report.ncu_options.items())
     count = len(report.launches)
     return Paragraph(
         words(
@@ -120,7 +120,7 @@ def details(read: Details, launches: int = 1) -> Section:
     told: list[Block] = []
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
         told.append(Paragraph(words(f"signature: {launch.signature}")))
-    told += variant.profile(read.figures, read.stalls, read.limiters, ())
+    told += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
     told += [Paragraph(words("Top bottlenecks:")), *bottlenecks(read)]
     if launches > 1:
         text = f"one of {launches} launches: the one of median duration"
@@ -133,7 +133,7 @@ def details(read: Details, launches: int = 1) -> Section:
 def bottlenecks(read: Details) -> list[Block]:
     """Numbered; without rules the top stalls stand in, which is said."""
     numbered: list[Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
-    if not read.has_rules:
+    if not read.rules_collected:
         stand_in = "; the top stalls instead:" if numbered else ""
         return [Paragraph(words(f"ncu's rules: {ABSENT}{stand_in}")), *numbered]
     return numbered or [Paragraph(words("no rule advises a change"))]

@@ -34,9 +34,9 @@ def _text(value: Parameter) -> str:
 
 
 def _time(one: Worth) -> Cell:
-    if one.time is None:
+    if one.microseconds is None:
         return Cell(words(shorten(sentence(one.why), WHY) or NONE))
-    return figure_cell(one.time.value, note=ends(one.time))
+    return figure_cell(one.microseconds.value, note=ends(one.microseconds))
 
 
 def _came(one: Worth) -> Text:
@@ -59,8 +59,8 @@ def left_out_table(found: LeftOut) -> Table:
 
 
 def left_out_view(found: LeftOut) -> list[Block]:
-    how = "measured now" if found.source == Origin.MEASURED else "recorded evidence"
-    took = microseconds(found.time.value) if found.time else sentence(found.why)
+    how = "measured now" if found.evidence == Origin.MEASURED else "recorded evidence"
+    took = microseconds(found.microseconds.value) if found.microseconds else sentence(found.why)
     head = line(
         code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
         "variant of the table in the same sessions",

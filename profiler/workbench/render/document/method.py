@@ -124,7 +124,7 @@ def _company(ablation: Ablation) -> list[str]:
     """Whether the reference suffers from what it is timed beside."""
     if ablation.timing is None or not ablation.reference:
         return []
-    company = ablation.timing.company
+    company = ablation.timing.interference
     told = sentence(company.finding("company.undisturbed")) if company else ABSENT
     return [f"The reference by itself, in a session without any step: {told}."]
 

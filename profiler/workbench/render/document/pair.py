@@ -102,7 +102,7 @@ def variants(
         told += why.account(pair.comparison)
     told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
     told.append(memory(names, rows[0].figures, rows[1].figures))
-    told.append(limiters(names, rows[0].limiters, rows[1].limiters))
+    told.append(limiters(names, rows[0].occupancy_limiters, rows[1].occupancy_limiters))
     told.append(bottlenecks([(row.variant, _limits(row)) for row in rows]))
     if not source:
         told += costliest(changes, names)

@@ -104,7 +104,7 @@ def with_cycles(ratio: Ratio | None) -> str:
 def otherwise(row: Row) -> str:
     """Where another regime than the chained one judges otherwise: ``only behind itself: 1.16x``."""
     return "; ".join(
-        f"{(ONLY if each.kept else NOT)[each.regime]}: {fine(each.ratio.ratio)}"
+        f"{(ONLY if each.would_be_kept else NOT)[each.regime]}: {fine(each.speedup.ratio)}"
         for each in row.elsewhere
     )
 
@@ -113,7 +113,7 @@ def call_of(row: Row) -> str:
     """``a memset and a kernel``: what one call is made of, where it is more than one kernel; else
     empty.
     """
-    kinds = [node.kind for node in row.nodes]
+    kinds = [node.kind for node in row.call]
     if not kinds or kinds == [NodeKind.KERNEL]:
         return ""
     counts = Counter(kinds)

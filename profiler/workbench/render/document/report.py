@@ -164,8 +164,8 @@ def _roofline(ablation: Ablation) -> Section:
 
 def _why(ablation: Ablation) -> Section:
     blocks: list[Block] = []
-    if ablation.whole and ablation.whole.factors:
-        parts = ablation.whole.factors
+    if ablation.whole and ablation.whole.decomposition:
+        parts = ablation.whole.decomposition
         text = f": {why.equation(parts)}, {why.durations(parts)}."
         whole = line("From ", code(ablation.whole.before), " to ", code(ablation.whole.after), text)
         text = (
@@ -235,7 +235,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         )
         blocks = (
             limits.bullets(row.bottlenecks),
-            *limits.no_lines(row.no_lines),
+            *limits.no_lines(row.no_source_lines),
             Paragraph(words(note)),
             Fold(words("What ncu says"), (limits.messages(row.bottlenecks),)),
         )

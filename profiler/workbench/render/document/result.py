@@ -104,9 +104,9 @@ def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
     if best is None or best.over_fastest is None:
         return ()
     told = [
-        line(f"{regime} {interval(known.over_fastest)} of ", code(known.fastest))
+        line(f"{regime} {interval(known.speedup_over_fastest)} of ", code(known.fastest))
         for regime, known in best.regimes.items()
-        if regime != Regime.CHAINED and known.over_fastest
+        if regime != Regime.CHAINED and known.speedup_over_fastest
     ]
     return (" In other regimes: ", joined(told), ".") if told else ()
 
@@ -207,7 +207,7 @@ def _failure(row: Row) -> Text:
         reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
     why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
     where = line(" at ", code(row.judged_at)) if row.judged_at else ()
-    over = f", {ratio(row.deciding or row.over_parent)} over "
+    over = f", {ratio(row.deciding_speedup or row.over_parent)} over "
     verdict = f" was {row.verdict}"
     return line(code(row.variant), verdict, where, over, code(parent_of(row)), f": {why}.")
 
@@ -223,7 +223,7 @@ def across(ablation: Ablation) -> Text:
         f"Over {len(shapes.ratios)} shapes ",
         code(shapes.variant),
         f" is {factor(shapes.geometric_mean)} of the fastest reference in the geometric mean, "
-        f"chained, and {ratio(shapes.worst.over_fastest)} at its worst, ",
+        f"chained, and {ratio(shapes.worst.speedup_over_fastest)} at its worst, ",
         code(shapes.worst.shape),
         ".",
         *(

@@ -44,14 +44,14 @@ WRONG_CEILING = " (above theory: an error in the data)"
 
 def compute_roof(point: Point) -> str:
     """The arithmetic whose peak bounds a point, by the data type that ran."""
-    if point.ceiling in COMPUTE_ROOFS:
-        return COMPUTE_ROOFS[point.ceiling]
+    if point.arithmetic in COMPUTE_ROOFS:
+        return COMPUTE_ROOFS[point.arithmetic]
     ran = point.tensor_type or "fp16"
     return f"{'' if 'sparse' in ran else 'dense '}{ran.upper()} tensor"
 
 
 def of_point(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
-    return lambda row: make(row.point) if row.point else ABSENT
+    return lambda row: make(row.roofline) if row.roofline else ABSENT
 
 
 def roofline(ablation: Ablation) -> Table:
@@ -62,7 +62,7 @@ def roofline(ablation: Ablation) -> Table:
     if not ablation.moves_only:
         flops = of_levels(lambda p: figure_cell(p.flops_per_second / TERA) if p.flops else NONE)
         arithmetic = of_levels(lambda p: compute_roof(p) if p.flops else NONE)
-        share = of_levels(lambda p: percent(p.compute_share) if p.flops else NONE)
+        share = of_levels(lambda p: percent(p.share_of_arithmetic_peak) if p.flops else NONE)
         fields += [
             field("rate", "TFLOP/s", flops, right=True),
             field("arithmetic", "arithmetic", arithmetic),
@@ -70,8 +70,8 @@ def roofline(ablation: Ablation) -> Table:
         ]
     for level, name in LEVEL_NAMES.items():
         intensity = field(level, f"{name} FLOP/B", _at(level, _intensity), right=True)
-        of_peak = _at(level, lambda found: percent(found.bandwidth_share))
-        per_second = _at(level, lambda found: number(found.rate / TERA))
+        of_peak = _at(level, lambda found: percent(found.share_of_bandwidth))
+        per_second = _at(level, lambda found: number(found.bytes_per_second / TERA))
         rate = field(level, name, per_second, unit="TB/s", right=True)
         fields += [
             rate if ablation.moves_only else intensity,
@@ -93,13 +93,13 @@ def of_levels(make: Callable[[Point], Content]) -> Callable[[Row], Content]:
 
 def _at(level: str, make: Callable[[LevelPoint], str]) -> Callable[[Row], Content]:
     def cell(point: Point) -> str:
-        return next((make(found) for found in point.levels if found.level == level), ABSENT)
+        return next((make(found) for found in point.levels if found.name == level), ABSENT)
 
     return of_point(cell)
 
 
 def _intensity(level: LevelPoint) -> str:
-    return number(level.intensity) if math.isfinite(level.intensity) else NONE
+    return number(level.flop_per_byte) if math.isfinite(level.flop_per_byte) else NONE
 
 
 def _nearest(point: Point) -> str:
@@ -131,7 +131,7 @@ def notes(ablation: Ablation) -> tuple[Text, ...]:
         ),
         *_clocks(ablation),
     ]
-    low = [r.variant for r in ablation.everything if r.point and r.point.undercounted]
+    low = [r.variant for r in ablation.everything if r.roofline and r.roofline.lower_bound]
     if low:
         told.append(
             line(names(low), f": tensor operations were {ABSENT}, so the FLOPs are a lower bound.")
@@ -155,8 +155,8 @@ def _clocks(ablation: Ablation) -> list[Text]:
     apart = [
         line(code(row.variant), f" {clocks[0]:.0f} ({clocks[1]:.0f})")
         for row in ablation.everything
-        if row.point and ablation.measured
-        if (clocks := other_clock(row.point, ablation.measured))
+        if row.roofline and ablation.measured
+        if (clocks := other_clock(row.roofline, ablation.measured))
     ]
     if not apart:
         return []
@@ -210,7 +210,9 @@ CEILINGS: list[Field[_Ceiling]] = [
     field(
         "share",
         "share",
-        _of_roof(lambda roof: percent(roof.share) + WRONG_CEILING * roof.above_theory),
+        _of_roof(
+            lambda roof: percent(roof.share_of_theoretical) + WRONG_CEILING * roof.above_theory
+        ),
         right=True,
     ),
     field("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured)), right=True),
@@ -220,6 +222,6 @@ CEILINGS: list[Field[_Ceiling]] = [
 
 def ceilings(measured: MeasuredCeilings) -> Table:
     """What was not collected last, with the reason."""
-    items: list[_Ceiling] = [(name, roof, "") for name, roof in measured.by_id.items()]
-    items += [(name, None, why) for name, why in measured.absent.items()]
+    items: list[_Ceiling] = [(name, roof, "") for name, roof in measured.ceilings.items()]
+    items += [(name, None, why) for name, why in measured.not_collected.items()]
     return table("ceilings", CEILINGS, items, key=lambda c: c[0])

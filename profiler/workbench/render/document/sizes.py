@@ -106,7 +106,7 @@ def times_table(over: OverSizes) -> Table:
     return table(
         f"{NAME}-time",
         fields,
-        over.lines,
+        over.variants,
         key=lambda one: one.variant,
         kind=lambda one: Marking.REFERENCE if one.is_reference else Marking.PLAIN,
     )
@@ -114,13 +114,17 @@ def times_table(over: OverSizes) -> Table:
 
 def _time(shape: str, one: SizeLine) -> Cell:
     point = one.at(shape)
-    return figure_cell(point.time.value, note=ends(point.time)) if point else Cell(words(NONE))
+    return (
+        figure_cell(point.microseconds.value, note=ends(point.microseconds))
+        if point
+        else Cell(words(NONE))
+    )
 
 
 def overall(over: OverSizes) -> list[Text]:
     """Of every version that was timed beside a reference at all sizes."""
     told = []
-    for each in over.lines:
+    for each in over.variants:
         worst = each.worst
         if each.is_reference or worst is None or len(each.ratios) < len(over.sizes):
             continue
@@ -128,8 +132,9 @@ def overall(over: OverSizes) -> list[Text]:
         told.append(
             line(
                 code(each.variant),
-                f" is {factor(each.mean or 0.0)} of the fastest reference in the geometric mean "
-                f"over {len(over.sizes)} sizes, at worst {interval(worst.over_fastest)} at {at}",
+                f" is {factor(each.mean_over_fastest or 0.0)} of the fastest reference in the "
+                f"geometric mean over {len(over.sizes)} sizes, at worst "
+                f"{interval(worst.over_fastest)} at {at}",
             )
         )
     return told
@@ -144,14 +149,20 @@ def fastest(over: OverSizes) -> list[Text]:
             continue
         best, point = found
         against = (
-            f", {interval(point.over_fastest)} of {point.fastest}" if point.over_fastest else ""
+            f", {interval(point.over_fastest)} of {point.fastest_reference}"
+            if point.over_fastest
+            else ""
         )
         unit = rate_unit(over)
         rates = f"{number(rate(over, point.rate))} {unit}"
-        if point.share is not None:
-            rates += f", {percent(point.share)} of measured {point.of}"
+        if point.share_of_measured is not None:
+            rates += f", {percent(point.share_of_measured)} of measured {point.ceiling}"
         head = f"fastest variant at {over.parameter}={size_words(size)}: "
         told.append(
-            line(head, code(best.variant), f" {microseconds(point.time.value)}, {rates}{against}")
+            line(
+                head,
+                code(best.variant),
+                f" {microseconds(point.microseconds.value)}, {rates}{against}",
+            )
         )
     return told

@@ -87,7 +87,7 @@ def step_section(
 def brief_section(row: Row, here: Row | None = None, shape: str = "", table: str = "") -> Section:
     """The verdict, why it came out so, and the lesson; arguments as of ``step_section``."""
     assert row.step is not None
-    captured = table if row.judged_at and row.compared_at != row.judged_at else ""
+    captured = table if row.judged_at and row.against_parent_at != row.judged_at else ""
     shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
     if row.step.lesson.strip():
         first, *rest = paragraphs(row.step.lesson)
@@ -119,9 +119,9 @@ def _corrects(row: Row) -> tuple[str | Text, ...]:
 
 def price(row: Row) -> tuple[str | Text, ...]:
     """What the parent supports and the step does not."""
-    if not row.price:
+    if not row.shapes_dropped:
         return ()
-    return (" Its price: no longer supports ", names(list(row.price)), ".")
+    return (" Its price: no longer supports ", names(list(row.shapes_dropped)), ".")
 
 
 def _speed(row: Row) -> Text:
@@ -158,9 +158,9 @@ def gate_words(row: Row) -> Text:
 def _numbers(row: Row, captured: str) -> Paragraph:
     """``captured`` is the shape of the captures where the step is judged at another."""
     pair = row.against_parent
-    if pair is None or pair.factors is None:
+    if pair is None or pair.decomposition is None:
         return Paragraph(words(f"How it multiplies out: {ABSENT}."))
-    text = f" {why.brief_equation(pair.factors)}, {why.durations(pair.factors)}"
+    text = f" {why.brief_equation(pair.decomposition)}, {why.durations(pair.decomposition)}"
     where = line(" at ", code(captured)) if captured else ""
     return Paragraph(line(strong("Why."), text, where, "."))
 
@@ -240,7 +240,7 @@ def _decomposition(row: Row) -> list[Block]:
     pair = row.against_parent
     if pair is None:
         return [Paragraph(words(f"The comparison with {parent_of(row)}: {ABSENT}."))]
-    blocks: list[Block] = [why.factor_table(pair.factors)] if pair.factors else []
+    blocks: list[Block] = [why.factor_table(pair.decomposition)] if pair.decomposition else []
     if times := why.stall_table(pair):
         blocks += [Paragraph(words("Where the time went:")), times]
     else:
@@ -256,7 +256,7 @@ def _line_costs(row: Row, changes: SourceDiff) -> list[Block]:
     sides = (parent_of(row), row.variant)
     if not changes.has_costs:
         return list(hunks.line_costs(changes, sides))
-    where = line(" at ", code(row.compared_at)) if row.compared_at else ()
+    where = line(" at ", code(row.against_parent_at)) if row.against_parent_at else ()
     text = line(
         "What the changed lines cost",
         where,
@@ -271,14 +271,14 @@ def _line_costs(row: Row, changes: SourceDiff) -> list[Block]:
 
 
 def _limit(row: Row) -> list[Block]:
-    where = f" at {row.compared_at}" if row.compared_at else ""
+    where = f" at {row.against_parent_at}" if row.against_parent_at else ""
     if not row.limits:
         return [Paragraph(words(f"What limits it now{where}: {ABSENT}."))]
     first = row.limits[:1]
     return [
         Paragraph(words(f"What limits it now{where}:")),
         limits.bullets(first),
-        *limits.no_lines(row.no_lines),
+        *limits.no_lines(row.no_source_lines),
         limits.messages(first),
     ]
 

@@ -36,7 +36,7 @@ INTERVAL = "[95 % interval]"
 
 def varied(sweep: Sweep) -> list[str]:
     """The parameters that have several values."""
-    return [name for name, values in sweep.axes.items() if len(values) > 1]
+    return [name for name, values in sweep.parameters.items() if len(values) > 1]
 
 
 def _fields(sweep: Sweep) -> list[Field[Combination]]:
@@ -56,14 +56,14 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
             json="over_default",
         ),
         field("registers", "registers", lambda c: _count(c, c.registers), right=True, rank=2),
-        field("spills", "spills", lambda c: _count(c, c.spills), unit="B", right=True, rank=4),
+        field("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", right=True, rank=4),
         field(
             "shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", right=True, rank=3
         ),
         field(
             "occupancy",
             "occupancy",
-            lambda c: figure_cell(c.occupancy, NONE * (c.occupancy is None)),
+            lambda c: figure_cell(c.occupancy_percent, NONE * (c.occupancy_percent is None)),
             unit="%",
             right=True,
             rank=4,
@@ -87,19 +87,19 @@ def _role(sweep: Sweep, combination: Combination) -> Text:
 
 
 def _time(combination: Combination) -> Cell:
-    time = combination.time
+    time = combination.microseconds
     return figure_cell(time.value, note=ends(time)) if time else Cell(words(NONE))
 
 
 def _count(combination: Combination, value: int | None) -> Cell:
-    unknown = ABSENT if combination.fate == Fate.TIMED else NONE
+    unknown = ABSENT if combination.state == Fate.TIMED else NONE
     return figure_cell(value, text=unknown if value is None else str(value))
 
 
 def _fate(combination: Combination) -> str:
-    if combination.fate == Fate.TIMED:
+    if combination.state == Fate.TIMED:
         return ""
-    return shorten(": ".join(filter(None, (combination.fate, sentence(combination.why)))), WHY)
+    return shorten(": ".join(filter(None, (combination.state, sentence(combination.why)))), WHY)
 
 
 def _kind(sweep: Sweep, combination: Combination) -> Marking:
@@ -108,7 +108,7 @@ def _kind(sweep: Sweep, combination: Combination) -> Marking:
     if combination.is_default:
         return Marking.BASELINE
     refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED, Fate.INACCURATE)
-    return Marking.REJECTED if combination.fate in refused else Marking.PLAIN
+    return Marking.REJECTED if combination.state in refused else Marking.PLAIN
 
 
 def sweep_table(sweep: Sweep) -> Table:
@@ -132,9 +132,9 @@ def sweep_view(sweep: Sweep) -> list[Block]:
 
 
 def origin(sweep: Sweep) -> Text:
-    how = "measured now" if sweep.source == Origin.MEASURED else "recorded evidence"
+    how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
     count = len(sweep.combinations)
-    return line(code(sweep.base), f" at {sweep.shape} on {sweep.gpu}, {how}: {counts(count)}")
+    return line(code(sweep.variant), f" at {sweep.shape} on {sweep.gpu}, {how}: {counts(count)}")
 
 
 def counts(count: int) -> str:
@@ -143,7 +143,7 @@ def counts(count: int) -> str:
 
 def account(sweep: Sweep) -> list[Text]:
     """What became of the combinations, the best and how sure that is, and the spread."""
-    fates = Counter(c.fate for c in sweep.combinations)
+    fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
     told = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
     if sweep.best is None:
@@ -180,7 +180,7 @@ def best_words(sweep: Sweep) -> Text:
         )
         return line(code(best.variant), text, _against(sweep), ".")
     over = interval(best.over_default)
-    if not sweep.was_picked:
+    if not sweep.picked:
         return line(code(best.variant), f" is {over} of the default.")
     text = (
         f" was the fastest of {len(sweep.timed)}, {over} of the default in the sessions that "

@@ -23,7 +23,7 @@ def time_cell(time: Time | None) -> Cell:
 
 
 def time_in(row: Row, regime: Regime) -> Cell:
-    return time_cell(at.time if (at := row.regimes.get(regime)) else None)
+    return time_cell(at.microseconds if (at := row.regimes.get(regime)) else None)
 
 
 def spread(time: Time | None) -> str:
@@ -62,16 +62,23 @@ def regimes(row: Row, reference: str = "") -> Table:
     parent = parent_of(row)
     fields: list[Field[_Timed]] = [
         field("regime", "regime", lambda t: t.regime),
-        field("time", "time", lambda t: time_cell(t.known.time), unit="µs", right=True),
-        field("range", "95 % interval", lambda t: spread(t.known.time), right=True, rank=3),
-        _ratio("parent", parent, lambda known: known.over_parent, 1),
-        _ratio("reference", reference, lambda known: known.over_reference, 2),
+        field("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs", right=True),
+        field("range", "95 % interval", lambda t: spread(t.known.microseconds), right=True, rank=3),
+        _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
+        _ratio("reference", reference, lambda known: known.speedup_over_reference, 2),
         field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
-        field("clock", "SM clock", lambda t: clock(t.known.time), unit="GHz", right=True, rank=4),
+        field(
+            "clock",
+            "SM clock",
+            lambda t: clock(t.known.microseconds),
+            unit="GHz",
+            right=True,
+            rank=4,
+        ),
         field(
             "sessions",
             "sessions × instances",
-            lambda t: how_often(t.known.time),
+            lambda t: how_often(t.known.microseconds),
             right=True,
             rank=5,
         ),
@@ -87,9 +94,9 @@ def regimes(row: Row, reference: str = "") -> Table:
 
 
 def _fastest(known: InRegime) -> str:
-    if known.over_fastest is None:
+    if known.speedup_over_fastest is None:
         return ABSENT
-    return f"{with_cycles(known.over_fastest)} of {known.fastest}"
+    return f"{with_cycles(known.speedup_over_fastest)} of {known.fastest}"
 
 
 def _fine(ratio: Ratio) -> str:

@@ -163,9 +163,9 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if ratios := _ratios(row, ablation):
         told.append(Bullets(tuple(map(words, ratios))))
     if row.figures:
-        told += profile(row.figures, row.stalls, row.limiters, row.bottlenecks)
-        if row.no_lines:
-            told.append(Paragraph(words(sentence(row.no_lines))))
+        told += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
+        if row.no_source_lines:
+            told.append(Paragraph(words(sentence(row.no_source_lines))))
     else:
         told.append(Paragraph(words(f"profile: {ABSENT}")))
     if row.against_parent:
@@ -191,8 +191,8 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
         )
     if elsewhere := otherwise(row):
         told.append(elsewhere)
-    if row.price:
-        told.append(f"no longer supports {', '.join(row.price)}")
+    if row.shapes_dropped:
+        told.append(f"no longer supports {', '.join(row.shapes_dropped)}")
     parent, first = parent_of(row), ablation.rows[0].variant
     if parent and parent != first:
         told.append(f"vs {first}: {ratio(row.over_baseline)}")
@@ -216,7 +216,7 @@ def _calls(row: Row, ablation: Ablation) -> list[str]:
 
 
 def evidence_states(row: Row) -> Paragraph:
-    told = ", ".join(f"{k} {v}" for k, v in row.state.items())
+    told = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
     alone = " (tables without their report)" if row.tables_only else ""
     return Paragraph(words(f"evidence: {told}{alone}"))
 

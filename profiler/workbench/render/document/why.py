@@ -43,7 +43,7 @@ def brief_equation(parts: SpeedupFactors) -> str:
     """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
     changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
     told = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
-    return f"{factor(parts.measured)} = {' × '.join(told) or 'nothing that changed'}"
+    return f"{factor(parts.ratio)} = {' × '.join(told) or 'nothing that changed'}"
 
 
 def _word(part: Factor) -> str:
@@ -56,7 +56,7 @@ def _word(part: Factor) -> str:
 def equation(parts: SpeedupFactors) -> str:
     """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
     told = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
-    return f"{factor(parts.measured)} = {' × '.join(told)} (residual {residual(parts)})"
+    return f"{factor(parts.ratio)} = {' × '.join(told)} (residual {residual(parts)})"
 
 
 def residual(parts: SpeedupFactors) -> str:
@@ -64,7 +64,7 @@ def residual(parts: SpeedupFactors) -> str:
 
 
 def durations(parts: SpeedupFactors) -> str:
-    return f"{number(parts.before_us)} to {number(parts.after_us)} µs under ncu"
+    return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
 
 
 def factor_table(parts: SpeedupFactors) -> Table:
@@ -87,7 +87,7 @@ def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
 
 def stall_table(pair: Comparison) -> Table | None:
     """What the warps were doing, and the duration last; None without samples on both sides."""
-    times = pair.stall_times
+    times = pair.stall_microseconds
     if not times:
         return None
     whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
@@ -194,8 +194,9 @@ def _cut_after(rule: RuleChange) -> str:
 def account(pair: Comparison) -> list[Block]:
     """All of a comparison, for a terminal."""
     told: list[Block] = []
-    if pair.factors:
-        text = f"Against {pair.before}: {equation(pair.factors)}, {durations(pair.factors)}"
+    if pair.decomposition:
+        found = pair.decomposition
+        text = f"Against {pair.before}: {equation(found)}, {durations(found)}"
         told.append(Paragraph(words(text)))
     if times := stall_table(pair):
         told.append(times)
