@@ -239,7 +239,7 @@ def _with_capture(row: Row, view: View) -> Row:
         kernels=capture.kernels,
         capture=capture.path.name,
         tables_only=evidence.tables_only,
-        no_lines=lines_missing(capture, evidence.front_ends),
+        no_source_lines=lines_missing(capture, evidence.front_ends),
         advice=view.advice(row.variant),
     )
 

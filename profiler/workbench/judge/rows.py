@@ -77,7 +77,7 @@ class Row:
     kernels: tuple[str, ...] = ()
     capture: str = ""
     tables_only: bool = False  # the report of the capture was not kept
-    no_lines: Finding | None = None
+    no_source_lines: Finding | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
     against_parent: Comparison | None = None
