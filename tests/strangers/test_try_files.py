@@ -14,13 +14,26 @@ from test_problems import tried as tried
 from workbench.app.executor import Local
 from workbench.app.try_ import Attempt, prepare
 from workbench.cli.main import main
-from workbench.errors import GateFailed, UsageError, WorkbenchError
+from workbench.errors import (
+    EnvironmentLacks,
+    GateFailed,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+)
+from workbench.evidence.layout import EvidenceFolder
 from workbench.problems.given.calls import File, bound, call
 from workbench.problems.given.inputs import Empty
 from workbench.run import machine
+from workbench.run.measure import Measurement
+from workbench.run.plan import Measured, Plan
+from workbench.run.protocol import ErrorText
 from workbench.run.worker.check import Calls
 from workbench.run.worker.device import on_cpu
+from workbench.study.config import Config
+from workbench.study.workspace import find_workspace
 from workbench.words import TryVerdict
+from workspaces import FIXTURE
 
 X = torch.ones(2)
 without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU here")
@@ -323,3 +336,31 @@ def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         calls = Calls(lambda **given: call(run, given), {"x": torch.ones(8), "out": empty}, ())
         calls.call()
     assert calls.touched() == "writes out of bounds of 'out'"
+
+
+def test_times_are_shown_before_ncu_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = EnvironmentLacks("ncu may not read the GPU's performance counters")
+    here = Local()
+    found = [Measured(unprofiled=ErrorText.of(denied))]
+    monkeypatch.setattr(here, "perform", lambda tasks, hear: found)
+    assert here.measure([], showing=True) == found
+    with pytest.raises(EnvironmentLacks, match="may not read"):
+        here.require_profiled()
+    with pytest.raises(EnvironmentLacks, match="may not read"):
+        here.measure([])
+
+
+def test_a_measurement_keeps_its_times_where_ncu_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*given: Any) -> None:
+        raise ToolFailed("ncu failed: ==ERROR== unknown")
+
+    study = find_workspace(FIXTURE).study("transpose")
+    monkeypatch.setattr(Measurement, "capture", denied)
+    monkeypatch.setattr(Measurement, "start_capture", lambda *given, **named: None)
+    plan = Plan(study.default_shape)
+    folder = EvidenceFolder(tmp_path / "gpu")
+    result = Measurement(study, Config(), folder, plan, lambda event: None).run()
+    assert result.unprofiled is not None
+    assert result.unprofiled.message == "ncu failed: ==ERROR== unknown"

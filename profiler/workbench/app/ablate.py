@@ -27,12 +27,18 @@ def named(target: Target, fixes: list[str]) -> list[str]:
 
 
 def ablate(
-    targets: Sequence[Target], fixes: list[str], *, fresh: bool, everywhere: bool = True
+    targets: Sequence[Target],
+    fixes: list[str],
+    *,
+    fresh: bool,
+    everywhere: bool = True,
+    profile: bool = True,
 ) -> Iterator[tuple[Ablation, dict[str, str]]]:
     """The ladder up to ``fixes``, measured and judged at the shape of each target, and what failed
-    of it. ``everywhere``: judged at the other shapes as well.
+    of it. ``everywhere``: judged at the other shapes as well. Without ``profile`` nothing is
+    captured, and what was before counts.
     """
-    every = [Wanted(target, named(target, fixes)) for target in targets]
+    every = [Wanted(target, named(target, fixes), profile=profile) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=fresh), strict=True):
         found, _ = judged(
             target,

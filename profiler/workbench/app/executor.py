@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.errors import GateFailed, Interrupted
+from workbench.errors import GateFailed, Interrupted, WorkbenchError
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, held
 
@@ -113,6 +113,7 @@ class Executor(ABC):
         self.verb, self.reporter = verb, reporter
         self.note = reporter.note
         self.known: set[str] = set()
+        self.unprofiled: WorkbenchError | None = None
 
     @property
     @abstractmethod
@@ -137,8 +138,10 @@ class Executor(ABC):
         measured, and Interrupted after Ctrl-C: what was finished is kept.
         """
 
-    def measure(self, tasks: Sequence[Task]) -> list[Measured]:
-        """As ``perform``, and reports it."""
+    def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[Measured]:
+        """As ``perform``, and reports it. Raises why ncu could not profile what was timed, or where
+        a result is shown first (``showing``) leaves that to ``require_profiled``.
+        """
         began = time.monotonic()
         captures = sum(len(task.plan.captured) for task in tasks)
         sessions = max((task.config.timing.sessions for task in tasks), default=0)
@@ -146,12 +149,21 @@ class Executor(ABC):
             found = self.perform(tasks, hear)
         seconds: dict[str, float] = {}
         for each in found:
+            if each.unprofiled is not None:
+                self.unprofiled = each.unprofiled.error()
             for part, spent in each.seconds.items():
                 seconds[part] = seconds.get(part, 0.0) + spent
         parts = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items())
         where = f" on {self.place}" if self.at_once else ""
         self.note(f"measured{where} in {time.monotonic() - began:.1f} s ({parts})")
+        if not showing:
+            self.require_profiled()
         return found
+
+    def require_profiled(self) -> None:
+        """Raises why ncu could not profile what was timed."""
+        if self.unprofiled is not None:
+            raise self.unprofiled
 
     def note_once(self, text: str) -> None:
         if text not in self.known:

@@ -98,7 +98,7 @@ class Wanted:
     """Variants of a target that are to be measured, and which of them to ``capture``.
 
     ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
-    compiler gate does not let pass is only built.
+    compiler gate does not let pass is only built. Without ``profile`` nothing is profiled either.
     """
 
     target: Target
@@ -106,6 +106,7 @@ class Wanted:
     capture: Collection[str] = ()
     timed: bool = False
     refusing: bool = False
+    profile: bool = True
 
     @property
     def deciding(self) -> Deciding:
@@ -122,7 +123,7 @@ class Wanted:
         least = min(SEVERAL, target.workspace.config.timing.sessions)
         todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
         if not self.timed:
-            return todo
+            return todo if self.profile else replace(todo, captured=())
         return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
 
 
@@ -153,11 +154,13 @@ def ensure(
     capture: Collection[str] = (),
     timed: bool = False,
     refusing: bool = False,
+    profile: bool = True,
 ) -> Ensured:
     """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
     finished. Raises Interrupted.
     """
-    (done,) = ensure_each([Wanted(target, variants, capture, timed, refusing)], fresh=fresh)
+    wanted = Wanted(target, variants, capture, timed, refusing, profile)
+    (done,) = ensure_each([wanted], fresh=fresh)
     return done
 
 
@@ -183,7 +186,7 @@ def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
 def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     todo = [(one, plan) for one, plan in every if plan.variants]
     tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
-    results = iter(todo[0][0].target.executor.measure(tasks) if todo else ())
+    results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
     return [
         ensured(next(results), plan) if plan.variants else Ensured(Origin.RECORDED)
         for _, plan in every

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from workbench.app.executor import Executor, Task
 from workbench.app.measure import ensure, needed
-from workbench.app.target import Target, find_target, shown_path
+from workbench.app.target import find_target, shown_path
 from workbench.errors import UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.inputs import Snapshot
@@ -29,7 +29,7 @@ from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
 from workbench.run.trial import trial_of
 from workbench.study.config import Gates, for_study
-from workbench.study.model import Shape, Study
+from workbench.study.model import Study
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import Status, TryVerdict
@@ -292,11 +292,9 @@ def measured(
         timing = structs.replace(target.workspace.config.timing, sessions=3, max_sessions=3)
         config = structs.replace(target.workspace.config, timing=timing)
         target.workspace = replace(target.workspace, config=config)
-    if not profile:
-        target.study = uncaptured(target)
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
-    ensured = ensure(target, names, fresh=fresh, capture=names if profile else ())
+    ensured = ensure(target, names, fresh=fresh, capture=names, profile=profile)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})
@@ -308,18 +306,6 @@ def compiled(done: Attempt) -> Built | Failed:
     study, names = workspace.study(done.study), [done.problem.baseline.name]
     limit = workspace.config.limits.seconds_per_step
     return build_only(study, names, ARCH, limit, lambda event: None)[0]
-
-
-def uncaptured(target: Target) -> Study:
-    """The study, with no shape that is captured by itself."""
-    study = target.study
-    shapes = {
-        name: Shape(profiled=shape.profiled, captured=False, **shape.parameters)
-        if name == target.shape
-        else shape
-        for name, shape in study.shapes.items()
-    }
-    return replace(study, shapes=shapes)
 
 
 def require_free(name: str, project: Path | None) -> Path:

@@ -46,7 +46,13 @@ def run(options: AblateOptions) -> int:
     if len(picked) > 1:
         return run_sizes(options, targets_of(here, workspace, picked))
     target = target_at(here, workspace, picked[0])
-    ((found, failed),) = ablate([target], fixes, fresh=options.fresh, everywhere=options.json)
+    ((found, failed),) = ablate(
+        [target],
+        fixes,
+        fresh=options.fresh,
+        everywhere=options.json,
+        profile=not options.no_profile,
+    )
     own = output(options).on_terminal and not options.wide
     tell(
         options,
@@ -73,10 +79,15 @@ def run_sizes(options: AblateOptions, targets: list[Target]) -> int:
     """The ladder at every shape of a range: times and rates over the size."""
     failed: dict[str, str] = {}
     fixes = options.fixes or []
-    for found, failures in ablate(targets, fixes, fresh=options.fresh, everywhere=False):
+    profile = not options.no_profile
+    for found, failures in ablate(
+        targets, fixes, fresh=options.fresh, everywhere=False, profile=profile
+    ):
         failed |= {f"{variant} at {found.shape}": why for variant, why in failures.items()}
     over = OverShapes(tuple(targets), tuple(row.variant for row in found.rows))
-    return tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
+    code = tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
+    targets[0].executor.require_profiled()
+    return code
 
 
 def run_all(options: AblateOptions, executor: Executor) -> int:
@@ -98,7 +109,8 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
                 raise
             note(f"{name}: {error.message}")
     targets = of_one_gpu(targets, targets[-1].folder)
-    for found, failures in ablate(targets, fixes, fresh=options.fresh):
+    profile = not options.no_profile
+    for found, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
         failed |= {f"{variant} at {found.shape}": why for variant, why in failures.items()}
         tables.append(found)
         if not (options.json or options.csv):
@@ -141,6 +153,7 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
             note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
     if gone is not None:
         raise gone
+    target.executor.require_profiled()
     if not failed:
         require_current(stale_of(found, fixes))
     return int(bool(failed))

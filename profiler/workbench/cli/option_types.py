@@ -32,6 +32,7 @@ Wide = Annotated[bool, Option("--wide", help="All columns and rows, however wide
 Markdown = Annotated[
     bool, Option("--markdown", help="Print Markdown, as where the output is piped.")
 ]
+NoProfile = Annotated[bool, Option("--no-profile", help="Check and time only; ncu is left out.")]
 Fresh = Annotated[bool, Option("--fresh", help="Measure again what is already on record.")]
 On = Annotated[
     str | None, Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET")

@@ -20,6 +20,7 @@ from workbench.cli.option_types import (
     Kernel,
     Launch,
     Measured,
+    NoProfile,
     OfStudy,
     On,
     Printed,
@@ -104,7 +105,7 @@ class TryOptions(Printed):
         str | None, Option("--keep", help="Make it a study of the workspace.", metavar="NAME")
     ] = None
     project: Project = None
-    no_profile: Annotated[bool, Option("--no-profile", help="Only check and time.")] = False
+    no_profile: NoProfile = False
     quick: Annotated[
         bool, Option("--quick", help="Three timing sessions: a wider interval, sooner.")
     ] = False
@@ -127,6 +128,7 @@ class AblateOptions(Printed, Measured):
     leave_one_out: Annotated[
         bool, Option("--leave-one-out", help="Of one variant: what each switch is worth in it.")
     ] = False
+    no_profile: NoProfile = False
     fresh: Fresh = False
     csv: Csv = False
 

@@ -44,6 +44,7 @@ def run(options: ProfileOptions) -> int:
     told = [profiled(options, target, ensured) for target, ensured in done]
     if options.json:
         show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, *_ in told]})
+    here.require_profiled()
     if any(failed for _, failed, _ in told):
         note("hint: everything else that was measured is kept")
         return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import Any
 
+from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, attempt
 from workbench.cli.options import TryOptions
@@ -94,7 +95,7 @@ def next_steps(done: Attempt) -> list[Text]:
     return steps
 
 
-def finish(done: Attempt) -> int:
+def finish(done: Attempt, executor: Executor) -> int:
     """The exit code, and what goes with it on stderr."""
     if done.kept:
         note(f"kept as {shown_path(done.kept)}")
@@ -128,14 +129,16 @@ def finish(done: Attempt) -> int:
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
         why = done.failures.get(row.variant, row.problem)
         raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
+    executor.require_profiled()
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")
     return int(bool(done.failures))
 
 
 def run(options: TryOptions) -> int:
+    here = executor("try", options.on)
     done = attempt(
-        executor("try", options.on),
+        here,
         options.source,
         inputs=options.inputs or (),
         outputs=options.outputs or (),
@@ -152,4 +155,4 @@ def run(options: TryOptions) -> int:
         fresh=options.fresh,
     )
     tell(options, lambda: as_data(done), lambda: blocks(done, profiled=not options.no_profile))
-    return finish(done)
+    return finish(done, here)

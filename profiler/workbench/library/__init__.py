@@ -26,9 +26,11 @@ def ablate(
     shape: str | None = None,
     project: Where = None,
     fresh: bool = False,
+    profile: bool = True,
 ) -> Ablated:
     """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
-    without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError.
+    without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError; where ncu
+    could not profile, times are recorded, and ``profile=False`` returns them.
     """
     from workbench.app import ablate as ladder
     from workbench.app.executor import Local
@@ -36,7 +38,8 @@ def ablate(
     from workbench.library.results import ablated
 
     target = find_target(Local(), _folder(project), study, shape, names=names)
-    ((judged, failures),) = ladder.ablate([target], list(names), fresh=fresh)
+    ((judged, failures),) = ladder.ablate([target], list(names), fresh=fresh, profile=profile)
+    target.executor.require_profiled()
     return ablated(judged, failures)
 
 
@@ -58,6 +61,7 @@ def profile(
     target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     (done,) = ensure_each([profiled_with(target, [full])], fresh=fresh)
+    target.executor.require_profiled()
     return profiled(judged(target, [full], source=done.source)[0], full)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Build
 from workbench.evidence.timing import Timing
@@ -23,7 +23,7 @@ from workbench.run.build import build_job, compilers, copy_sources
 from workbench.run.events import Listener, Reports, passes
 from workbench.run.plan import Measured, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
-from workbench.run.protocol import Captured, Event, SessionsDone, Timed
+from workbench.run.protocol import Captured, ErrorText, Event, SessionsDone, Timed
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
@@ -84,7 +84,10 @@ class Measurement:
                         self.time(scratch)
                 if not self.result.interrupted:
                     with self.part("ncu"):
-                        self.capture(scratch, ahead)
+                        try:
+                            self.capture(scratch, ahead)
+                        except (EnvironmentLacks, ToolFailed) as error:
+                            self.result.unprofiled = ErrorText.of(error)
             finally:
                 for worker in (ahead, self.clock):
                     if worker is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from workbench.ncu.command import range_name
 from workbench.run.build import params_of, sources_of
-from workbench.run.protocol import Learned, SessionsJob, VariantsJob
+from workbench.run.protocol import ErrorText, Learned, SessionsJob, VariantsJob
 from workbench.study.config import Timing
 from workbench.study.model import Study
 from workbench.study.shapes import parameters_of_derived
@@ -46,7 +46,8 @@ class Measured:
     part of the run.
 
     A variant that does not support the shape, or whose build was ``refused``, has not failed, and
-    is neither timed nor captured. ``learned`` is of a job that leaves no evidence.
+    is neither timed nor captured. ``unprofiled`` is why ncu captured nothing more. ``learned`` is
+    of a job that leaves no evidence.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Measured:
     unsupported: dict[str, str] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     seconds: dict[str, float] = field(default_factory=dict)
+    unprofiled: ErrorText | None = None
     learned: Learned | None = None
     interrupted: bool = False
 
