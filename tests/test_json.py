@@ -1,4 +1,4 @@
-"""The keys of `ablate --json`: how many names there are, and that docs/json.md explains them."""
+"""The keys of JSON: how many `ablate` has, and that docs/json.md explains those of all records."""
 
 from __future__ import annotations
 
@@ -10,12 +10,49 @@ from typing import Any
 import pytest
 
 from workbench.cli.main import main
+from workbench.derive import factors, figures, largest_changes
+from workbench.derive.diff import costs, model
+from workbench.derive.intervals import Interval, Ratio
+from workbench.derive.roofline import point
+from workbench.derive.speedup import Time
+from workbench.judge import (
+    bottlenecks,
+    commits,
+    comparison,
+    differences,
+    leave_one_out,
+    regimes,
+    sessions,
+    sizes,
+    sweep,
+)
+from workbench.judge.advice.advise import KindRecord
+from workbench.judge.findings import Finding
+from workbench.judge.gates import Accuracy, Gate
+from workbench.judge.predictions import PredictionOutcome, Score
+from workbench.judge.rows import Row
+from workbench.ncu.report import Launch, Report
+from workbench.render.as_json import shown_names
 
 TESTS = Path(__file__).parent
+DOCS = (TESTS.parent / "docs" / "json.md").read_text()
+RECORDS = (
+    *(regimes.InRegime, regimes.Elsewhere, regimes.AtShape, regimes.AcrossShapes),
+    *(sizes.AtSize, sizes.SizeLine, sizes.OverSizes, sweep.Sweep, sweep.Combination),
+    *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
+    *(sessions.TimingFacts, sessions.Company, sessions.Twin, sessions.Throttling),
+    *(commits.Change, commits.Timed, commits.Spot, differences.Difference),
+    *(figures.Figure, figures.StallTime, bottlenecks.Bottleneck, bottlenecks.HotLine),
+    *(point.Point, point.LevelPoint, point.MeasuredCeiling, point.MeasuredCeilings),
+    *(factors.SpeedupFactors, factors.Factor, comparison.Comparison, comparison.RuleChange),
+    *(largest_changes.LargestChanges, largest_changes.FigureChange),
+    *(model.Hunk, model.DiffRow, model.SourceRow, model.Shift, costs.Cost, costs.InstructionCost),
+    *(Time, Ratio, Interval, Gate, Accuracy, PredictionOutcome, Score, Finding, KindRecord),
+    *(Launch, Report, Row),
+)
 MOST = 120
-# Objects whose keys are data: regimes, gates, stall reasons, factors, shapes, variants, or what a
-# finding of some code is about.
-BY_DATA = ("regimes", "gates", "stalls", "stall_microseconds", "factors", "newer", "values")
+# Objects whose keys are data: regimes, gates, stall reasons, shapes, or what a finding is about.
+BY_DATA = ("regimes", "gates", "stalls", "newer", "values")
 
 
 def names(value: Any, key: str = "") -> set[str]:
@@ -45,6 +82,13 @@ def test_key_names_are_few(found: set[str]) -> None:
 
 
 def test_the_docs_explain_every_key(found: set[str]) -> None:
-    text = (TESTS.parent / "docs" / "json.md").read_text()
-    explained = set(re.findall(r"`([a-z_]+)`", text.partition("## `workbench diff")[0]))
-    assert found - explained == set()
+    assert found - explained(DOCS.partition("## `workbench diff")[0]) == set()
+
+
+def explained(text: str) -> set[str]:
+    return set(re.findall(r"`([a-z_0-9]+)`", text))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_the_docs_explain_what_a_record_shows(record: type) -> None:
+    assert set(shown_names(record)) - explained(DOCS) == set()
