@@ -31,8 +31,11 @@ COMMANDS: list[tuple[list[str], float]] = [
 
 
 def seconds(clone: Path, command: list[str]) -> float:
-    """User and system time of one run. Raises CalledProcessError if it fails."""
-    environment = {**os.environ, "PYTHONPATH": str(clone / "profiler"), "CUDA_VISIBLE_DEVICES": ""}
+    """User and system time of one run in a folder, with its engine or else this one. Raises
+    CalledProcessError if it fails.
+    """
+    engine = next(top for top in (clone, ROOT) if (top / "profiler").is_dir()) / "profiler"
+    environment = {**os.environ, "PYTHONPATH": str(engine), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +23,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("few", "many"), default="few", help="cases a property")
 
 
+@pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed
 def pytest_configure(config: pytest.Config) -> None:
-    faulty.configure(many=config.getoption("--faults") == "many")
+    many = config.getoption("--faults") == "many"
+    faulty.configure(many=many)
+    if many and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # keep the order of pytest_collection_modifyitems
     # Whatever a shell starts in the background ignores Ctrl-C, and so would what the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    seed = config.getoption("--hypothesis-seed")
+    told = f"faults: {config.getoption('--faults')}"
+    return f"{told}, --hypothesis-seed={seed}" if seed else told
+
+
+@pytest.fixture(autouse=True)
+def within_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Under ``--faults=many`` nothing of ``tests/faults`` takes more than a GiB."""
+    many = request.config.getoption("--faults") == "many" and request.path.parent.name == "faults"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    if many:
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        assert max(grown, child) << 10 < faulty.MOST_BYTES
 
 
 @pytest.fixture(autouse=True)

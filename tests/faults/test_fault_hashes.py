@@ -100,8 +100,26 @@ def test_ablate_says_so_and_goes_on(
     assert row["dram_gb_per_s"] is None
     assert main(["ablate", *where]) == 0
     assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().out
+    assert main(["ablate", "--csv", *where]) == 0
+    assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().err
     assert main(["show", "fix10", "--source", *where]) == 4
     assert EXCHANGED in capsys.readouterr().err
+
+
+def test_list_says_so_too(
+    workspace: Path, report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report.write_bytes(OTHER.read_bytes())
+    assert main(["list", "--project", str(workspace)]) == 0
+    told = capsys.readouterr().out
+    assert (
+        f"fix10 has a damaged capture at {SHAPE} (nvidia-h200): {report.name} {EXCHANGED}" in told
+    )
+    assert "1 damaged" in told
+    assert main(["list", "--json", "--project", str(workspace)]) == 0
+    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    states = [each for v in study["variants"] for each in v["evidence"] if each["why"]]
+    assert {(each["shape"], each["state"]) for each in states} == {(SHAPE, "damaged")}
 
 
 def test_an_edited_index_is_no_way_around(workspace: Path) -> None:

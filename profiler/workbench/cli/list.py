@@ -27,8 +27,9 @@ def summary(states: Collection[Status]) -> str:
     kinds = set(states)
     if kinds == {Status.CURRENT}:
         return Status.CURRENT
-    if Status.STALE in kinds:
-        return Status.STALE
+    for bad in (Status.DAMAGED, Status.STALE):
+        if bad in kinds:
+            return bad
     return Status.MISSING if kinds == {Status.MISSING} else "partial"
 
 
@@ -53,7 +54,8 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
                 state = here.state(name)
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    found[name].append(EvidenceState(*of, **state))
+                    why = here.capture_index(name).why
+                    found[name].append(EvidenceState(*of, **state, why=why))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.cli.streams import printing
+from workbench.cli.streams import note, printing
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block
 from workbench.render.numbers import printable, printable_lines
@@ -36,8 +36,10 @@ class Output:
     def show(self, *blocks: Block) -> None:
         """What is printed in several calls stays apart by a blank line, as within one."""
         if self.csv:
-            from workbench.render.as_table import as_csv
+            from workbench.render.as_table import as_csv, callouts
 
+            for text in callouts(blocks):  # CSV has no place for them
+                note(text)
             print(as_csv(blocks))
         elif self.on_terminal:
             from workbench.render import terminal

@@ -15,7 +15,16 @@ from workbench.judge.rows import Ablation
 from workbench.ncu.report import Launch
 from workbench.render import as_json
 from workbench.render.as_json import plain_data
-from workbench.render.document.blocks import Block, Cell, Fold, Section, Table, TableColumn, plain
+from workbench.render.document.blocks import (
+    Block,
+    Callout,
+    Cell,
+    Fold,
+    Section,
+    Table,
+    TableColumn,
+    plain,
+)
 from workbench.render.document.findings import sentence
 from workbench.render.numbers import printable
 from workbench.words import Status
@@ -136,6 +145,15 @@ def as_csv(blocks: Iterable[Block]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
+
+
+def callouts(blocks: Iterable[Block]) -> Iterator[str]:
+    """What must be seen first."""
+    for block in blocks:
+        if isinstance(block, Callout):
+            yield from map(plain, block.items)
+        elif isinstance(block, Section | Fold):
+            yield from callouts(block.blocks)
 
 
 def _tables(blocks: Iterable[Block], of: str) -> Iterator[tuple[str, Table]]:

@@ -27,7 +27,9 @@ from workbench.words import NONE, Status
 
 @dataclass(frozen=True)
 class EvidenceState:
-    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each."""
+    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each.
+    ``why`` says what is wrong with a capture that is damaged.
+    """
 
     gpu: str
     shape: str
@@ -36,6 +38,7 @@ class EvidenceState:
     check: Status
     timing: Status
     capture: Status
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,12 @@ def _role(listed: Listed) -> str:
 
 
 def summary(evidence: Sequence[EvidenceState]) -> str:
-    """``4 timed, 2 profiled``: at so many shapes; what is stale is told too."""
+    """``4 timed, 2 profiled``: at so many shapes; what is stale or damaged is told too."""
     counts = {
         "timed": sum(each.timing == Status.CURRENT for each in evidence),
         "profiled": sum(each.capture == Status.CURRENT for each in evidence),
         "stale": sum(each.state == Status.STALE for each in evidence),
+        "damaged": sum(each.capture == Status.DAMAGED for each in evidence),
     }
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
@@ -89,7 +93,13 @@ def listing(study: Study, listed: Sequence[Listed], *, wide: bool) -> Section:
         for v in listed
         if v.changed
     ]
-    blocks: tuple[Block, ...] = (Paragraph(words(known)), shown, *changed)
+    damaged = [
+        Paragraph(words(f"{v.name} has a damaged capture at {each.shape} ({each.gpu}): {each.why}"))
+        for v in listed
+        for each in v.evidence
+        if each.why
+    ]
+    blocks: tuple[Block, ...] = (Paragraph(words(known)), shown, *changed, *damaged)
     return Section(name, line(code(name), f": {title}"), blocks)
 
 
