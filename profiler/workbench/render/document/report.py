@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workbench.derive.diff.model import SourceDiff
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.chart import charts
 from workbench.render.document import advice, limits, method, rooflines, why
 from workbench.render.document import result as said
@@ -184,8 +184,9 @@ STEPS = "Each step with its verdict, the factors of its speedup under ncu, "
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
+    known = judged(ablation)
     sections = [
-        step_section(row, diffs.get(row.variant), *_judged_at(ablation, row))
+        step_section(row, diffs.get(row.variant), *_judged_at(ablation, row, known))
         for row in steps(ablation)
     ]
     note = (
@@ -195,7 +196,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
 
 
 def _brief_steps(ablation: Ablation) -> Section:
-    sections = [brief_section(row, *_judged_at(ablation, row)) for row in steps(ablation)]
+    known = judged(ablation)
+    sections = [brief_section(row, *_judged_at(ablation, row, known)) for row in steps(ablation)]
     note = line(
         f"{STEPS}and its lesson. ",
         code(shlex.join(["workbench", "report", "--open", "--study", ablation.study])),
@@ -212,11 +214,13 @@ def _step_by_step(ablation: Ablation, note: Text, sections: Sequence[Section]) -
     return Section("steps", words("Step by step"), blocks)
 
 
-def _judged_at(ablation: Ablation, row: Row) -> tuple[Row, str, str]:
+def _judged_at(
+    ablation: Ablation, row: Row, known: Mapping[str, tuple[ShapeLadder, Row]]
+) -> tuple[Row, str, str]:
     """The row at the shape where the step is judged, that shape if it is not the table's ("" if it
-    is), and the table's.
+    is), and the table's. ``known`` are all that are ``judged``.
     """
-    ladder, here = judged(ablation).get(row.variant, (None, row))
+    ladder, here = known.get(row.variant, (None, row))
     elsewhere = ladder is not None and ladder.shape != ablation.shape
     return here, ladder.shape if ladder and elsewhere else "", ablation.shape
 
