@@ -61,7 +61,7 @@ def stand_in(folder: Path) -> None:
 
         return run
 
-    for where, name in ((Measurement, "run"), (calibrate, "calibrate"), (trial, "told_by")):
+    for where, name in ((Measurement, "run"), (calibrate, "calibrate"), (trial, "try_once")):
         patched.setattr(where, name, faulty(getattr(where, name)))
 
 
