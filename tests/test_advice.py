@@ -14,9 +14,9 @@ from benchmarks import advice as benchmark
 
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
+from workbench.app.show import current_capture
 from workbench.app.target import find_target
 from workbench.cli.main import main
-from workbench.cli.show import current_capture
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
 from workbench.judge.advice.advise import (

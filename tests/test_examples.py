@@ -123,7 +123,7 @@ def test_the_options_of_a_command_are_read(line: str) -> None:
     _, *arguments = shlex.split(line)
     top = command()
     context = top.make_context("workbench", list(arguments))
-    name, verb, rest = top.resolve_command(context, arguments)  # type: ignore[attr-defined]
+    name, verb, rest = top.resolve_command(context, arguments)
     verb.make_context(name, rest, parent=context)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.init import starters
+from workbench.app.new import starters
 from workbench.cli.main import main
 from workbench.study.workspace import find_workspace
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workbench.app.new import predicted
 from workbench.cli.main import main
-from workbench.cli.new import predicted
 from workbench.errors import UsageError
 from workbench.study.copying import step_text, with_step
 from workbench.study.model import Prediction, Step

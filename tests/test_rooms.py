@@ -85,7 +85,7 @@ def is_within(name: str, package: str) -> bool:
 
 def test_imports_are_seen_wherever_they_stand() -> None:
     assert {"workbench.derive.figures", "workbench.study.config"} <= imports("workbench.judge.view")
-    assert "workbench.cli.foreign" in imports("workbench.cli.show")
+    assert "workbench.run.calibrate" in imports("workbench.app.executor")
     assert "workbench.judge.view" in imports("workbench.judge.evaluate")
     assert "workbench.judge.view" not in imports("workbench.judge.evaluate", typing=False)
 
@@ -101,7 +101,9 @@ def test_a_room_imports_only_from_rooms_before_it() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    known = {name: imports(name, typing=False) & modules().keys() for name in modules()}
+    known = {
+        name: imports(name, typing=room(name) != "judge") & modules().keys() for name in modules()
+    }
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -131,6 +133,34 @@ def test_the_rooms_are_those_of_the_design() -> None:
     assert {room(name) for name in modules() if room(name)} == set(ROOMS)
 
 
-def test_the_snapshot_is_taken_by_the_verbs_alone() -> None:
+def test_the_snapshot_is_taken_by_use_cases_alone() -> None:
     users = [name for name in modules() if SNAPSHOT in imports(name)]
-    assert {room(name) for name in users} <= {"app", "cli"}
+    assert {room(name) for name in users} == {"app"}
+
+
+def test_only_the_command_line_knows_of_options_and_the_terminal() -> None:
+    """The library and a remote worker call the same use cases."""
+    users = {
+        package: {
+            room(name)
+            for name in modules()
+            for o in imports(name)
+            if o.partition(".")[0] == package
+        }
+        for package in ("typer", "click", "rich")
+    }
+    assert users == {"typer": {"cli"}, "click": set(), "rich": {"cli", "render"}}
+    callers = {room(name) for name in modules() for o in imports(name) if room(o) == "app"}
+    assert callers == {"app", "remote", "cli", "library"}
+
+
+def test_use_cases_print_nothing_and_choose_no_exit_code() -> None:
+    called = {"print", "exit", "say", "SystemExit"}
+    found = [
+        (name, node.id)
+        for name in modules()
+        if room(name) == "app"
+        for node in ast.walk(modules()[name])
+        if isinstance(node, ast.Name) and node.id in called
+    ]
+    assert found == []

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from faulty import examples
-from workbench.cli import foreign
+from workbench.app import show
 from workbench.cli.main import main
 from workbench.derive.matching import match
+from workbench.run.gpu import Gpu
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 BENCH = f"{sys.executable} -m workbench"
@@ -121,7 +122,7 @@ def test_a_full_stdout_is_said(tmp_path: Path) -> None:
 def test_reports_without_a_common_kernel_end_alike(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(foreign, "match", lambda before, _: match(before, ()))
+    monkeypatch.setattr(show, "match", lambda before, _: match(before, ()))
     command = ["diff", str(REPORT), str(REPORT)]
     assert main(command) == main([*command, "--json"]) == 2
     told = capsys.readouterr()
@@ -185,6 +186,7 @@ def test_what_is_measured_outside_a_workspace_says_where_it_goes(
     outside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.can_measure", lambda: True)
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
     assert main(["list"]) == 0
     first, *_ = capsys.readouterr().err.splitlines()
     assert "what is measured goes to workbench-evidence" in first

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from faulty import examples
 from nasty import WORST, steering, texts
-from workbench.cli import foreign
+from workbench.cli import show
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
@@ -142,7 +142,7 @@ def test_show_says_names_of_a_report_printable(
         named = [dataclasses.replace(each, kernel=RED, gpu=RED) for each in found.launches]
         return dataclasses.replace(found, launches=tuple(named))
 
-    monkeypatch.setattr(foreign, "read_report", hostile)
+    monkeypatch.setattr(show, "read_report", hostile)
     assert main(["show", str(own)]) == 0
     out, err = capsys.readouterr()
     assert not steering(out + err)

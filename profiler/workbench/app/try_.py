@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 
 from msgspec import structs
 
@@ -24,6 +25,10 @@ from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
+from workbench.render.document import attempt as document
+from workbench.render.document.blocks import Block, Paragraph, Text, code, line
+from workbench.render.document.machine import Save
+from workbench.render.document.machine import told as told_of
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
@@ -333,3 +338,43 @@ def kept(done: Attempt, root: Path) -> Path:
     for part in ("kernels", "ablations"):
         shutil.copytree(done.folder / part / done.study, root / part / done.study)
     return root / "kernels" / done.study
+
+
+def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
+    """What is printed of it; ``profiled``: where profiling was asked for."""
+    answer = document.answer(done.verdict, done.times_reference, done.against)
+    shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
+    if done.judged is not None and done.row is not None:
+        shown += document.result(done.row, done.judged, profiled=profiled)
+    else:
+        modules = (done.problem.baseline, *done.problem.references)
+        called = {module.name: module.called for module in modules}
+        found = {called[name]: error for name, error in done.trial.errors.items()}
+        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
+        shown += document.agreement(found, why_not, compiled_text(done))
+    return [*shown, *document.next_steps(next_steps(done))]
+
+
+def compiled_text(done: Attempt) -> str:
+    """Of a CUDA source where there is no GPU, as `watch` says it."""
+    if not isinstance(done.built, Built):
+        return ""
+    built = done.built
+    save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
+    return f"{done.problem.baseline.called}: {'; '.join(told_of(save, None))}"
+
+
+def next_steps(done: Attempt) -> list[Text]:
+    """Where its lines are, and how to go on from there."""
+    if done.row is None or not done.row.time:
+        return []
+    variant = done.problem.baseline.name
+    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
+    steps = []
+    if done.row.capture:
+        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
+    if done.kept:
+        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+    else:
+        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
+    return steps

@@ -5,9 +5,9 @@ from __future__ import annotations
 from shlex import quote
 
 from workbench.app.judge import judged
+from workbench.app.show import current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import tell
-from workbench.cli.show import current_capture
 from workbench.errors import UsageError
 from workbench.ncu.report import is_report
 from workbench.render.as_json import advised

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from workbench.app.judge import judged
+from workbench.app.show import SIDES, PairRead, pairs, read_pair, require_pairs
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
-from workbench.cli.printing import output, show_json
+from workbench.cli.printing import Output, output, show_json
+from workbench.derive.matching import LaunchPair, Matching, PairGroup
 from workbench.errors import UsageError
+from workbench.judge.comparability import warnings
+from workbench.judge.findings import Finding
 from workbench.judge.view import judge_pair, pair_sources
-from workbench.ncu.report import is_report
-from workbench.render import source_lines
-from workbench.render.as_json import variant_pair
-from workbench.render.document import hunks, pair, variant
-from workbench.render.document.blocks import Paragraph, words
+from workbench.ncu.report import Report, is_report, read_report
+from workbench.render import as_json, source_lines
+from workbench.render.document import advice, hunks, launches, pair, variant, why
+from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
+from workbench.render.document.findings import sentences
+from workbench.render.document.launches import DETAILED, left_out
 
 
 def run(options: DiffOptions) -> None:
     files = [name for name in (options.before, options.after) if is_report(name)]
     if len(files) == 2:
-        from workbench.cli import foreign
-
-        return foreign.diff(Path(options.before), Path(options.after), options)
+        return reports(read_report(Path(options.before)), read_report(Path(options.after)), options)
     if files:
         raise UsageError(
             f"{files[0]} is a report, the other is not",
@@ -48,7 +52,7 @@ def variants(options: DiffOptions) -> None:
     changes = pair_sources(evidence, one, other)
     stale = stale_of(ladder, [one, other])
     if options.json:
-        show_json(variant_pair(ladder, found, changes))
+        show_json(as_json.variant_pair(ladder, found, changes))
         return require_current(stale)
     out = output(options)
     out.show(
@@ -62,3 +66,81 @@ def variants(options: DiffOptions) -> None:
             out.gap()
         out.lines(lambda width: source_lines.diff(changes, (one, other), width))
     require_current(stale)
+
+
+def reports(before: Report, after: Report, options: DiffOptions) -> None:
+    matching = pairs(before, after, options.kernel, options.launch)
+    told = warnings(before, after, matching)
+    if options.json:
+        show_json(diff_data(before, after, matching, told))
+        return require_pairs(matching)
+    out = output(options)
+    reports = zip((before, after), SIDES, strict=True)
+    head: list[Block] = [launches.about(report, side) for report, side in reports]
+    if told:
+        head.append(Callout("Not quite comparable", tuple(map(words, sentences(told)))))
+    out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
+    require_pairs(matching)
+    out.gap()
+    out.show(launches.pair_table(matching.groups))
+    every = options.kernel is not None or options.launch is not None
+    shown = matching.groups if every else matching.groups[:DETAILED]
+    for group in shown:
+        out.gap()
+        show_pair(group.typical, read_pair(before, after, group.typical), out, options.source)
+    if len(matching.groups) > len(shown):
+        out.gap()
+        out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
+    return None
+
+
+def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> None:
+    """Two launches: what moved, their figures, and on demand the sources."""
+    kernels = dict.fromkeys((launch.before.kernel, launch.after.kernel))
+    numbers = f"launch {launch.before.index} → {launch.after.index}"
+    told = why.account(read.comparison)
+    told.append(pair.figure_pairs(SIDES, read.before.figures, read.after.figures))
+    told.append(pair.memory(SIDES, read.before.figures, read.after.figures))
+    told.append(pair.limiters(SIDES, read.before.occupancy_limiters, read.after.occupancy_limiters))
+    sides = zip(SIDES, (read.before, read.after), strict=True)
+    told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
+    if not source:
+        told += pair.costliest(read.lines, SIDES)
+    told += advice.to_try(read.after.advice)
+    out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))
+    if source:
+        out.gap()
+        if absent := hunks.absences(read.lines, SIDES):
+            out.show(Paragraph(words(absent)))
+        else:
+            out.lines(lambda width: source_lines.diff(read.lines, SIDES, width))
+
+
+def diff_data(
+    before: Report, after: Report, matching: Matching, told: list[Finding]
+) -> dict[str, Any]:
+    return {
+        "before": before,
+        "after": after,
+        "warnings": told,
+        "kernels": [
+            pair_data(read_pair(before, after, group.typical), group) for group in matching.groups
+        ],
+        "only_before": matching.only_before,
+        "only_after": matching.only_after,
+    }
+
+
+def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
+    return {
+        "launches": [[p.before.index, p.after.index] for p in group.pairs],
+        "matched_by": group.typical.how,
+        "before": group.typical.before,
+        "after": group.typical.after,
+        "comparison": read.comparison,
+        "figures": as_json.figure_pairs(read.before.figures, read.after.figures),
+        "bottlenecks_before": read.before.bottlenecks,
+        "bottlenecks_after": read.after.bottlenecks,
+        "advice": as_json.to_try(read.after.advice),
+        "source": as_json.source_diff(read.lines),
+    }

@@ -2,89 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from shlex import quote
+from typing import Any
 
 from workbench.app.judge import judged
-from workbench.app.target import Target, require_current, stale_of
-from workbench.cli.options import ShowOptions
-from workbench.cli.printing import tell
-from workbench.cli.source_listing import listed, show_listing
-from workbench.derive.diff.costs import line_costs
-from workbench.errors import BadCapture, UsageError
-from workbench.evidence.layout import is_there
-from workbench.judge.comparability import file_warnings
-from workbench.ncu.capture import (
-    Capture,
-    find_metric,
-    kept_metric,
-    load_sources,
-    require_lines,
+from workbench.app.show import (
+    SourceListing,
+    chosen,
+    one_kernel,
+    read,
+    report_lines,
+    variant_lines,
+    variant_metric,
 )
-from workbench.ncu.captures import Captures
-from workbench.ncu.reader import Wanted
-from workbench.ncu.report import is_report
-from workbench.render import as_json
-from workbench.render.document import variant
-from workbench.render.document.blocks import Callout, Paragraph, words
-from workbench.render.document.findings import sentences, why_no_lines
-from workbench.study.front_ends import front_ends_of
-from workbench.study.sources import source_files, source_texts
-from workbench.words import Status
-
-PROFILE_AGAIN = "restore the file, or profile the variant again"
-
-
-def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, Capture]:
-    """A variant's capture, and where its report is: None where its tables alone were kept."""
-    evidence = target.evidence()
-    entry = evidence.capture_index(variant)
-    index = entry.current
-    if index is None:
-        if entry.state == Status.DAMAGED:
-            raise BadCapture(
-                f"{variant} has a damaged capture at {target.shape}: {entry.why}",
-                hint=PROFILE_AGAIN,
-            )
-        why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
-        raise UsageError(
-            f"{variant} {why} at {target.shape} on {target.folder.gpu}",
-            hint=f"`workbench profile {quote(variant)}` where there is a GPU",
-        )
-    capture = Captures(evidence).of(variant)
-    assert capture is not None
-    return capture.path if is_there(capture.path) else None, index.range, capture
-
-
-def show_metric(target: Target, name: str, options: ShowOptions) -> None:
-    assert options.metric is not None
-    report, wanted, capture = current_capture(target, name)
-    if report is not None:
-        rows = find_metric(report, wanted, options.metric)
-    else:
-        rows = kept_metric(capture, options.metric)
-    title = Paragraph(words(f"{options.metric} of {name} ({capture.path.name})"))
-    tell(
-        options,
-        lambda: {"variant": name, "capture": capture.path.name, "metrics": rows},
-        lambda: [title, variant.metric_table(rows)],
-    )
-
-
-def show_source(target: Target, name: str, options: ShowOptions) -> None:
-    report, wanted, capture = current_capture(target, name)
-    sources = source_files(target.study, target.study.variants[name])
-    if not options.sass:
-        require_lines(capture, why_no_lines(front_ends_of(sources)))
-    if report is not None:
-        texts = load_sources(report, wanted)
-    else:  # the capture is current: its sources are the workspace's
-        charged = set(capture.lines["file"])
-        own = source_texts(target.study, target.study.variants[name])
-        texts = {file: text for file, text in own.items() if file in charged}
-    costs = line_costs(capture.lines, capture.metrics, capture.collected)
-    files = {file: listed(costs, file, text) for file, text in texts.items()}
-    show_listing(options, capture, name, files, {"variant": name})
+from workbench.app.target import require_current, stale_of
+from workbench.cli.options import ShowOptions
+from workbench.cli.printing import output, show_json, tell
+from workbench.derive.matching import groups
+from workbench.errors import UsageError
+from workbench.judge.comparability import file_warnings
+from workbench.ncu.capture import find_metric
+from workbench.ncu.report import Report, is_report, read_report
+from workbench.render import as_json, source_lines
+from workbench.render.as_json import plain_data
+from workbench.render.document import launches, variant
+from workbench.render.document.blocks import Block, Callout, Paragraph, words
+from workbench.render.document.findings import sentences
+from workbench.render.document.launches import DETAILED, left_out
 
 
 def run(options: ShowOptions) -> None:
@@ -95,9 +41,7 @@ def run(options: ShowOptions) -> None:
     if options.csv and options.source:
         raise UsageError("--csv prints a table, and --source is none", hint="leave one out")
     if is_report(options.name):
-        from workbench.cli import foreign
-
-        return foreign.show(Path(options.name), options)
+        return show_report(read_report(Path(options.name)), options)
     for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
         if given is not None:
             hint = "a variant's kernels are taken together"
@@ -105,9 +49,12 @@ def run(options: ShowOptions) -> None:
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
-        return show_metric(target, name, options)
+        file, rows = variant_metric(target, name, options.metric)
+        data = {"variant": name, "capture": file}
+        return show_metric(options, f"{options.metric} of {name} ({file})", data, rows)
     if options.source:
-        return show_source(target, name, options)
+        lines = variant_lines(target, name, sass=options.sass)
+        return show_lines(options, lines, {"variant": name})
     found, evidence = judged(target, [name])
     row = found.row(name)
     damaged = tuple(map(words, sentences(file_warnings(evidence, [name]))))
@@ -122,3 +69,61 @@ def run(options: ShowOptions) -> None:
         ],
     )
     require_current(stale_of(found, [name]))
+
+
+def show_report(report: Report, options: ShowOptions) -> None:
+    picked = chosen(report, options.kernel, options.launch)
+    if options.metric is not None:
+        rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
+        rows = [{**row, "launch": picked[row["launch"]].index} for row in rows]
+        title = f"{options.metric} ({report.name})"
+        return show_metric(options, title, plain_data(report), rows)
+    found = groups(picked)
+    if options.source:
+        launch = one_kernel(found, report)
+        lines = report_lines(report, launch, sass=options.sass)
+        which = {"launch": launch.index, "kernel": launch.kernel, "without_text": [*lines.notes]}
+        return show_lines(options, lines, {**plain_data(report), **which}, launches.about(report))
+    if options.json:
+        kernels = [
+            as_json.launch(read(report, group.typical)[1], [x.index for x in group.launches])
+            for group in found
+        ]
+        return show_json({**plain_data(report), "launches": picked, "kernels": kernels})
+    every = options.kernel is not None or options.launch is not None
+    shown = found if every else found[:DETAILED]
+    told: list[Block] = [launches.about(report), launches.group_table(found)]
+    told += launches.untimed(found)
+    told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
+    if len(found) > len(shown):
+        told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
+    return output(options).show(*told)
+
+
+def show_metric(
+    options: ShowOptions, title: str, data: Mapping[str, Any], rows: Sequence[dict[str, Any]]
+) -> None:
+    tell(
+        options,
+        lambda: {**data, "metrics": rows},
+        lambda: [Paragraph(words(title)), variant.metric_table(rows)],
+    )
+
+
+def show_lines(
+    options: ShowOptions, found: SourceListing, data: Mapping[str, Any], *head: Block
+) -> None:
+    """Every file with its stalls, or the hottest lines of all; ``data`` stands before the files in
+    JSON, ``head`` before them elsewhere.
+    """
+    files, code = source_lines.hottest_first(found.files), found.code
+    if options.json:
+        return show_json({**data, "files": files, **({"sass": code.instructions} if code else {})})
+    out = output(options)
+    if head:
+        out.show(*head)
+        out.gap()
+    by_line = code.by_line if code else {}
+    if options.top is None:
+        return out.lines(partial(source_lines.sources, files, found.notes, by_line))
+    return out.lines(partial(source_lines.hottest, files, options.top, by_line))

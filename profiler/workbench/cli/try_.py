@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import Any
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
-from workbench.app.try_ import Attempt, attempt
+from workbench.app.try_ import Attempt, attempt, blocks
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json
-from workbench.render.document import attempt as document
-from workbench.render.document.blocks import Block, Paragraph, Text, code, line
-from workbench.render.document.machine import Save
-from workbench.render.document.machine import told as told_of
 from workbench.run import machine
-from workbench.run.protocol import Built, Failed
+from workbench.run.protocol import Failed
 from workbench.study.sources import virtual_name
 from workbench.words import SCHEMA_VERSION, Status, TryVerdict
 
@@ -54,45 +49,6 @@ def as_data(done: Attempt) -> dict[str, Any]:
         "failures": done.failures,
         "kept": str(done.kept) if done.kept else None,
     }
-
-
-def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
-    answer = document.answer(done.verdict, done.times_reference, done.against)
-    shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
-    if done.judged is not None and done.row is not None:
-        shown += document.result(done.row, done.judged, profiled=profiled)
-    else:
-        modules = (done.problem.baseline, *done.problem.references)
-        called = {module.name: module.called for module in modules}
-        found = {called[name]: error for name, error in done.trial.errors.items()}
-        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
-        shown += document.agreement(found, why_not, compiled(done))
-    return [*shown, *document.next_steps(next_steps(done))]
-
-
-def compiled(done: Attempt) -> str:
-    """Of a CUDA source where there is no GPU, as `watch` says it."""
-    if not isinstance(done.built, Built):
-        return ""
-    built = done.built
-    save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
-    return f"{done.problem.baseline.called}: {'; '.join(told_of(save, None))}"
-
-
-def next_steps(done: Attempt) -> list[Text]:
-    """Where its lines are, and how to go on from there."""
-    if done.row is None or not done.row.time:
-        return []
-    variant = done.problem.baseline.name
-    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
-    steps = []
-    if done.row.capture:
-        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
-    if done.kept:
-        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
-    else:
-        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
-    return steps
 
 
 def finish(done: Attempt, executor: Executor) -> int:

@@ -23,12 +23,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from workbench.app.executor import Local
+from workbench.app.new import added, step_of
 from workbench.app.target import find_study, shown_path
-from workbench.cli.new import added, change_text, parent_of, predicted
 from workbench.errors import UsageError
 from workbench.evidence.store import write_bytes
-from workbench.study.copying import require_new
-from workbench.study.model import Step, Study
+from workbench.study.model import Study
 from workbench.study.text import read_text
 
 ENTRY = "run"  # what a variant's module is called by
@@ -271,7 +270,8 @@ def write_variant(
     module = found.folder / f"{name}.py"
     step = found.ladder.step(name)
     if step is None:
-        added(found, _step(found, name, parent, change, predict), {module: text.encode()})
+        step = step_of(found, name, parent, change, predict, copied=False)
+        added(found, step, {module: text.encode()})
         return
     if step.parent != parent:
         raise UsageError(
@@ -296,13 +296,3 @@ def require_sources(study: Study, text: str, folder: Path) -> None:
                 f"{name} lies beside the script, and a variant's files in {study.folder}",
                 hint=f"move it there: mv {quote(str(folder / name))} {quote(str(study.folder))}",
             )
-
-
-def _step(study: Study, name: str, parent: str, change: str, predict: Sequence[str]) -> Step:
-    require_new(study, name)
-    return Step(
-        name,
-        parent_of(study, parent, copied=False),
-        change_text(change),
-        predictions=tuple(map(predicted, predict)),
-    )

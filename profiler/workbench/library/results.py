@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from workbench.app.executor import Local
 from workbench.app.judge import on_record
+from workbench.app.show import read
 from workbench.app.target import find_recorded
-from workbench.cli import foreign
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
@@ -160,7 +160,7 @@ class Tried(Shown):
 
     def _blocks(self) -> Sequence[Block]:
         """As the verb prints it, and the charts of the ladder."""
-        from workbench.cli.try_ import blocks
+        from workbench.app.try_ import blocks
 
         told = blocks(cast("Attempt", self), profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
@@ -220,7 +220,7 @@ class ReadReport(Shown, Report):
     def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)
         if launch not in self._opened:
-            self._opened[launch] = foreign.read(self, picked)
+            self._opened[launch] = read(self, picked)
         return self._opened[launch]
 
     @cached_property
@@ -229,7 +229,7 @@ class ReadReport(Shown, Report):
 
     def _blocks(self) -> Sequence[Block]:
         found = groups(self.launches)
-        shown = found[: foreign.DETAILED]
+        shown = found[: launches.DETAILED]
         details = [launches.details(self.details(g.typical.index), len(g.launches)) for g in shown]
         return [launches.about(self), launches.group_table(found), *details]
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
 from msgspec.structs import replace
 
 from workbench.errors import UsageError
+from workbench.study.model import CacheControl, Ladder
 from workbench.study.text import TomlTable, convert, read_toml
-
-if TYPE_CHECKING:
-    from workbench.study.model import Ladder
 
 MaxError = Annotated[float, Meta(gt=0, le=1e6)]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Sessions = Annotated[int, Meta(gt=0, le=100)]
 Margin = Annotated[float, Meta(gt=0, le=10)]
-CacheControl = Literal["all", "none"]
 
 
 class Gates(TomlTable, frozen=True):

@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import CacheControl, MaxError
-from workbench.study.model import Ladder, Prediction, Step, Variant
+from workbench.study.config import MaxError
+from workbench.study.model import CacheControl, Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import TomlTable, convert, is_plain_name, read_toml, stands
 

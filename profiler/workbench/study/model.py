@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,9 +23,7 @@ from workbench.study.values import Work as Work
 from workbench.study.values import tolerance_at as tolerance_at
 from workbench.words import Change, Parameter, Written
 
-if TYPE_CHECKING:
-    from workbench.study.config import CacheControl
-
+CacheControl = Literal["all", "none"]
 EXAMPLE = "see 'A whole workspace' in docs/variants.md"
 
 

@@ -31,6 +31,7 @@ from workbench.words import ABSENT, NONE
 KERNEL_WIDTH = 60
 TITLE_WIDTH = 200
 INDICES = 6
+DETAILED = 3  # kernels shown in full where none was chosen
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Details:
     bottlenecks: tuple[Bottleneck, ...]
     rules_collected: bool
     advice: tuple[Advice, ...] | None = None
+
+
+def left_out(what: str, way: str) -> Paragraph:
+    return Paragraph(words(f"the {DETAILED} kernels with the most time are {what}; {way}"))
 
 
 def kernel(launch: Launch, width: int = KERNEL_WIDTH) -> str:

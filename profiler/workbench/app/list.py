@@ -1,0 +1,98 @@
+"""The variants of a study, what is on record of each, and which files changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
+from workbench.evidence.recorded import Evidence
+from workbench.render.document.listing import EvidenceState, Listed
+from workbench.study.model import Study
+from workbench.study.sources import source_files
+from workbench.study.workspace import Workspace
+from workbench.words import Status
+
+
+def summary(states: Collection[Status]) -> str:
+    """One word for all kinds of evidence of a variant; what is measured counts where it is."""
+    kinds = set(states)
+    if kinds == {Status.CURRENT}:
+        return Status.CURRENT
+    for bad in (Status.DAMAGED, Status.STALE):
+        if bad in kinds:
+            return bad
+    return Status.MISSING if kinds == {Status.MISSING} else "partial"
+
+
+def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
+    known = evidence_folders(workspace.ablations, study)
+    if workspace.packaged:
+        base = workspace.evidence_base(study)
+        known += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
+    return known
+
+
+def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:
+    """By variant; a folder is opened once, and read once a shape."""
+    shapes = [name for name, shape in study.shapes.items() if shape.profiled]
+    found: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
+    for folder in folders(workspace, study.name):
+        evidence = Evidence(study, study.default_shape, folder)
+        for shape in shapes:
+            here = evidence.at(shape)
+            measured = here.measured
+            for name in [each for each in found if each in measured]:
+                state = here.state(name)
+                if {state["timing"], state["capture"]} != {Status.MISSING}:
+                    of = folder.gpu, shape, summary(state.values())
+                    why = here.capture_index(name).why
+                    found[name].append(EvidenceState(*of, **state, why=why))
+    return found
+
+
+def changed_files(
+    workspace: Workspace, study: Study, known: Mapping[str, Sequence[EvidenceState]]
+) -> dict[str, list[str]]:
+    """Stale variant to its sources that are others than in the commit that last touched its
+    evidence; none of what git does not tell.
+    """
+    stale = [n for n, es in known.items() if any(r.state == Status.STALE for r in es)]
+    if not stale or workspace.packaged:
+        return {}
+    from workbench.run.commits import repository_of
+
+    found = {}
+    with suppress(WorkbenchError):
+        repository, others = repository_of(workspace), dict[str, set[Path]]()
+        every = folders(workspace, study.name)
+        for name in stale:
+            files = [path for folder in every for path in folder.of_variant(name)]
+            for commit in repository.touching(files, most=1) if files else []:
+                if commit.sha not in others:
+                    others[commit.sha] = set(repository.changed_since(commit, [study.folder]))
+                sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
+                if changed := [p.name for p in sources if p.resolve() in others[commit.sha]]:
+                    found[name] = changed
+    return found
+
+
+def variants_of(workspace: Workspace, study: Study) -> list[Listed]:
+    known = on_record(workspace, study)
+    changed = changed_files(workspace, study, known)
+    told = []
+    for name, evidence in known.items():
+        variant, step = study.variants[name], study.ladder.step(name)
+        told.append(
+            Listed(
+                name=name,
+                parent=(step.parent if step else None) or "",
+                key_change=step.key_change if step else variant.title,
+                is_reference=variant.is_reference,
+                evidence=tuple(evidence),
+                changed=tuple(changed.get(name, ())),
+            )
+        )
+    return told

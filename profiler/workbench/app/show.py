@@ -1,0 +1,249 @@
+"""What a variant or anyone's report holds: metrics, source lines with what they cost, and pairs of
+launches that belong together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from workbench.app.target import Target
+from workbench.derive.diff.alignment import physical_lines
+from workbench.derive.diff.costs import LineCosts, Listing, line_costs, listing
+from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.source_diff import imported, source_diff
+from workbench.derive.figures import figures, occupancy_limiters, stall_shares
+from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
+from workbench.errors import BadCapture, UsageError
+from workbench.evidence.layout import is_there
+from workbench.judge.advice.advise import advise
+from workbench.judge.advice.subject import subject
+from workbench.judge.bottlenecks import bottlenecks_of
+from workbench.judge.comparison import Comparison
+from workbench.judge.comparison import compare as compare_captures
+from workbench.ncu.capture import (
+    Capture,
+    find_metric,
+    has_lines,
+    has_rules,
+    kept_metric,
+    load_capture,
+    load_sources,
+    require_lines,
+)
+from workbench.ncu.captures import Captures
+from workbench.ncu.reader import Wanted
+from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch
+from workbench.render.document.findings import why_no_lines
+from workbench.render.document.launches import Details
+from workbench.render.source_lines import SourceLine
+from workbench.study.front_ends import front_ends_of
+from workbench.study.sources import source_files, source_texts
+from workbench.words import Status
+
+PROFILE_AGAIN = "restore the file, or profile the variant again"
+SIDES = ("before", "after")  # the names of files are too long to head a column
+
+
+def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, Capture]:
+    """A variant's capture, and where its report is: None where its tables alone were kept."""
+    evidence = target.evidence()
+    entry = evidence.capture_index(variant)
+    index = entry.current
+    if index is None:
+        if entry.state == Status.DAMAGED:
+            raise BadCapture(
+                f"{variant} has a damaged capture at {target.shape}: {entry.why}",
+                hint=PROFILE_AGAIN,
+            )
+        why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
+        raise UsageError(
+            f"{variant} {why} at {target.shape} on {target.folder.gpu}",
+            hint=f"`workbench profile {quote(variant)}` where there is a GPU",
+        )
+    capture = Captures(evidence).of(variant)
+    assert capture is not None
+    return capture.path if is_there(capture.path) else None, index.range, capture
+
+
+def variant_metric(target: Target, name: str, metric: str) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the report, and a row a launch."""
+    report, wanted, capture = current_capture(target, name)
+    if report is not None:
+        return capture.path.name, find_metric(report, wanted, metric)
+    return capture.path.name, kept_metric(capture, metric)
+
+
+@dataclass(frozen=True)
+class SourceListing:
+    """Every file of a kernel, with the instructions where these are asked for; ``notes`` say what
+    a file lacks.
+    """
+
+    files: Mapping[str, Sequence[SourceLine]]
+    code: Listing | None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
+    """Raises UsageError where the capture has no lines, or no instructions."""
+    report, wanted, capture = current_capture(target, name)
+    sources = source_files(target.study, target.study.variants[name])
+    if not sass:
+        require_lines(capture, why_no_lines(front_ends_of(sources)))
+    if report is not None:
+        texts = load_sources(report, wanted)
+    else:  # the capture is current: its sources are the workspace's
+        charged = set(capture.lines["file"])
+        own = source_texts(target.study, target.study.variants[name])
+        texts = {file: text for file, text in own.items() if file in charged}
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    files = {file: listed(costs, file, text) for file, text in texts.items()}
+    return SourceListing(files, instructions_of(capture, name) if sass else None)
+
+
+def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing:
+    """Raises UsageError where the launch has no lines, or no instructions."""
+    capture, _ = read(report, launch)
+    if not (sass or has_lines(capture)):
+        raise UsageError(
+            f"{launch.kernel} in {report.name} has no source lines",
+            hint="compile with nvcc -lineinfo and profile with --set full --import-source yes",
+        )
+    texts = load_sources(report.path, (launch.index,))
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    bare = sorted({file for file, _ in costs.lines if file} - texts.keys())
+    files = {file: listed(costs, file, text) for file, text in texts.items()}
+    for file in bare:
+        last = max(line for name, line in costs.lines if name == file)
+        files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
+    without = "the report has no text of this file: profile with --import-source yes"
+    code = instructions_of(capture, launch.kernel) if sass else None
+    return SourceListing(files, code, dict.fromkeys(bare, without))
+
+
+def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
+    """Every line of a source with what it cost."""
+    told = []
+    for number, content in enumerate(physical_lines(text), start=1):
+        cost = costs.of(file, number)
+        told.append(
+            SourceLine(
+                line=number,
+                samples=_whole(cost.samples),
+                share=cost.share,
+                microseconds=cost.microseconds,
+                top_stall=cost.top_stall,
+                top_stalls=cost.top_stalls,
+                instructions=_whole(cost.instructions),
+                text=content,
+            )
+        )
+    return told
+
+
+def _whole(count: float | None) -> int | None:
+    return None if count is None else int(count)
+
+
+def instructions_of(capture: Capture, name: str) -> Listing:
+    """Raises UsageError where the report has no disassembly of the launches."""
+    found = listing(capture.code, capture.metrics)
+    if not found.instructions:
+        raise UsageError(
+            f"the capture of {name} has no disassembly",
+            hint="profile with `--set full`: the section SourceCounters has it",
+        )
+    return found
+
+
+def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Launch, ...]:
+    if launch is not None:
+        return pick_launch(report, launch)
+    return pick_kernel(report, kernel) if kernel is not None else report.launches
+
+
+def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
+    capture = load_capture(report.path, (launch.index,))
+    found = figures(capture.metrics)
+    return capture, Details(
+        launch,
+        found,
+        stall_shares(capture.metrics),
+        tuple(occupancy_limiters(capture.metrics)),
+        bottlenecks_of(capture, found),
+        has_rules(report.path, (launch.index,)),
+        advise(subject(capture, found)),
+    )
+
+
+def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
+    """The launch to show line by line. Raises UsageError where the choice is not clear."""
+    if len(found) > 1:
+        names = ", ".join(dict.fromkeys(group.typical.kernel for group in found[:8]))
+        raise UsageError(
+            f"{report.name} holds {len(found)} kernels or launch shapes",
+            hint=f"choose one with --kernel NAME or --launch N: {names}",
+        )
+    return found[0].typical
+
+
+@dataclass(frozen=True)
+class PairRead:
+    """All that two launches tell of each other."""
+
+    before: Details
+    after: Details
+    comparison: Comparison
+    lines: SourceDiff
+
+
+def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
+    one, was = read(before, pair.before)
+    other, now = read(after, pair.after)
+    found = compare_captures(one, other, SIDES, known=(was.figures, now.figures))
+    return PairRead(was, now, found, lines_between(one, other, pair))
+
+
+def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
+    """The imported sources of two launches, with what their lines cost."""
+    sides = [
+        imported(load_sources(capture.path, (launch.index,)), capture)
+        for capture, launch in ((before, pair.before), (after, pair.after))
+    ]
+    was, came = pair.before.kernel, pair.after.kernel
+    if was != came:
+        # Kernels of one file: each side without the other's, so that the two are aligned.
+        shared = set(sides[0].texts.items()) & set(sides[1].texts.items())
+        if shared:
+            sides = [replace(sides[0], skipped=came), replace(sides[1], skipped=was)]
+    return source_diff(*sides)
+
+
+def pairs(before: Report, after: Report, kernel: str | None, launch: str | None) -> Matching:
+    """What is compared with what: by hand, or as the launches match. Raises UsageError."""
+    if launch is None:
+        return match(chosen(before, kernel, None), chosen(after, kernel, None))
+    if kernel is not None:
+        raise UsageError("--kernel and --launch exclude each other", hint="leave one of them out")
+    numbers = re.fullmatch(r"(\d{1,9}):(\d{1,9})", launch, re.ASCII)
+    if numbers is None:
+        raise UsageError(
+            f"--launch '{launch}' is no pair of launches",
+            hint="one of A and one of B, such as 0:3; `workbench show FILE` counts them",
+        )
+    (one,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
+    return Matching((LaunchPair(one, other, BY_HAND),), (), ())
+
+
+def require_pairs(matching: Matching) -> None:
+    """Raises UsageError without any."""
+    if not matching.pairs:
+        raise UsageError(
+            "no kernel of one report matches one of the other",
+            hint="`workbench show FILE` lists them, and --launch A:B takes two by their numbers",
+        )
