@@ -273,6 +273,17 @@ def test_a_limit_is_told_once() -> None:
     assert text.count("Limit: as 1.") == 2
 
 
+def test_the_metrics_that_are_cited_add_up_to_the_share() -> None:
+    stalls = {"mio_throttle": 0.54, "short_scoreboard": 0.06, "wait": 0.4}
+    found = [one for one in given(Kernel(stalls)) if "mio_throttle" in one.limit.metric]
+    limit = found[0].limit
+    assert limit.metric.count("issue_stalled_") == 2
+    assert limit.metric.startswith("smsp__pcsamp_warps_issue_stalled_mio_throttle + ")
+    assert limit.value / 100 == pytest.approx(limit.share, abs=0.02)
+    text = markdown.blocks(told(found))
+    assert "throttle and short scoreboard stalls take" in text.lower()
+
+
 def test_what_limits_next_caps_the_gain() -> None:
     alone = given(Kernel(GLOBAL, issue=0.2))[0]
     crowded = given(Kernel(GLOBAL, issue=0.2, l2=0.55))[0]

@@ -44,7 +44,7 @@ def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 
 def _says(limit: Limit, **more: float | bool) -> Finding:
-    return finding("advice.waits", reason=limit.what, share=limit.share, **more)
+    return finding("advice.waits", reasons=limit.reasons, share=limit.share, **more)
 
 
 def _global(subject: AdvisedKernel) -> Iterator[Candidate]:

@@ -177,6 +177,7 @@ def _by_line(lines: Table) -> dict[str, dict[Place, float]]:
     return {counter: totals(parts) for counter, parts in found.items()}
 
 
+MENTIONED = 0.05  # of the samples of several stall reasons: one below it is not named
 LEAST = 0.03  # of the duration: less is not worth a step, see the gate
 NAMED, ONE_WAY = 1.0, 0.5  # the evidence names the cause; it leaves several ways open
 
@@ -185,6 +186,7 @@ NAMED, ONE_WAY = 1.0, 0.5  # the evidence names the cause; it leaves several way
 class Limit:
     """``what`` of the stage it is (a level, a pipe, a stall reason), and its ``share`` of the
     duration. ``metric`` shows it with ``value`` in ``unit``; lines are found by ``counters``.
+    ``reasons`` are the stall reasons that the share is of, the largest first.
     """
 
     stage: Stage
@@ -194,6 +196,7 @@ class Limit:
     value: float
     unit: str = ""
     counters: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -217,13 +220,20 @@ class Candidate:
 
 
 def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
-    """Warps that wait for a reason, or for several that have one cause; named after the first."""
+    """Warps that wait for a reason, or for several that have one cause; named after the first. The
+    metric is the sum of those that have at least ``MENTIONED`` of the samples of all.
+    """
+    values = {reason: subject.value(STALL + reason) or 0.0 for reason in (what, *others)}
+    ranked = sorted(values, key=lambda reason: -values[reason])
+    least = MENTIONED * sum(values.values())
+    named = [reason for reason in ranked if values[reason] > least] or [what]
     return Limit(
         stage=Stage.LATENCY,
         what=what,
         share=subject.waits(what, *others),
-        metric=STALL_PREFIX + what,
-        value=subject.value(STALL + what) or 0.0,
+        metric=" + ".join(STALL_PREFIX + reason for reason in named),
+        value=sum(values[reason] for reason in named),
         unit="% of samples",
         counters=(what, *others),
+        reasons=tuple(named),
     )

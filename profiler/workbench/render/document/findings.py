@@ -34,7 +34,7 @@ ROUNDS = (
 A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
 
 ADVICE = {
-    "waits": "{reason} stalls take {share:.0%} % of the duration"
+    "waits": "{reasons} stalls take {share:.0%} % of the duration"
     "|, for {times_bytes:.3g} times the bytes that the work needs|"
     "|, those of the barriers around a copy included{with_barriers}|",
     "few_warps": "{warps_per_scheduler:.1f} warps a scheduler; twice as many could hide half of "
@@ -238,9 +238,10 @@ def _more(found: Finding) -> dict[str, object]:
         case "kernels.differ":
             return {"both": "; "} if {"not_captured", "not_timed"} <= known.keys() else {}
         case "advice.waits":
-            return {"reason": stall_label(str(known["reason"])).removesuffix(" stall")} | _named(
-                known
-            )
+            reasons = known["reasons"]
+            assert isinstance(reasons, tuple)
+            labels = [stall_label(str(each)).removesuffix(" stall") for each in reasons]
+            return _named(known) | {"reasons": " and ".join(labels)}
         case "commit.counter" | "commit.fact":
             return {"what": difference_label(known["what"]), "change": _change(known)}
     return _named(known)
