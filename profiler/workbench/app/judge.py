@@ -28,7 +28,7 @@ from workbench.study.model import Step
 from workbench.words import Origin
 
 
-class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrackRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``ablations/advice.json``: the record of each study."""
 
     schema_version: int
@@ -79,7 +79,7 @@ def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Abla
 def _read(path: Path) -> Mapping[str, Record]:
     """Empty if there is no such file, or none that can be read: the next ``ablate`` writes it."""
     try:
-        found: Kept = json_text.as_type(path.read_bytes(), Kept)
+        found: TrackRecord = json_text.as_type(path.read_bytes(), TrackRecord)
         return found.studies
     except (OSError, ValueError, msgspec.DecodeError):
         return {}
@@ -87,6 +87,6 @@ def _read(path: Path) -> Mapping[str, Record]:
 
 def _write(path: Path, known: Mapping[str, Record]) -> None:
     """A workspace that takes no files has no record, and everything else."""
-    data = msgspec.json.encode(Kept(1, dict(sorted(known.items()))))
+    data = msgspec.json.encode(TrackRecord(1, dict(sorted(known.items()))))
     with suppress(WorkbenchError, OSError):
         write_bytes(path, msgspec.json.format(data, indent=1) + b"\n")

@@ -64,7 +64,7 @@ class OfStudy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(OfStudy):
+class MeasuredOptions(OfStudy):
     """Of verbs that measure, here or on a remote target."""
 
     on: On = None

@@ -19,7 +19,7 @@ from workbench.cli.option_types import (
     Json,
     Kernel,
     Launch,
-    Measured,
+    MeasuredOptions,
     NoProfile,
     OfStudy,
     On,
@@ -42,7 +42,7 @@ class BuildOptions(Printed, OfStudy):
 
 
 @dataclass(frozen=True)
-class CheckOptions(Printed, Measured):
+class CheckOptions(Printed, MeasuredOptions):
     """Compare variants with the float64 reference."""
 
     variants: Variants = None
@@ -53,12 +53,12 @@ class CheckOptions(Printed, Measured):
 
 
 @dataclass(frozen=True)
-class CalibrateOptions(Printed, Measured):
+class CalibrateOptions(Printed, MeasuredOptions):
     """Measure the ceilings that this GPU really reaches."""
 
 
 @dataclass(frozen=True)
-class ProfileOptions(Printed, Measured):
+class ProfileOptions(Printed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
     variants: Annotated[list[str], Argument(metavar="VARIANT...")]
@@ -114,7 +114,7 @@ class TryOptions(Printed):
 
 
 @dataclass(frozen=True)
-class AblateOptions(Printed, Measured):
+class AblateOptions(Printed, MeasuredOptions):
     """Measure, judge and report the ladder up to the named fixes.
 
     What is on record and current is not profiled again.
@@ -134,7 +134,7 @@ class AblateOptions(Printed, Measured):
 
 
 @dataclass(frozen=True)
-class SweepOptions(Printed, Measured):
+class SweepOptions(Printed, MeasuredOptions):
     """Time all values of parameters, or a range of shapes.
 
     A variant at all combinations of its parameters, or variants and references over the size.
@@ -147,7 +147,7 @@ class SweepOptions(Printed, Measured):
 
 
 @dataclass(frozen=True)
-class WatchOptions(Measured):
+class WatchOptions(MeasuredOptions):
     """Build, check and time a variant on every save.
 
     Without a GPU it is only built. Ctrl-C ends it.
@@ -252,7 +252,7 @@ class GateOptions(Printed):
 
 
 @dataclass(frozen=True)
-class BisectOptions(Measured):
+class BisectOptions(MeasuredOptions):
     """Find the commit in which a variant became wrong, or slower."""
 
     variant: Variant

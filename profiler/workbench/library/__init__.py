@@ -1,7 +1,7 @@
 """The verbs for scripts and notebooks: ``import workbench as wb``. See docs/library.md.
 
 Results are the engine's own objects, which a notebook shows. Errors are ``workbench.errors``.
-Progress goes to stderr; nothing is printed, and no report is written.
+Nothing is printed, no progress is shown, and no report is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from workbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from workbench.library.results import Ablated, OpenStudy, Profiled, ReadReport, Tried
+    from workbench.library.results import (
+        Ablated,
+        OpenStudy,
+        ProfiledVariant,
+        ReadReport,
+        TriedSource,
+    )
 
 Where = str | Path | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +56,7 @@ def profile(
     shape: str | None = None,
     project: Where = None,
     fresh: bool = False,
-) -> Profiled:
+) -> ProfiledVariant:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
     from workbench.app.executor import Local
     from workbench.app.judge import judged
@@ -89,7 +95,7 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     return OpenStudy(**values(found), project=_folder(project))
 
 
-def try_(source: str | Path | Callable[..., Any], **options: Any) -> Tried:
+def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
     """``workbench try``: a file that somebody has, or a function of this script or notebook; no
     workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
     and those of ``workbench.app.try_.attempt``. Raises WorkbenchError.

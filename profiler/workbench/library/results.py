@@ -136,7 +136,7 @@ def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Abla
     return Ablated(**values(judged), failures=dict(failures or {}))
 
 
-class Tried(Shown):
+class TriedSource(Shown):
     """What became of a source that was tried; the attributes of an attempt, and ``ladder``."""
 
     judged: Ablation | None
@@ -170,15 +170,15 @@ class Tried(Shown):
         return self.ladder._chart(name)
 
 
-def tried(attempt: Any) -> Tried:
+def tried(attempt: Any) -> TriedSource:
     """An attempt, which the verb returns, that can show itself as well."""
-    kind = type("Tried", (Tried, type(attempt)), {})
-    shown: Tried = kind(**values(attempt))
+    kind = type("Tried", (TriedSource, type(attempt)), {})
+    shown: TriedSource = kind(**values(attempt))
     return shown
 
 
 @dataclass(frozen=True, repr=False)
-class Profiled(Shown, Row):
+class ProfiledVariant(Shown, Row):
     """One variant of ``ladder``, with the figures of its capture."""
 
     ladder: Ablation | None = field(default=None, repr=False)
@@ -193,8 +193,8 @@ class Profiled(Shown, Row):
         return [origin, variant.variant(self, self.ladder)]
 
 
-def profiled(judged: Ablation, name: str) -> Profiled:
-    return Profiled(**values(judged.row(name)), ladder=judged)
+def profiled(judged: Ablation, name: str) -> ProfiledVariant:
+    return ProfiledVariant(**values(judged.row(name)), ladder=judged)
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,18 +240,20 @@ class OpenStudy(Study):
 
     project: Path | None = None
 
-    def evidence(self, shape: str | None = None, gpu: str | None = None) -> OnRecord:
+    def evidence(self, shape: str | None = None, gpu: str | None = None) -> RecordedEvidence:
         """What is on record at a shape, the default one without a name: of that ``gpu``, else of
         this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
         none.
         """
         target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu, tell=False)
         known = target.evidence()
-        return OnRecord(known.study, known.shape, known.folder, config=target.workspace.config)
+        return RecordedEvidence(
+            known.study, known.shape, known.folder, config=target.workspace.config
+        )
 
 
 @dataclass(frozen=True, repr=False)
-class OnRecord(Shown, Evidence):
+class RecordedEvidence(Shown, Evidence):
     """The evidence of a study at one shape on one GPU, as it is; nothing is measured."""
 
     config: Config = field(default_factory=Config, repr=False)
@@ -265,7 +267,7 @@ class OnRecord(Shown, Evidence):
         """Judged."""
         return ablated(on_record(self, self.config))
 
-    def row(self, variant: str) -> Profiled:
+    def row(self, variant: str) -> ProfiledVariant:
         """All that is known of one variant. Raises UsageError for what is none."""
         if variant not in self.study.variants:
             raise UsageError(
