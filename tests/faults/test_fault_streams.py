@@ -205,12 +205,13 @@ import sys
 class Interrupt:
     left = int(sys.argv.pop(1))
     def find_spec(self, name, path=None, target=None):
-        if name.startswith(("workbench.", "typer", "msgspec", "rich")):
+        first = name in ("workbench.__main__", "workbench.study")
+        if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
             Interrupt.left -= 1
             if not Interrupt.left:
                 raise KeyboardInterrupt
-from workbench.__main__ import main
 sys.meta_path.insert(0, Interrupt())
+from workbench.__main__ import main
 sys.exit(main())
 """
 
