@@ -150,57 +150,47 @@ class Source:
         return re.fullmatch(r"\w+", self.name) is not None
 
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:
-        """nvcc compiles a file whole, or its device code where it lacks the host's headers. Where
-        nvcc is not installed or does not work, NVRTC compiles the device code.
+        """A program is compiled by nvcc, and by NVRTC where nvcc is not installed or fails itself:
+        whole if possible, else its device code.
         """
         if self.compiler == NVRTC:
             return self._by_nvrtc(text, arch)
-        tool = nvcc.find()
-        if not tool and self.compiler == NVCC:
+        tool, why = nvcc.find(), ""
+        if self.compiler == NVCC and not tool:
             raise EnvironmentLacks(
                 f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
                 hint="install the CUDA toolkit and g++, or leave compiler= out: NVRTC",
             )
-        why = ""
-        if tool:
-            try:
-                return self._by_nvcc(tool, text, arch)
-            except nvcc.Refused as error:
-                if self.compiler == NVCC:
-                    raise self._error(arch, error.log) from None
-                why = error.log
-        source = programs.for_nvrtc(text, virtual_name(self.path))
+        name = virtual_name(self.path)
         try:
-            built, left_out = programs.compiled(source, partial(self._by_nvrtc, arch=arch))
+            if tool:
+                by_nvcc = partial(self._by_nvcc, tool, arch=arch)
+                return self._noting(*programs.compiled(f'#line 1 "{name}"\n{text}', by_nvcc))
+        except nvcc.Refused as error:
+            if self.compiler == NVCC:
+                raise self._error(arch, error.log) from None
+            why = f"{error.log.strip()}\n"
+        try:
+            by_nvrtc = partial(self._by_nvrtc, arch=arch)
+            return self._noting(*programs.compiled(programs.for_nvrtc(text, name), by_nvrtc))
         except CompileError as error:
-            both = f"{why.strip()}\n{error.message}" if why else error.message
-            raise CompileError(both, hint=error.hint, log=error.log) from error
-        return self._noting(left_out, *built)
+            raise CompileError(why + error.message, hint=error.hint, log=error.log) from error
 
     def _by_nvcc(self, tool: str, text: str, arch: str) -> tuple[Compiled, Any]:
         """Raises CompileError, and ``nvcc.Refused`` where nvcc itself does not work."""
-
-        def compiled(source: str) -> tuple[str, bytes, str]:
-            folders = header_folders(named_only=True)
-            ptxas = (*STANDARD_OPTIONS, *self.options)
-            try:
-                return nvcc.compiled(tool, source, self.name, arch, self.defines, folders, ptxas)
-            except nvcc.Refused as error:
-                if error.is_fatal:
-                    raise
-                raise self._error(arch, error.log) from error
-
-        left_out: list[str] = []
-        text = f'#line 1 "{virtual_name(self.path)}"\n{text}'
-        try:
-            log, cubin, symbol = compiled(text)
-        except CompileError:
-            device_code = programs.without_host_code(text)
-            (log, cubin, symbol), left_out = programs.compiled(device_code, compiled)
         from cuda.core import ObjectCode
 
+        folders, ptxas = header_folders(named_only=True), (*STANDARD_OPTIONS, *self.options)
+        try:
+            log, cubin, symbol = nvcc.compiled(
+                tool, text, self.name, arch, self.defines, folders, ptxas
+            )
+        except nvcc.Refused as error:
+            if error.is_fatal:
+                raise
+            raise self._error(arch, error.log) from error
         code = ObjectCode.from_cubin(cubin, symbol_mapping={self.name: symbol.encode()})
-        return self._noting(left_out, self._report(arch, log, cubin, symbol), code)
+        return self._report(arch, log, cubin, symbol), code
 
     def _error(self, arch: str, log: str) -> CompileError:
         return CompileError(
@@ -209,9 +199,9 @@ class Source:
             log=log,
         )
 
-    def _noting(self, headers: list[str], report: Compiled, code: Any) -> tuple[Compiled, Any]:
+    def _noting(self, built: tuple[Compiled, Any], headers: list[str]) -> tuple[Compiled, Any]:
         notes = [f"{one} was not found and left out: only the host uses it" for one in headers]
-        return replace(report, warnings=(*report.warnings, *notes)), code
+        return replace(built[0], warnings=(*built[0].warnings, *notes)), built[1]
 
     def _by_nvrtc(self, text: str, arch: str) -> tuple[Compiled, Any]:
         try:

@@ -52,11 +52,8 @@ def kernel(
     if compiler not in (NVRTC, NVCC, PROGRAM):
         raise UsageError(f"there is no compiler '{compiler}'", hint="nvrtc, nvcc or program")
     if early_start and compiler != NVRTC:
-        raise UsageError(
-            f"{name} has early_start, and {compiler} compiles it: NVRTC alone is asked whether a "
-            "kernel waits",
-            hint="leave compiler= out",
-        )
+        why = f"{name} has early_start: NVRTC alone is asked whether a kernel waits"
+        raise UsageError(why, hint="leave compiler= out")
     module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
     folder, path = module.parent, module.parent / source
     _stay_within(module, source)

@@ -14,7 +14,6 @@ _SKIPPED = re.compile(
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
 _SCOPE = re.compile(r"(?:inline\s+)?namespace\b\s*(?P<name>[\w:]*)[^()]*")
 _C_LINKAGE = re.compile(r'extern\s+"C"\s*')
-_OFFICIAL = ("__global__", "__device__", "constexpr", "consteval")
 _ON_DEVICE = re.compile(r"\b(?:__global__|__device__|constexpr|consteval|\w*DEVICE\w*)\b")
 _OF_DEVICE = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*(?:__device__|__global__)", re.MULTILINE)
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum)\b")
@@ -153,8 +152,7 @@ def is_host(item: Item, text: str = "") -> bool:
 
 def has_device_code(item: Item, text: str) -> bool:
     """Whether something in it runs on the GPU."""
-    part = text[item.start : item.end]
-    return any(word in part for word in _OFFICIAL[:2]) or "DEVICE" in part
+    return re.search(r"__(?:global|device)__|DEVICE", text[item.start : item.end]) is not None
 
 
 def without(text: str, removed: Iterable[Item]) -> str:

@@ -84,29 +84,29 @@ def without_host_code(text: str) -> str:
 
 
 def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
-    """What ``compiler`` makes of a text, which is called again without the headers that it does not
-    find and the code of the host that it refuses; and the headers that were left out.
+    """What ``compiler`` makes of a text, or of less: without the headers that it does not find,
+    without code of the host, and at last without the declarations that it refuses. And the headers
+    that were left out.
 
     The last CompileError that it raises is raised, with the headers that were not found.
     """
     left_out: list[str] = []
     while True:
         try:
-            return compiler(text), left_out
+            return compiler(text), list(dict.fromkeys(left_out))
         except CompileError as error:
-            found = [one for pair in _MISSING.findall(error.log) for one in pair if one]
-            smaller = _without_headers(text, found) if found else _without_culprits(text, error.log)
-            if smaller == text:
-                raise _explained(error, [*left_out, *found]) from error.__cause__
-            left_out += found
-            text = smaller
-
-
-def _explained(error: CompileError, headers: Sequence[str]) -> CompileError:
-    if not headers:
-        return error
-    lacks = ", ".join(f"<{one}>" for one in dict.fromkeys(headers))
-    return CompileError(f"{error.message}\nnot found: {lacks}", hint=HINT, log=error.log)
+            missing = [one for pair in _MISSING.findall(error.log) for one in pair if one]
+            left_out += missing
+            less = without_host_code(_without_headers(text, missing))
+            if less == text:
+                less = _without_culprits(text, error.log)
+            if less == text:
+                if not left_out:
+                    raise
+                lacks = ", ".join(f"<{one}>" for one in dict.fromkeys(left_out))
+                told = f"{error.message}\nnot found: {lacks}"
+                raise CompileError(told, hint=HINT, log=error.log) from error.__cause__
+            text = less
 
 
 def _without_headers(text: str, headers: Sequence[str]) -> str:
