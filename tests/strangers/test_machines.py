@@ -16,6 +16,7 @@ import fake_nvml
 from remotes import card, nvml
 from workbench.app import doctor
 from workbench.cli.main import main
+from workbench.cuda import nvcc
 from workbench.cuda.build import compiler_version
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.ncu.support import known_error, support, unsupported
@@ -196,10 +197,11 @@ def test_a_broken_machine_is_told_in_the_words_of_what_failed(
 
 def test_a_tool_that_does_not_run_is_told(tmp_path: Path) -> None:
     (tmp_path / "no").touch()
-    code, log = self_test.ran([str(tmp_path / "no")], tmp_path)
-    assert (code, "Permission denied" in log) == (127, True)
-    assert self_test.ran(["sleep", "9"], tmp_path, 0.1) == (None, "")
-    assert self_test.failed("ncu", None, "").error == "nothing was printed (came to no end)"
+    code, log = nvcc.ran([str(tmp_path / "no")], tmp_path)
+    assert (code, "Permission denied" in log) == (None, True)
+    code, log = nvcc.ran(["sleep", "9"], tmp_path, 0.1)
+    assert "timed out after 0.1 seconds" in self_test.failed("ncu", code, log).error
+    assert self_test.failed("ncu", 9, "").error == "nothing was printed (exit code 9)"
 
 
 # What NVML and the kernel say.

@@ -40,6 +40,30 @@ def find() -> str:
     return found if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
 
 
+def ran(
+    command: Sequence[str],
+    folder: str | Path,
+    seconds: float = SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int | None, str]:
+    """Exit code and output of a tool; the code is None where it did not start or come to an end."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    return done.returncode, done.stdout
+
+
 def compiled(
     nvcc: str,
     text: str,
@@ -66,22 +90,11 @@ def compiled(
             *(part for each in ptxas for part in ("-Xptxas", each)),
             *("-o", CUBIN, SOURCE),
         ]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Refused(f"nvcc fatal: {error}") from None
-        if done.returncode != 0:
-            raise Refused(done.stdout or f"nvcc fatal: exit code {done.returncode}")
+        code, log = ran(command, folder)
+        if code != 0:
+            raise Refused(log if code is not None and log else f"nvcc fatal: {log or code}")
         cubin = Path(folder, CUBIN).read_bytes()
-    return done.stdout, cubin, kernel if plain else pointed_at(cubin, ENTRY)
+    return log, cubin, kernel if plain else pointed_at(cubin, ENTRY)
 
 
 def pointed_at(cubin: bytes, variable: str) -> str:

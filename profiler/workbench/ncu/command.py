@@ -110,13 +110,6 @@ def quoted(log: str) -> str:
     return next(iter(error_lines(log)), told[-1] if told else "")
 
 
-def is_to_blame(logs: Sequence[str]) -> bool:
-    """Whether ncu is, and not the variants, where each ended with one of these: it says so itself,
-    or there are several.
-    """
-    return len(logs) > 1 or any(map(error_lines, logs))
-
-
 def got_no_counters(log: str) -> bool:
     """Whether the machine keeps it from profiling, which is no variant's fault; it ends the process
     then.

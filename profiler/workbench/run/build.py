@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
-from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
@@ -94,9 +93,7 @@ def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
     """The variant that ended the worker."""
     if not outcome.current:
         raise worker_stopped(outcome)
-    error = ErrorText(
-        kind="", message=": ".join(filter(None, (outcome.why(limit), ncu.quoted(outcome.log))))
-    )
+    error = ErrorText(kind="", message=outcome.why(limit))
     return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
 
 

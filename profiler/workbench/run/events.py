@@ -113,8 +113,7 @@ class Listener:
         phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
         phase = phases[-1] if phases else Phase.BUILD
         status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
-        why = ": ".join(filter(None, (outcome.why(limit, phase), ncu.quoted(outcome.log))))
-        self.drop(variant, phase, why, status)
+        self.drop(variant, phase, outcome.why(limit, phase), status)
         return variant
 
     def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:

@@ -220,6 +220,7 @@ class Measurement:
         left = [v for v in self.plan.captured if v not in self.result.out]
         limit = self.config.limits.seconds_per_capture
         died: list[str] = []  # logs of those that ended at their first kernel
+        enough = min(ENOUGH, len(self.plan.captured))
         while left and not self.result.interrupted:
             worker = ahead or self.start_capture(scratch, left, gated=False)
             assert worker is not None
@@ -241,7 +242,7 @@ class Measurement:
                 died.append(outcome.log)
             if stored:
                 died.clear()
-            elif len(died) == min(ENOUGH, len(self.plan.captured)) and ncu.is_to_blame(died):
+            elif len(died) == enough and (enough > 1 or ncu.error_lines(died[0])):
                 raise EnvironmentLacks(
                     f"ncu ends at the first kernel of {len(died)} of {len(self.plan.captured)} "
                     f"variants, which run without it: {ncu.quoted(died[-1]) or 'no error is told'}",

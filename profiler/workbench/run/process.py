@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
+from workbench.ncu.command import quoted
 from workbench.run import machine
 from workbench.run.protocol import (
     CURRENT,
@@ -72,12 +73,15 @@ class WorkerEnd:
         return any(isinstance(event, Done) for event in self.events)
 
     def why(self, limit: float, where: str = "") -> str:
-        """How it ended, in words; ``limit`` is the silence allowed where none was noted."""
+        """How it ended, in words, its own last ones among them; ``limit`` is the silence allowed
+        where none was noted.
+        """
+        told = f": {said}" if (said := quoted(self.log)) else ""
         if self.timed_out:
             at = f" ({where})" if where else ""
-            return f"hangs: nothing came for {self.waited or limit:g} s{at}"
+            return f"hangs: nothing came for {self.waited or limit:g} s{at}{told}"
         at = f"{where}, " if where else ""
-        return f"crashed its process ({at}exit {self.returncode})"
+        return f"crashed its process ({at}exit {self.returncode}){told}"
 
     def of(self, kind: type[E]) -> list[E]:
         """Its events of one kind."""

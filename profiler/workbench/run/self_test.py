@@ -4,13 +4,13 @@ once, in processes of their own.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.cuda import nvcc
 from workbench.cuda.build import arch_of
 from workbench.errors import BadCapture
 from workbench.ncu.command import QUOTED, quoted
@@ -52,7 +52,11 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
         if not has_gpu:
             return
         ended, said = ran([*own, "torch"], Path(folder))
-        yield failed(TORCH_STEP, ended, said) if ended else Outcome(TORCH_STEP, told=said.strip())
+        yield (
+            failed(TORCH_STEP, ended, said)
+            if ended != 0
+            else Outcome(TORCH_STEP, told=said.strip())
+        )
         if tool is None or code != 0:
             return
         for step, options in NCU_STEPS.items():
@@ -72,29 +76,12 @@ def failed(step: str, code: int | None, log: str) -> Outcome:
     said = quoted(log) or (log.strip().splitlines() or ["nothing was printed"])[-1]
     entry = known_error(log)
     hint = f"{entry.means}: {entry.hint}" if entry else "the message is the tool's own"
-    ended = "came to no end" if code is None else f"exit code {code}"
-    return Outcome(step, f"{said[:QUOTED]} ({ended})", hint)
+    ended = "" if code is None else f" (exit code {code})"
+    return Outcome(step, f"{said[:QUOTED]}{ended}", hint)
 
 
-def ran(command: Sequence[str], folder: Path, seconds: float = SECONDS) -> tuple[int | None, str]:
-    """Exit code and output; None where it was stopped after so long."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=worker_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired:
-        return None, ""
-    except OSError as error:
-        return 127, str(error)
-    return done.returncode, done.stdout
+def ran(command: Sequence[str], folder: Path) -> tuple[int | None, str]:
+    return nvcc.ran(command, folder, SECONDS, worker_environment(folder))
 
 
 def use_kernel(arch: str) -> None:
