@@ -326,7 +326,10 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
             patch.setattr(
                 measurement.recorder, "captures", lambda report, found, *rest: held.extend(found)
             )
-            return measurement.run(), held, tool
+            result = measurement.run()
+            if result.unprofiled is not None:
+                raise result.unprofiled.error()
+            return result, held, tool
 
     return run
 
