@@ -57,9 +57,6 @@ SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"
 SWEEP = "a GPU: test_gpu_sweeps.py"
 NEEDS = {
     "workbench doctor": "says what this machine is: test_doctor.py",
-    "workbench try kernel.py": "a file of the reader, and a GPU: test_try_gpu.py",
-    "workbench try softmax.py --input 'x=randn(4096,8192)' --vs torch.softmax": "test_try_gpu.py",
-    "workbench try problem.py --solution mine.py --keep mine": "test_try_gpu.py",
     "workbench sweep 'fix2[warps=2|4|8]'": SWEEP,
     "workbench ablate --on gpu1": SSH,
     "workbench doctor --on gpu1": SSH,
@@ -93,7 +90,7 @@ def blocks(page: str, kind: str) -> list[str]:
 
 def commands(page: str) -> Iterator[str]:
     """In fenced blocks, and indented by four; without their comments."""
-    indented = re.findall(r"^    (workbench .*)$", PAGES[page], re.MULTILINE)
+    indented = re.findall(r"^    ((?:\.venv/bin/)?workbench .*)$", PAGES[page], re.MULTILINE)
     for text in [*blocks(page, "sh"), *indented]:
         for line in text.replace("\\\n", " ").splitlines():
             for one in re.sub(r"\s+# .*", "", line).split(" && "):
