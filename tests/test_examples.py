@@ -56,7 +56,7 @@ RUN = {  # where, and the exit code
 SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"
 SWEEP = "a GPU: test_gpu_sweeps.py"
 NEEDS = {
-    "workbench doctor": "says what this machine is: test_doctor.py",
+    "workbench doctor": "says what this machine is: test_cli.py",
     "workbench sweep 'fix2[warps=2|4|8]'": SWEEP,
     "workbench ablate --on gpu1": SSH,
     "workbench doctor --on gpu1": SSH,
