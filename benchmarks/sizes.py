@@ -22,7 +22,7 @@ from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
 from workbench.render.chart.size_lines import size_lines
-from workbench.render.document.sizes import sizes_section
+from workbench.render.document.size_tables import sizes_section
 from workbench.render.numbers import interval, microseconds
 from workbench.study.shapes import pick_shapes, with_derived
 from workbench.study.workspace import Workspace, find_workspace

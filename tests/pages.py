@@ -17,7 +17,7 @@ from synthetic import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.model import ProfiledSource, Sources
+from workbench.derive.diff.line_diff import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
@@ -32,9 +32,9 @@ from workbench.judge.snapshot import snapshot
 from workbench.judge.view import ladder_sources
 from workbench.render.chart.placing import text_width
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems
-from workbench.render.document.report import report
+from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
-from workbench.render.report import template_environment
+from workbench.render.templates import template_environment
 from workbench.study.config import Config
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult, RuleMove

@@ -40,7 +40,7 @@ from workbench.render import as_json, markdown
 from workbench.render import as_json as advice_json
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict

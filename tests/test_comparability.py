@@ -20,8 +20,8 @@ from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Kept
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.blocks import plain
-from workbench.render.document.findings import sentences
 from workbench.render.document.result import result
+from workbench.render.document.sentences import sentences
 from workbench.study.config import Config
 
 CLOCK = "gpc__cycles_elapsed.avg.per_second"

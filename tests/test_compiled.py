@@ -14,7 +14,7 @@ from workbench.judge.gates import captured_gate, gate_of, lines_missing
 from workbench.ncu.capture import Table
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources
-from workbench.render.document.findings import sentence, why_no_lines
+from workbench.render.document.sentences import sentence, why_no_lines
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker
 from workbench.run.protocol import Hello, Start
 from workbench.run.scratch import compiler_environment

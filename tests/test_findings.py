@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.judge.findings import Finding, Value, finding
-from workbench.render.document.findings import SENTENCES, sentence
+from workbench.render.document.sentences import SENTENCES, sentence
 from workbench.words import ABSENT
 
 JUDGE = Path(__file__).parents[1] / "profiler" / "workbench" / "judge"

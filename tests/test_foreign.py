@@ -28,9 +28,9 @@ from workbench.judge.comparability import warnings
 from workbench.ncu.report import Launch, Report, parse_options, read_report
 from workbench.render import markdown
 from workbench.render.document.blocks import Paragraph, words
-from workbench.render.document.findings import sentences
 from workbench.render.document.launches import extent, kernel, unmatched
 from workbench.render.document.pair import figure_pairs, limiters
+from workbench.render.document.sentences import sentences
 from workbench.render.numbers import factor as times
 from workbench.run import machine
 from workspaces import CAUSAL, RAW, recorded_index, recorded_report

@@ -32,7 +32,7 @@ from workbench.judge.commits import Change, Timed, judge_change, time_verdict, w
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.run import machine, measure
 from workbench.run.commits import join, older
 from workbench.run.gpu import Gpu

@@ -18,7 +18,7 @@ from workbench.judge.gates import (
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.study.config import Gates
 from workbench.study.model import Prediction, Step
 from workbench.words import CheckResult, GateState

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.cli.main import main
 from workbench.derive import factors, figures, largest_changes
-from workbench.derive.diff import costs, model
+from workbench.derive.diff import costs, line_diff
 from workbench.derive.intervals import Interval, Ratio
 from workbench.derive.roofline import point
 from workbench.derive.speedup import Time
@@ -46,7 +46,14 @@ RECORDS = (
     *(point.Point, point.LevelPoint, point.MeasuredCeiling, point.MeasuredCeilings),
     *(factors.SpeedupFactors, factors.Factor, comparison.Comparison, comparison.RuleChange),
     *(largest_changes.LargestChanges, largest_changes.FigureChange),
-    *(model.Hunk, model.DiffRow, model.SourceRow, model.Shift, costs.Cost, costs.InstructionCost),
+    *(
+        line_diff.Hunk,
+        line_diff.DiffRow,
+        line_diff.SourceRow,
+        line_diff.Shift,
+        costs.Cost,
+        costs.InstructionCost,
+    ),
     *(Time, Ratio, Interval, Gate, Accuracy, PredictionOutcome, Score, Finding, KindRecord),
     *(Launch, Report, Row),
 )

@@ -23,9 +23,9 @@ from workbench.judge.rows import Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
-from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.ladder_table import ladder_table, shapes_table, tree
 from workbench.render.document.result import across
+from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant

@@ -21,17 +21,17 @@ import pytest
 import pages
 from synthetic import ablation, not_current
 from workbench.cli.main import main
-from workbench.derive.diff.model import Sources
+from workbench.derive.diff.line_diff import Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.judge.rows import Ablation
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
+from workbench.render.document.ladder_report import report
 from workbench.render.document.phrases import has_figures
-from workbench.render.document.report import report
 from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, render_page
 from workbench.render.page_sources import tokens
-from workbench.render.report import template_environment
+from workbench.render.templates import template_environment
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_fixture
 

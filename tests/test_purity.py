@@ -24,18 +24,18 @@ from rich.console import Console
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.diff.model import SourceDiff, Sources
+from workbench.derive.diff.line_diff import SourceDiff, Sources
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import VariantPair, judge_pair, ladder_sources, pair_sources
-from workbench.render import as_json, markdown, page, report, terminal
+from workbench.render import as_json, markdown, page, templates, terminal
 from workbench.render import as_json as diff_json
 from workbench.render import as_json as ladder_json
 from workbench.render.chart.charts import chart_files
+from workbench.render.document import ladder_report as document
 from workbench.render.document import ladder_table, pair
-from workbench.render.document import report as document
 from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
@@ -125,11 +125,11 @@ def rows_of(found: Ablation) -> list[str]:
 
 def writers() -> Mapping[str, Writer]:
     """Every output of judged evidence by its name; their templates are loaded."""
-    templates = [ROOT / "templates"]
-    to_markdown = loaded(report.template_environment(templates))
-    to_page = loaded(report.template_environment(templates, html=True))
+    folders = [ROOT / "templates"]
+    to_markdown = loaded(templates.template_environment(folders))
+    to_page = loaded(templates.template_environment(folders, html=True))
     return {
-        "report": lambda x: report.render_report(x.ablation, to_markdown),
+        "report": lambda x: templates.render_report(x.ablation, to_markdown),
         "page": lambda x: page.render_page(
             document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page
         ),

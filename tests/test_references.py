@@ -17,8 +17,8 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
-from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.phrases import reason, verdict
+from workbench.render.document.sentences import sentence, sentences
 from workbench.run import machine
 from workbench.study.config import Config
 from workbench.study.model import Study, Variant

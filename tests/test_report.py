@@ -24,7 +24,7 @@ from workbench.render.document import method, result
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.document.ladder_table import tree
 from workbench.render.document.step import step_section
-from workbench.render.report import render_report, template_environment
+from workbench.render.templates import render_report, template_environment
 from workbench.words import GateState, Origin, Regime, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"

@@ -11,7 +11,7 @@ from workbench.derive.roofline.point import point
 from workbench.render.chart.charts import scene
 from workbench.render.chart.frame import NO_ARITHMETIC
 from workbench.render.chart.scene import Label
-from workbench.render.report import render_report, template_environment
+from workbench.render.templates import render_report, template_environment
 from workspaces import ROOT
 
 WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"

@@ -10,7 +10,7 @@ import pytest
 from unified import unified
 from workbench.derive.diff.alignment import align, pair_changed, source
 from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
-from workbench.derive.diff.model import ProfiledSource, SourceDiff
+from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff
 from workbench.derive.diff.side_by_side import functions, signed, with_context
 from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.figures import DURATION

@@ -16,7 +16,7 @@ from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.run import gpu, machine, measure
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured

@@ -12,7 +12,7 @@ from workbench.judge.findings import Finding
 from workbench.judge.inputs import Snapshot, VariantEvidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Row
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.study.config import Config
 from workbench.words import CheckResult, Status, Verdict
 

@@ -28,7 +28,7 @@ from workbench.judge.cross_checks import testimony as gates_of
 from workbench.judge.inputs import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, Table
 from workbench.ncu.command import lasting_kernel, variant_module
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
 from workbench.study.workspace import load_module

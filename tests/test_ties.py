@@ -11,7 +11,7 @@ import pytest
 import pages
 from workbench.derive.diff.alignment import is_wait
 from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.model import Hunk, ProfiledSource, SourceDiff
+from workbench.derive.diff.line_diff import Hunk, ProfiledSource, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
 from workbench.render.as_json import plain_data as as_json
 from workbench.render.document.blocks import plain

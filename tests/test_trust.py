@@ -19,7 +19,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.snapshot import snapshot
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict

@@ -24,7 +24,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
 from workbench.evidence.timing import Timing
-from workbench.render.document.machine import Save, told
+from workbench.render.document.environment import Save, told
 from workbench.run import machine, measure
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured as Result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
+from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, SourceDiff, base
 from workbench.derive.diff.side_by_side import CONTEXT, signed, with_context
 
 NO_FILE = "/dev/null"

@@ -39,9 +39,9 @@ from workbench.render.document.blocks import (
     TableRow,
     words,
 )
-from workbench.render.document.report import report
+from workbench.render.document.ladder_report import report
 from workbench.render.numbers import harmless, printable
-from workbench.render.report import render_report, template_environment
+from workbench.render.templates import render_report, template_environment
 from workbench.study.workspace import folder_name
 from workspaces import ROOT
 

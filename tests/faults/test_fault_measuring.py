@@ -25,7 +25,7 @@ from workbench.evidence.records import BuiltKernel
 from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.run import build as building
 from workbench.run import events, machine, measure
 from workbench.run.build import build_only

@@ -14,7 +14,7 @@ from pathlib import Path
 from workbench.cuda import header_folders
 from workbench.cuda.build import compiler_version
 from workbench.ncu.support import known_error, unsupported
-from workbench.render.document.machine import DoctorRow
+from workbench.render.document.environment import DoctorRow
 from workbench.run import machine
 from workbench.run.gpu import is_divided, look, nvidia_smi, why_none
 from workbench.words import INSTALL

@@ -46,14 +46,14 @@ def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: 
     that are not the workbench's.
     """
     from workbench.render.chart.charts import chart_files
-    from workbench.render.report import render_report, template_environment
+    from workbench.render.templates import render_report, template_environment
 
     workspace = target.workspace
     folder = workspace.reports(target.study, found.shape, target.part)
     environment = template_environment(workspace.template_folders)
     files = {REPORT: render_report(found, environment)}
     if page or (folder / PAGE).is_file():
-        from workbench.render.document.report import report
+        from workbench.render.document.ladder_report import report
         from workbench.render.page import render_page
 
         sources = ladder_sources(evidence, found)

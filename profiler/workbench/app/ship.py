@@ -30,7 +30,7 @@ from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.render import package as rendered
-from workbench.render.report import template_environment
+from workbench.render.templates import template_environment
 from workbench.run.trial import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
@@ -128,7 +128,7 @@ def metadata(told: rendered.Told, fingerprint: str) -> str:
 def report_of(subject: Subject) -> Mapping[str, str]:
     """The report of the steps that lead to the variant, and its charts."""
     from workbench.render.chart.charts import chart_files
-    from workbench.render.report import render_report
+    from workbench.render.templates import render_report
 
     target = subject.target
     steps = target.study.ladder.chain([subject.variant.name])

@@ -23,7 +23,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug
 from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.commits import time_verdict
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan

@@ -31,8 +31,8 @@ from workbench.evidence.records import (
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
 from workbench.render import package as rendered
-from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import what_it_is
+from workbench.render.document.sentences import sentence
 from workbench.run.commits import repository_of
 from workbench.run.protocol import Packable
 from workbench.run.recording import now

@@ -14,7 +14,7 @@ from typing import Any
 from workbench.app.target import Target
 from workbench.derive.diff.alignment import physical_lines
 from workbench.derive.diff.costs import LineCosts, Listing, line_costs, listing
-from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
@@ -38,8 +38,8 @@ from workbench.ncu.capture import (
 from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch
-from workbench.render.document.findings import why_no_lines
 from workbench.render.document.launches import Details
+from workbench.render.document.sentences import why_no_lines
 from workbench.render.source_lines import SourceLine
 from workbench.study.front_ends import front_ends_of
 from workbench.study.sources import source_files, source_texts

@@ -20,8 +20,8 @@ from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
 from workbench.judge.sweep import Sweep, judge_sweep
 from workbench.render.chart.size_lines import size_lines
-from workbench.render.document import sizes as sizes_document
-from workbench.render.document import sweep as document
+from workbench.render.document import parameters as document
+from workbench.render.document import size_tables as sizes_document
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study

@@ -27,8 +27,8 @@ from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import EXACT, OWN, Facts, write
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
-from workbench.render.document.machine import Save
-from workbench.render.document.machine import told as told_of
+from workbench.render.document.environment import Save
+from workbench.render.document.environment import told as told_of
 from workbench.run.build import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob

@@ -25,7 +25,7 @@ from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
-from workbench.render.document.machine import Save
+from workbench.render.document.environment import Save
 from workbench.run.build import build_only
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan

@@ -12,7 +12,7 @@ from workbench.cli.progress import Progress
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, ToolFailed, with_hint
 from workbench.render.document.blocks import Block
-from workbench.render.document.machine import CompiledKernel, compiled
+from workbench.render.document.environment import CompiledKernel, compiled
 from workbench.run.build import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study

@@ -20,8 +20,8 @@ from workbench.ncu.report import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
-from workbench.render.document.findings import sentences
 from workbench.render.document.launches import DETAILED, left_out
+from workbench.render.document.sentences import sentences
 
 
 def run(options: DiffOptions) -> None:

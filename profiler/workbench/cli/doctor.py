@@ -6,7 +6,7 @@ from workbench.cli.options import DoctorOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor
 from workbench.errors import EnvironmentLacks
-from workbench.render.document.machine import findings
+from workbench.render.document.environment import findings
 
 
 def run(options: DoctorOptions) -> int:

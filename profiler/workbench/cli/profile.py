@@ -21,7 +21,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
-from workbench.render.document.findings import sentence, sentences
+from workbench.render.document.sentences import sentence, sentences
 from workbench.study.workspace import including
 from workbench.words import Status
 

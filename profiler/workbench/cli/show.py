@@ -29,8 +29,8 @@ from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, Callout, Paragraph, words
-from workbench.render.document.findings import sentences
 from workbench.render.document.launches import DETAILED, left_out
+from workbench.render.document.sentences import sentences
 
 
 def run(options: ShowOptions) -> None:

@@ -14,7 +14,7 @@ from workbench.cli.printing import say
 from workbench.cli.streams import executor, note
 from workbench.errors import WorkbenchError
 from workbench.render.as_json import plain_data
-from workbench.render.document.machine import Save, told
+from workbench.render.document.environment import Save, told
 from workbench.study.model import Study
 from workbench.words import SCHEMA_VERSION
 

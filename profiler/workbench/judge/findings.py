@@ -1,4 +1,4 @@
-"""A finding: a code with its numbers and ids. ``render/document/findings.py`` has the sentences."""
+"""A finding: a code with its numbers and ids; ``render/document/sentences.py`` has sentences."""
 
 from __future__ import annotations
 

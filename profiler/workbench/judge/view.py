@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from workbench.derive.diff.model import ProfiledSource, SourceDiff, Sources
+from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.intervals import Ratio

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, standard_error, top_stall
 from workbench.judge.advice import advise as ranked
 from workbench.judge.advice.advise import Advice, KindRecord, Record
@@ -26,10 +26,10 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.view import VariantPair
 from workbench.render.document import ladder_table
 from workbench.render.document.advice import CATALOGUE
-from workbench.render.document.findings import sentence
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import samples
 from workbench.render.document.phrases import figure
+from workbench.render.document.sentences import sentence
 from workbench.words import SCHEMA_VERSION, VIRTUAL_ROOT, Regime
 
 DIGITS = 4

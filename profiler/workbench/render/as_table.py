@@ -25,7 +25,7 @@ from workbench.render.document.blocks import (
     TableColumn,
     plain,
 )
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.render.numbers import printable
 from workbench.words import Status
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as xml
 
 import workbench
 from workbench.judge.commits import Change
-from workbench.render.document.commits import TIERS, shown
-from workbench.render.document.findings import difference_label, sentence
+from workbench.render.document.changes import TIERS, shown
+from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from workbench.derive.diff.model import Sources
+from workbench.derive.diff.line_diff import Sources
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources

@@ -11,7 +11,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.model import (
+from workbench.derive.diff.line_diff import (
     DiffRow,
     FileDiff,
     Hunk,
@@ -21,8 +21,8 @@ from workbench.derive.diff.model import (
     is_host,
 )
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document.findings import why_no_costs
 from workbench.render.document.hunks import costs, weight, where
+from workbench.render.document.sentences import why_no_costs
 from workbench.render.numbers import harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind

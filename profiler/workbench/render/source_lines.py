@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.diff.costs import Cost, InstructionCost
-from workbench.derive.diff.model import DiffRow, FileDiff, Hunk, SourceDiff, base
+from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, SourceDiff, base
 from workbench.derive.diff.side_by_side import signed, with_context
 from workbench.render.document import hunks
 from workbench.render.document.blocks import plain

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import groupby
 
 from workbench.derive.diff.alignment import SourceText, align, is_wait, pair_changed, source
-from workbench.derive.diff.model import (
+from workbench.derive.diff.line_diff import (
     NOTHING,
     DiffRow,
     FileDiff,

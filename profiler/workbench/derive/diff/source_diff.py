@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.diff.alignment import Names, Sides, calls, is_wait, lambdas, ties
 from workbench.derive.diff.costs import Cost, LineCosts, add, line_costs
-from workbench.derive.diff.model import (
+from workbench.derive.diff.line_diff import (
     NOTHING,
     DiffRow,
     FileDiff,

@@ -17,7 +17,7 @@ from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Scene
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.chart.stall_bars import stall_time
-from workbench.render.document.sizes import sizes_name
+from workbench.render.document.size_tables import sizes_name
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from workbench.render.chart.frame import EDGE, LegendEntry, axes, key
 from workbench.render.chart.placing import Plot, plot
 from workbench.render.chart.scene import Box, Item, Marker, Polyline, Scene, Sign, Stroke
 from workbench.render.document.phrases import shape_words
-from workbench.render.document.sizes import ALT, CAPTION, NAME, rate, rate_unit
+from workbench.render.document.size_tables import ALT, CAPTION, NAME, rate, rate_unit
 
 TOP, FOOT = 34.0, 44.0
 # Versions first, then references: both kinds keep apart by their dashes as well.

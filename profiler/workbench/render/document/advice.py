@@ -24,8 +24,8 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
-from workbench.render.document.findings import resource, sentence
 from workbench.render.document.phrases import names
+from workbench.render.document.sentences import resource, sentence
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
 

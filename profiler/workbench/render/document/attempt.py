@@ -23,9 +23,9 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.limits import bullets
 from workbench.render.document.phrases import call_of, figure, took, with_cycles
+from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.variant import limited, origin
 from workbench.render.numbers import factor, number
 from workbench.study.config import Gates

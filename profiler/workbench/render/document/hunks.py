@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.diff.costs import NUMBERS, Cost
-from workbench.derive.diff.model import NOTHING, Hunk, Shift, SourceDiff, SourceRow, base
+from workbench.derive.diff.line_diff import NOTHING, Hunk, Shift, SourceDiff, SourceRow, base
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -21,8 +21,8 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import why_no_costs
 from workbench.render.document.limits import of_line
+from workbench.render.document.sentences import why_no_costs
 from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
 

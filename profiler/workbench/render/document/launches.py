@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import MATCHED
+from workbench.render.document.sentences import MATCHED
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE
 

@@ -30,7 +30,7 @@ from workbench.render.document.blocks import (
     strong,
     words,
 )
-from workbench.render.document.findings import sentence
+from workbench.render.document.sentences import sentence
 from workbench.render.numbers import number, percent, shorten
 from workbench.words import ABSENT
 

@@ -26,8 +26,8 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import ladders, reason, steps
+from workbench.render.document.sentences import sentence
 from workbench.render.document.why import NOISE
 from workbench.render.numbers import factor, number, shorten
 from workbench.words import ABSENT, NONE, Status

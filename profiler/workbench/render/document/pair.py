@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.advice.advise import Record
 from workbench.judge.rows import Row
@@ -27,8 +27,8 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import sentence, sentences
 from workbench.render.document.phrases import with_cycles
+from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.timings import time_in
 from workbench.render.numbers import quantity, times, with_unit
 from workbench.words import ABSENT, Regime, Status

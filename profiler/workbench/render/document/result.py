@@ -10,7 +10,6 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.document import step
 from workbench.render.document.authored import first_sentence
 from workbench.render.document.blocks import Text, bold, code, joined, line, words
-from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
@@ -23,6 +22,7 @@ from workbench.render.document.phrases import (
     took,
     with_cycles,
 )
+from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
 from workbench.words import ABSENT, Origin, Regime, Status, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
@@ -30,7 +30,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import sentence
 from workbench.render.document.phrases import (
     brief_reason,
     has_figures,
@@ -41,6 +40,7 @@ from workbench.render.document.phrases import (
     took,
     with_cycles,
 )
+from workbench.render.document.sentences import sentence
 from workbench.render.numbers import interval, with_unit
 from workbench.words import ABSENT, GateState
 

@@ -28,7 +28,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import sentence
 from workbench.render.document.limits import reasons, samples, share_of, stall_words
 from workbench.render.document.phrases import (
     call_of,
@@ -39,6 +38,7 @@ from workbench.render.document.phrases import (
     parent_of,
     verdict,
 )
+from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT
 

@@ -20,7 +20,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.findings import difference_label, sentence
+from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import number
 from workbench.words import NONE, Move
 

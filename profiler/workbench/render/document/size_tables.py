@@ -28,8 +28,8 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.findings import sentences
 from workbench.render.document.phrases import shape_words
+from workbench.render.document.sentences import sentences
 from workbench.render.numbers import ends, factor, interval, microseconds, number, percent
 from workbench.words import NONE
 

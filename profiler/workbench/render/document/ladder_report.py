@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workbench.derive.diff.model import SourceDiff
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.chart import charts
 from workbench.render.document import advice, limits, method, rooflines, why
@@ -36,7 +36,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.ladder_table import across, ladder_table, shape_ladder, tree
 from workbench.render.document.phrases import judged, ladders, steps
-from workbench.render.document.sizes import sizes_sections
+from workbench.render.document.size_tables import sizes_sections
 from workbench.render.document.step import anchor, brief_section, step_section
 from workbench.words import ABSENT
 

@@ -26,7 +26,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.findings import sentence, sentences
+from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import ends, factor, interval, shorten
 from workbench.words import ABSENT, NONE, Origin
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Callout, Section
-from workbench.render.document.report import summary
+from workbench.render.document.ladder_report import summary
 from workbench.render.numbers import harmless
 
 if TYPE_CHECKING:
