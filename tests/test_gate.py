@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ import pytest
 import snapshots
 import workspaces
 from commits import Repository, repository
+from workbench.app.sides import Side
 from workbench.cli.main import main
 from workbench.cuda.build import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
@@ -34,7 +36,7 @@ from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
 from workbench.render.document.sentences import sentence
 from workbench.run import machine, measure
-from workbench.run.commits import join, older
+from workbench.run.commits import Commit, join, older
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Measured, Plan
 from workbench.study.config import CommitGate, Config
@@ -773,27 +775,40 @@ def test_recorded_counters_are_compared_without_a_gpu(
     assert moved["spot"]["why"].endswith("µs of stalls under ncu")
 
 
-def test_tables_do_not_count_without_their_report(attention: Repository, capsys: Capture) -> None:
-    """Forged ones have the right checksum; those of a report that is there are not read."""
+def instructions(made: Repository) -> float | None:
+    """Of fix10, in millions, as a gate takes them."""
+    workspace = find_workspace(made.workspace)
+    side = Side(Commit("0" * 40, "HEAD"), workspace, workspace.study())
+    found = side.at("fix10", counters=True)
+    assert found is not None
+    assert found.without_report == (not found.figures)
+    return found.figures["warp_instructions"].value if found.figures else None
+
+
+def test_forged_tables_do_not_count(attention: Repository) -> None:
+    """Theirs is the right checksum: the report is read again, and without it there is nothing."""
     evidence = EvidenceFolder(attention.workspace / EVIDENCE.relative_to(FIXTURE))
-    with_kernel_of(attention, "fix9", "fix10")
-    told = gate_of(attention, capsys, "HEAD~1")
+    measured = instructions(attention)
     (report,) = evidence.reports.iterdir()
-    forged = evidence.tables(report.name)
-    text = frames.whole(forged.read_bytes())
-    head, _, launches = text.partition(LAUNCHES)
-    launches = launches.replace(b"inst_executed", b"inst_executes")
-    digest = hashlib.sha256(launches).hexdigest().encode()
-    forged.write_bytes(frames.compressed(head[: -len(digest)] + digest + LAUNCHES + launches))
-    attention.commit("forged")
-    assert gate_of(attention, capsys, "HEAD~2") == told
+    tables = evidence.tables(report.name)
+    head, _, launches = frames.whole(tables.read_bytes()).partition(LAUNCHES)
+    forged = re.sub(rb'("smsp__inst_executed\.sum",)\d+', rb"\g<1>15604718", launches)
+    digest = hashlib.sha256(forged).hexdigest().encode()
+    tables.write_bytes(frames.compressed(head[: -len(digest)] + digest + LAUNCHES + forged))
+    assert forged != launches
+    assert instructions(attention) == measured
     report.unlink()
-    attention.commit("without the report")
-    code, changes = gate_of(attention, capsys, "HEAD~3")
+    assert instructions(attention) is None
+
+
+def test_tables_do_not_count_without_their_report(attention: Repository, capsys: Capture) -> None:
+    evidence = EvidenceFolder(attention.workspace / EVIDENCE.relative_to(FIXTURE))
+    (report,) = evidence.reports.iterdir()
+    report.unlink()
+    with_kernel_of(attention, "fix9", "fix10")
+    code, changes = gate_of(attention, capsys, "HEAD~1")
     assert (code, changes["fix9"]["verdict"]) == (5, "cannot tell")
-    assert (
-        "counters of tables without their report do not count" in changes["fix9"]["why"]["message"]
-    )
+    assert "counters of tables without their report do not count" in changes["fix9"]["why"]
 
 
 # ---- on a GPU ------------------------------------------------------------------------------
