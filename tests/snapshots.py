@@ -21,7 +21,7 @@ from workbench.judge.inputs import (
     shapes_of,
 )
 from workbench.ncu.capture import Capture, Launched
-from workbench.ncu.captures import Kept
+from workbench.ncu.captures import KeptTables
 from workbench.study.model import Ladder, Step, Variant, Work
 from workbench.words import CheckResult, NodeKind, Regime, Status
 
@@ -171,7 +171,7 @@ def capture(microseconds: float) -> Capture:
     """A kernel that took so long, and a byte."""
     launched = Launched("k", (0, 0, 0), (0, 0, 0), 1.0)
     took = ("gpu__time_duration.sum", 1e3 * microseconds, "ns")
-    return Capture(Path("r.ncu-repz"), (Kept("k", [took], [], [], frozenset(), launched),))
+    return Capture(Path("r.ncu-repz"), (KeptTables("k", [took], [], [], frozenset(), launched),))
 
 
 def index(name: str, shape: str) -> CaptureIndex:

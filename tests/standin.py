@@ -33,13 +33,13 @@ from workbench.run.protocol import (
     CeilingMeasured,
     CeilingsJob,
     Checked,
+    DeviceFound,
     Done,
     ErrorText,
     Failed,
     SessionsDone,
     SessionsJob,
-    Surroundings,
-    Timed,
+    TimedSession,
     TrialJob,
     VariantsJob,
     WorkerEvent,
@@ -109,7 +109,7 @@ class StandIn:
         self, scratch: Path, job: VariantsJob, limit: float, on_event: Callable[[Any], None]
     ) -> WorkerEnd:
         self.jobs.append(job)
-        events: list[WorkerEvent] = [Surroundings(environment=ENVIRONMENT)]
+        events: list[WorkerEvent] = [DeviceFound(environment=ENVIRONMENT)]
         left = list(job.variants)
         if Phase.BUILD in job.phases:
             for name in job.variants:
@@ -160,7 +160,7 @@ class StandIn:
         self.jobs.append(job)
         return Sessions(self, job)
 
-    def session(self, number: int, job: SessionsJob, variants: Sequence[str]) -> Timed:
+    def session(self, number: int, job: SessionsJob, variants: Sequence[str]) -> TimedSession:
         series = tuple(
             Series(
                 variant=name,
@@ -176,7 +176,7 @@ class StandIn:
         )
         node = GraphNode(kind=NodeKind.KERNEL, kernel="scale", shared_bytes=512)
         session = Session(number=number, instances=INSTANCES, series=series)
-        return Timed(session=session, nodes=dict.fromkeys(variants, (node,)), stride=1)
+        return TimedSession(session=session, nodes=dict.fromkeys(variants, (node,)), stride=1)
 
     def drawn(self, run: Run) -> float:
         return self.time(run) * (1 + self.random.gauss(0, self.noise))
@@ -193,7 +193,7 @@ class Sessions:
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
         self.gpu.timed.append(list(self.variants))
         events: list[WorkerEvent] = [
-            Surroundings(environment=ENVIRONMENT),
+            DeviceFound(environment=ENVIRONMENT),
             *(self.gpu.session(n, self.job, self.variants) for n in range(self.job.sessions)),
         ]
         events += [SessionsDone(sessions=self.job.sessions), Done()]
@@ -226,7 +226,7 @@ class Benchmarks:
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
         error = ErrorText(kind="EnvironmentLacks", message="no FP8 here")
         events: list[WorkerEvent] = [
-            Surroundings(environment=ENVIRONMENT),
+            DeviceFound(environment=ENVIRONMENT),
             *(
                 CeilingFailed(id=name, error=error)
                 if name == "tensor fp8"

@@ -21,7 +21,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.commits import first_bad
 from workbench.run import machine, measure
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
@@ -44,12 +44,12 @@ class Bench:
         module = self.study.folder / f"{variant}.py"
         return str(module.with_suffix(".cu").read_text())
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPlan:
         Bench.asked.append(self.plan)
         self.check()
         if self.plan.timed:
             self.time()
-        return Measured()
+        return MeasuredPlan()
 
     def check(self) -> None:
         recorder = Recorder(self.study, self.plan.shape, self.folder, self.plan.variants)

@@ -6,7 +6,7 @@ import math
 
 from workbench.derive.figures import Figure
 from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
-from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS, Table
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS, ColumnTable
 from workbench.render.document import blocks
 from workbench.render.document.limits import brief
 
@@ -26,7 +26,7 @@ def share(reason: str, value: float) -> tuple[str, Figure]:
 def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
     found = dict([share("long_scoreboard", 60.0), share("drain", 2.0), share("selected", 20.0)])
     found["achieved_occupancy"], found["theoretical_occupancy"] = seen(6), seen(18)
-    rules = Table(
+    rules = ColumnTable(
         [
             rule("TheoreticalOccupancy", "", 81),
             rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
@@ -35,7 +35,7 @@ def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
         ],
         columns=RULE_COLUMNS,
     )
-    lines = Table(
+    lines = ColumnTable(
         [
             (0, "k", "/workbench/kernels/s/a.cu", n, "long_scoreboard", v)
             for n, v in ((3, 10.0), (7, 30.0))
@@ -61,42 +61,44 @@ def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
     for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
         focus = [("lrc__average_ilc_input_sector_success_rate.pct", rate)]
         low = (*compression[:-1], [*focus, ("lrc__ilc_input_sectors.sum", 2097706.0)])
-        rules = Table([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
-        lines = Table([], columns=LINE_COLUMNS)
+        rules = ColumnTable([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
+        lines = ColumnTable([], columns=LINE_COLUMNS)
         assert bottlenecks(rules, lines, found, {})[0].rule == first
 
 
 def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
     """An estimate is of its kernel's own runtime."""
     durations = [(0, "long", 90.0), (1, "short", 6.0), (2, "short", 4.0)]
-    metrics = Table(
+    metrics = ColumnTable(
         [(n, k, "gpu__time_duration.sum", v, "ns") for n, k, v in durations],
         columns=METRIC_COLUMNS,
     )
     part = parts(metrics)
     assert part == {"long": 0.9, "short": 0.1}
-    rules = Table(
+    rules = ColumnTable(
         [
             (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
             (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
         ],
         columns=RULE_COLUMNS,
     )
-    lines = Table([], columns=LINE_COLUMNS)
+    lines = ColumnTable([], columns=LINE_COLUMNS)
     found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
     first, second = bottlenecks(rules, lines, found, part)
     assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
     assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
     assert "in long, 90 % of the durations" in blocks.plain(brief(first))
-    (only,) = bottlenecks(Table(rules.entries[1:], rules.columns), lines, found, {"long": 1.0})
+    (only,) = bottlenecks(
+        ColumnTable(rules.entries[1:], rules.columns), lines, found, {"long": 1.0}
+    )
     assert "durations" not in blocks.plain(brief(only))
     assert only.kernel == "long"
 
 
 def test_without_rules_the_stalls_stand_in() -> None:
     found = dict([share("wait", 40.0), share("selected", 60.0)])
-    lines = Table([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
-    (only,) = bottlenecks(Table([], RULE_COLUMNS), lines, found, {})
+    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
+    (only,) = bottlenecks(ColumnTable([], RULE_COLUMNS), lines, found, {})
     assert only.title == "Wait stalls"
     assert math.isnan(only.estimated_speedup_pct)
 
@@ -112,12 +114,14 @@ def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_
     found = dict([share("long_scoreboard", 60.0), share("wait", 2.0), share("selected", 20.0)])
     found["dram_pct"], found["fma_pipe"] = seen(88), seen(84)
     unrated = rule("SOLBottleneck", "High Throughput", math.nan)
-    rules = Table([unrated, rule("CPIStall", "Wait Stalls", 40)], RULE_COLUMNS)
-    lines = Table([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
+    rules = ColumnTable([unrated, rule("CPIStall", "Wait Stalls", 40)], RULE_COLUMNS)
+    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
     roof, advice = bottlenecks(rules, lines, found, {}, levels={"l2": 30.0, "dram": 85.0})
     assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
     assert blocks.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
     assert advice.title == "High Throughput"
     assert "no estimate" in blocks.plain(brief(advice))
-    (stall,) = bottlenecks(Table([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {})
+    (stall,) = bottlenecks(
+        ColumnTable([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {}
+    )
     assert stall.title == "Long scoreboard stalls"

@@ -25,16 +25,16 @@ from workbench.run.protocol import (
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
+    DeviceFound,
     Done,
     ErrorText,
     Event,
-    Surroundings,
     WorkerEvent,
 )
 from workspaces import FIXTURE, ROOT
 
 CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
-ENVIRONMENT = Surroundings(environment=Environment(gpu="NVIDIA H200", driver="580"))
+ENVIRONMENT = DeviceFound(environment=Environment(gpu="NVIDIA H200", driver="580"))
 CEILING = structs.replace(standin.ceiling(19), best=2e13, ran="scripted")
 
 

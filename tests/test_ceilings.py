@@ -29,7 +29,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import CeilingsFile
 from workbench.judge.rows import Ablation
-from workbench.ncu.capture import Table
+from workbench.ncu.capture import ColumnTable
 from workbench.render import as_json, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.chart import roofline_plot, svg
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_used_is_named_with_a_hint(
     assert caught.value.hint
 
 
-def found_point(table: Table) -> Point:
+def found_point(table: ColumnTable) -> Point:
     found = point(table, calibration().values)
     assert found is not None
     return found

@@ -17,7 +17,7 @@ from workbench.judge.inputs import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
 from workbench.ncu.capture import Capture
-from workbench.ncu.captures import Kept
+from workbench.ncu.captures import KeptTables
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.blocks import plain
 from workbench.render.document.result import result
@@ -50,7 +50,7 @@ def index(variant: str, *, ncu: str = "2025.3.1", **changes: str) -> CaptureInde
 def capture(variant: str, clock: float) -> Capture:
     rows = metrics({CLOCK: clock, "gpu__time_duration.sum": 1e4})
     values = [*rows.rows("metric", "value", "unit")]
-    launch = Kept(kernel="k", metrics=values, lines=[], rules=[], collected=frozenset())
+    launch = KeptTables(kernel="k", metrics=values, lines=[], rules=[], collected=frozenset())
     return Capture(Path(f"{variant}.ncu-repz"), (launch,))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
 from workbench.judge.gates import captured_gate, gate_of, lines_missing
-from workbench.ncu.capture import Table
+from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources
 from workbench.render.document.sentences import sentence, why_no_lines
@@ -192,7 +192,7 @@ def test_an_index_without_resources_is_written_as_before() -> None:
 
 # ---- source lines -----------------------------------------------------------------------------
 def capture(*lines: tuple[str, int]) -> Any:
-    return SimpleNamespace(lines=Table(lines, ["file", "line"]))
+    return SimpleNamespace(lines=ColumnTable(lines, ["file", "line"]))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     for name, text in texts.items():
         variants[name].module.write_text(text)
     study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
-    made = events.Reports(study, "large", cast(Any, None), cast(Any, None))
+    made = events.ReportRecorder(study, "large", cast(Any, None), cast(Any, None))
     monkeypatch.setattr(events, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}

@@ -15,7 +15,7 @@ from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
-from workbench.ncu.capture import Table, load_capture
+from workbench.ncu.capture import ColumnTable, load_capture
 from workbench.ncu.disassembly import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
@@ -348,7 +348,7 @@ def test_evidence_of_a_newer_schema_is_refused(
 def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> None:
     metrics = load_capture(*recorded_range(CAUSAL, "fix9")).metrics
     known = [row for row in metrics.entries if not row[2].startswith(("dram__", "gpu__dram"))]
-    older = Table(known, metrics.columns)
+    older = ColumnTable(known, metrics.columns)
     result = figures(older)
     for key in ("dram_read", "dram_bandwidth", "dram_pct"):
         assert key in figures(metrics)

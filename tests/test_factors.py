@@ -21,7 +21,7 @@ from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_tim
 from workbench.derive.largest_changes import largest_changes
 from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
-from workbench.ncu.capture import RULE_COLUMNS, Table
+from workbench.ncu.capture import RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import catalog
 from workbench.words import PredictionResult
 
@@ -250,12 +250,12 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
     assert [m.figure for m in largest_changes(many, after, None).figures] == ["shared_conflicts"]
 
 
-def rules(*found: tuple[str, str, float, str]) -> Table:
+def rules(*found: tuple[str, str, float, str]) -> ColumnTable:
     rows: list[tuple[Any, ...]] = [
         (0, "k", rule, "S", title, "", scope, estimate, [])
         for rule, title, estimate, scope in found
     ]
-    return Table(rows, columns=RULE_COLUMNS)
+    return ColumnTable(rows, columns=RULE_COLUMNS)
 
 
 def test_rules_appear_vanish_and_change() -> None:

@@ -38,7 +38,7 @@ from workbench.render.document.sentences import sentence
 from workbench.run import machine, measure
 from workbench.run.commits import Commit, join, older
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.study.config import CommitGate, Config
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
@@ -596,14 +596,14 @@ class Bench:
         self.study, self.folder, self.plan = study, folder, plan
         self.undecided = undecided
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPlan:
         Bench.asked.append(self.plan)
         if self.plan.timed:
             self.time()
         for name in self.plan.captured:
             if name in Bench.captures:
                 self.capture(name, Bench.captures[name])
-        return Measured()
+        return MeasuredPlan()
 
     def capture(self, name: str, recorded: str) -> None:
         """That of a variant of the repository's own study."""

@@ -219,7 +219,7 @@ def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, int], said: st
 def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
     from workbench.errors import with_hint
     from workbench.run.events import Listener
-    from workbench.run.plan import Measured, Plan
+    from workbench.run.plan import MeasuredPlan, Plan
     from workbench.run.protocol import ErrorText, Failed
     from workbench.words import Phase
 
@@ -228,7 +228,7 @@ def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
         build=lambda name, **given: told.append(given),
         check=lambda name, shape, **given: told.append(given),
     )
-    made = Listener(cast(Any, None), Plan("s"), recorder, Measured(), lambda event: None)
+    made = Listener(cast(Any, None), Plan("s"), recorder, MeasuredPlan(), lambda event: None)
     error = ErrorText(kind="", message="needs helion", hint="pip install helion")
     for phase in (Phase.BUILD, Phase.CHECK):
         made.take(Failed(variant="a", phase=phase, error=error))

@@ -17,7 +17,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import digest_of
 from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
-from workbench.ncu.captures import Kept, tables_of
+from workbench.ncu.captures import KeptTables, tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.render.document import method
@@ -52,7 +52,7 @@ def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
     decoded = launches(report)
     assert len(kept) == len(decoded)
     for (launch, ranges), (action, named) in zip(kept, decoded, strict=True):
-        assert isinstance(launch, Kept)
+        assert isinstance(launch, KeptTables)
         assert list(ranges) == named
         assert content(launch) == content(Decoded(action, report))
 
@@ -66,8 +66,8 @@ def test_no_tables_are_kept_that_no_index_names() -> None:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     path = tmp_path / "tables" / "small.json.zst"
-    assert not isinstance(tables_of(SMALL, path)[0][0], Kept)
-    assert isinstance(tables_of(SMALL, path)[0][0], Kept)
+    assert not isinstance(tables_of(SMALL, path)[0][0], KeptTables)
+    assert isinstance(tables_of(SMALL, path)[0][0], KeptTables)
     return path
 
 

@@ -268,9 +268,9 @@ def test_what_study_and_variant_both_build_is_built_alike(
     from torch.utils import cpp_extension
 
     from workbench.run.protocol import TrialJob, VariantsJob
-    from workbench.run.worker.journal import Journal
-    from workbench.run.worker.main import Worker
-    from workbench.run.worker.trial import Trial
+    from workbench.run.worker.journal import EventLog
+    from workbench.run.worker.main import JobWorker
+    from workbench.run.worker.trial import TrialRun
 
     built: list[str] = []
     monkeypatch.setattr(cpp_extension, "load_inline", lambda name, code, *rest: built.append(code))
@@ -279,12 +279,12 @@ def test_what_study_and_variant_both_build_is_built_alike(
     monkeypatch.chdir(study.parents[1])
     name, nothing = study.name, dict[str, Any]()
     if kind == "trial":
-        Trial(TrialJob(study=name, shapes=(), baseline="theirs", called="it", references=(),
+        TrialRun(TrialJob(study=name, shapes=(), baseline="theirs", called="it", references=(),
                        device="cpu")).load("theirs")  # fmt: skip
     else:
-        with Journal(study) as journal:
+        with EventLog(study) as journal:
             job = VariantsJob(study=name, variants=("theirs",), params=nothing, phases=())
-            Worker(job, journal)
+            JobWorker(job, journal)
         lines.prepare(study / "theirs.py")
         load_module(study / "theirs.py", "workbench_variant_of_a_test")
     assert len(built) == 2

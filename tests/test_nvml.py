@@ -161,7 +161,7 @@ def test_nvidia_smi_is_quoted_if_nvml_fails(
     text: str, says: str, listed: Install, smi: Callable[[str], None]
 ) -> None:
     smi(text)
-    assert gpu.look() == gpu.Found(error="NVML: Driver Not Loaded")
+    assert gpu.look() == gpu.ListedGpus(error="NVML: Driver Not Loaded")
     assert gpu.why_none() == f"NVML: Driver Not Loaded; {says}"
     assert machine.find_gpu() is None
     assert f"no NVIDIA GPU was found (NVML: Driver Not Loaded; {says})" in str(

@@ -21,13 +21,13 @@ from workbench.problems.expressions import read_call, read_input, read_launch, r
 from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
 from workbench.problems.problem import Problem, Request, split
-from workbench.problems.writing import Facts, write
+from workbench.problems.writing import TrialFacts, write
 from workbench.run.build import sources_of
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.check import check_variant
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.trial import Trial
+from workbench.run.worker.trial import TrialRun
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult
@@ -55,7 +55,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem]
 
     def work(found: Problem) -> Learned:
         root = tmp_path / "made"
-        write(found, root, Facts())
+        write(found, root, TrialFacts())
         smallest = min(found.shapes, key=lambda n: sum(
             v for v in found.shapes[n].parameters.values() if isinstance(v, int)))  # fmt: skip
         job = TrialJob(
@@ -68,7 +68,7 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem]
         )
         monkeypatch.chdir(root)
         with on_cpu():
-            told = Trial(job).run()
+            told = TrialRun(job).run()
         write(found, root, learned(found, told))
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         with on_cpu():
@@ -151,7 +151,7 @@ def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
     from workbench.study.workspace import load_module
 
     found = problem(EXAMPLES / "histogram" / "submission.py")
-    write(found, tmp_path, Facts(destinations=("counts",)))
+    write(found, tmp_path, TrialFacts(destinations=("counts",)))
     with on_cpu():
         study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_histogram")
         inputs = study.inputs(study.shapes["test0"], torch.Generator())
@@ -205,7 +205,7 @@ def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, 
 def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
     from workbench.study.workspace import load_module
 
-    write(problem(EXAMPLES / "histogram"), tmp_path, Facts())
+    write(problem(EXAMPLES / "histogram"), tmp_path, TrialFacts())
     with on_cpu():
         study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_drawn")
         one, other = (
@@ -300,7 +300,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
         versus="torch.softmax(x, dim=-1)",
     )
     assert found.kind == "a CUDA source"
-    write(found, tmp_path, Facts())
+    write(found, tmp_path, TrialFacts())
     text = (tmp_path / "kernels/softmax/baseline.py").read_text()
     assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", compiler="program")' in text
     assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
@@ -318,7 +318,7 @@ def test_a_cuda_source_compiles_as_it_is(
         launch=LAUNCH,
         versus="torch.softmax(x, dim=-1)",
     )
-    write(found, tmp_path, Facts())
+    write(found, tmp_path, TrialFacts())
     assert main(["build", "baseline", "--json", "--project", str(tmp_path)]) == 0
     built = json.loads(capsys.readouterr().out)["builds"][0]
     assert built["kernels"][0]["registers"] > 0
@@ -346,7 +346,7 @@ def test_what_a_file_imports_from_beside_it_comes_along(tmp_path: Path, tried: A
 def test_the_users_file_stays_as_it_is(tmp_path: Path) -> None:
     path = file(tmp_path, SOFTMAX + INPUTS)
     found = problem(path)
-    write(found, tmp_path / "made", Facts())
+    write(found, tmp_path / "made", TrialFacts())
     assert (tmp_path / "made/kernels" / found.name / "mine.py").read_bytes() == path.read_bytes()
 
 
@@ -698,7 +698,7 @@ TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
 
 def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given: Any) -> Learned:
     found = problem(given.pop("path"), **given)
-    write(found, tmp_path / "made", Facts())
+    write(found, tmp_path / "made", TrialFacts())
     references = tuple(module.name for module in found.references)
     shapes = (found.default_shape,)
     job = TrialJob(
@@ -711,7 +711,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given
     )
     monkeypatch.chdir(tmp_path / "made")
     with on_cpu():
-        trial = Trial(job)
+        trial = TrialRun(job)
         trial.device = torch.device(device)
         return trial.run()
 
@@ -735,7 +735,7 @@ def test_a_mistake_that_only_a_call_shows_is_named(
 def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Trial, "drawn", lambda trial, shape: {"x": torch.ones(3)})
+    monkeypatch.setattr(TrialRun, "drawn", lambda trial, shape: {"x": torch.ones(3)})
     path = file(tmp_path, SOFTMAX + INPUTS)
     error = complaint(lambda: called(tmp_path, monkeypatch, "cuda", path=path))
     assert "the input 'x' is on the CPU" in error.message

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from workbench.errors import ToolFailed
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment, Tried
+from workbench.evidence.records import BuiltKernel, Ceiling, Environment, TriedSetting
 from workbench.evidence.timing import Audit, GraphNode, Series, Session
 from workbench.run import protocol
 from workbench.run.process import Tail
@@ -27,6 +27,7 @@ from workbench.run.protocol import (
     CeilingsJob,
     Checked,
     ContextLost,
+    DeviceFound,
     Done,
     ErrorText,
     Failed,
@@ -38,14 +39,13 @@ from workbench.run.protocol import (
     SessionsDone,
     SessionsJob,
     Start,
-    Surroundings,
-    Timed,
+    TimedSession,
     VariantsJob,
     WorkerEvent,
     decode,
     encode,
 )
-from workbench.shipped.facts import Case, Domain
+from workbench.shipped.facts import CheckedCase, Domain
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 
@@ -91,11 +91,11 @@ CEILING = Ceiling(
     memory_clock_mhz=None,
     temperature_c=40,
     throttled=False,
-    tried=(Tried(ran="made up", median=1.9e13),),
+    tried=(TriedSetting(ran="made up", median=1.9e13),),
 )
 EVERY: list[WorkerEvent] = [
     Hello(pid=7),
-    Surroundings(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
+    DeviceFound(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
     Start(variant="fix1", phase=Phase.CAPTURE),
     Built(variant="fix1", arch="sm_90a", kernels=(KERNEL,), warnings=("a", "b")),
     Checked(
@@ -107,7 +107,7 @@ EVERY: list[WorkerEvent] = [
         relative=None,
     ),
     Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
-    Timed(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}, stride=256),
+    TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}, stride=256),
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
@@ -130,7 +130,11 @@ EVERY: list[WorkerEvent] = [
         outputs=("",),
         returns="tensor",
         domain=Domain(
-            cases=(Case(ranks=(2,), dtypes=(("float32",),), equal=(((0, 0), (0, 1)),), fixed=()),),
+            cases=(
+                CheckedCase(
+                    ranks=(2,), dtypes=(("float32",),), equal=(((0, 0), (0, 1)),), fixed=()
+                ),
+            ),
             values={"n": (1, 2.5, True, "a")},
             strided=("x",),
         ),
@@ -162,8 +166,8 @@ def test_text_and_numbers_of_other_libraries_travel_too() -> None:
     class Version(str):
         pass
 
-    found = decode(encode(Surroundings(environment=Environment(torch=Version("2.13")))).decode())
-    assert found == Surroundings(environment=Environment(torch="2.13"))
+    found = decode(encode(DeviceFound(environment=Environment(torch=Version("2.13")))).decode())
+    assert found == DeviceFound(environment=Environment(torch="2.13"))
     spoilt = Failed(
         variant="a", phase=Phase.CHECK, error=ErrorText(kind="OSError", message="\udcff.cu")
     )
@@ -300,9 +304,9 @@ def worker(
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> check.Checked:
+    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> check.ComparedCall:
         assert run(3) == 6
-        return check.Checked(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
+        return check.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
 
     monkeypatch.setattr(check, "check_once", once)
 
@@ -338,7 +342,7 @@ def kinds(events: list[WorkerEvent]) -> Iterator[str]:
 def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) -> None:
     events = worker(Phase.BUILD, Phase.CHECK)
     told = list(kinds(events))
-    assert told[:6] == ["Hello", "Surroundings", "Start one", "Built one", "Start two", "Built two"]
+    assert told[:6] == ["Hello", "DeviceFound", "Start one", "Built one", "Start two", "Built two"]
     assert told[6:] == [
         *("Start one", "Checked one", "Checked one"),
         *("Start two", "Checked two", "Checked two"),
@@ -363,7 +367,7 @@ def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
     told = list(kinds(worker(Phase.CAPTURE)))
     assert Neighbours.written == before + 2 * 2
     assert told == [
-        *("Hello", "Surroundings", "Start one", "Start two"),
+        *("Hello", "DeviceFound", "Start one", "Start two"),
         *("Start one", "Captured one", "Start two", "Captured two", "Done"),
     ]
 
@@ -428,6 +432,6 @@ def test_the_benchmarks_tell_what_they_measure_and_why_not(
     benchmarks.main()
     events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
     assert list(kinds(events)) == [
-        *("Hello", "Surroundings", "CeilingMeasured", "CeilingFailed", "Done")
+        *("Hello", "DeviceFound", "CeilingMeasured", "CeilingFailed", "Done")
     ]
     assert events[2] == CeilingMeasured(id="dram", ceiling=CEILING)

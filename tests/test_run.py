@@ -38,7 +38,7 @@ from workbench.run.protocol import (
     SessionsDone,
     SessionsJob,
     Start,
-    Timed,
+    TimedSession,
     VariantsJob,
     WorkerEvent,
 )
@@ -297,8 +297,8 @@ def session_of(number: int, *names: str, **changes: Any) -> Session:
     return Session(number=number, instances=1, series=series, **changes)
 
 
-def timed(number: int, *names: str, **changes: Any) -> Timed:
-    return Timed(session=session_of(number, *names, **changes), nodes={}, stride=1)
+def timed(number: int, *names: str, **changes: Any) -> TimedSession:
+    return TimedSession(session=session_of(number, *names, **changes), nodes={}, stride=1)
 
 
 class Clock:

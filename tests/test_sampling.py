@@ -26,7 +26,7 @@ from workbench.derive.figures import (
 )
 from workbench.evidence import frames
 from workbench.ncu.capture import Capture
-from workbench.ncu.captures import Kept
+from workbench.ncu.captures import KeptTables
 from workbench.render.as_json import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of
@@ -108,7 +108,7 @@ def recorded() -> list[tuple[str, list[Capture]]]:
     for path in REPEATS:
         for launch in json.loads(frames.whole(path.read_bytes()))["launches"]:
             metrics = [tuple(row) for row in launch["metrics"]]
-            tables = Kept(launch["kernel"], metrics, [], [], frozenset(launch["collected"]))
+            tables = KeptTables(launch["kernel"], metrics, [], [], frozenset(launch["collected"]))
             name = f"{launch['ranges'][0]} {launch['kernel']}"
             found.setdefault(name, []).append(Capture(path, (tables,)))
     assert {len(captures) for captures in found.values()} == {3}

@@ -15,7 +15,7 @@ from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.ncu import captures
 from workbench.ncu.capture import Capture, Decoded
-from workbench.ncu.captures import Kept, tables_of
+from workbench.ncu.captures import KeptTables, tables_of
 from workbench.ncu.disassembly import packed, unpacked
 from workbench.ncu.reader import actions
 from workspaces import CAUSAL, FIXTURE, SHOWN, output_of, recorded_capture, recorded_report
@@ -109,7 +109,7 @@ def test_ptx_is_of_the_report_that_the_tables_are_of(
 
 
 def test_tables_without_code_have_no_listing() -> None:
-    bare = Kept("k", [("gpu__time_duration.sum", 1000.0, "ns")], [], [], frozenset())
+    bare = KeptTables("k", [("gpu__time_duration.sum", 1000.0, "ns")], [], [], frozenset())
     found = Capture(Path("x.ncu-rep"), (bare,))
     mine = listing(found.code, found.metrics)
     assert mine.instructions == ()

@@ -30,12 +30,12 @@ from workbench.run.protocol import (
     Round,
     SessionsDone,
     SessionsJob,
-    Timed,
+    TimedSession,
     WorkerEvent,
     decode,
     write_gate,
 )
-from workbench.run.worker.journal import Journal
+from workbench.run.worker.journal import EventLog
 from workbench.run.worker.sessions import Server
 from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
@@ -64,7 +64,9 @@ class Scripted(Server):
     def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
         out = self.fate(self.done, variants)
         session = Session(number=self.done, instances=1, series=(), alone=alone)
-        self.journal.write(Timed(session=session, nodes=dict.fromkeys(variants, ()), stride=1))
+        self.journal.write(
+            TimedSession(session=session, nodes=dict.fromkeys(variants, ()), stride=1)
+        )
         return out
 
 
@@ -83,7 +85,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
         )
         pid = os.fork()
         if pid == 0:
-            with Journal(tmp_path) as journal:
+            with EventLog(tmp_path) as journal:
                 server = Scripted(JOB_OF_TWO, journal)
                 server.fate = fate
                 server.run()
@@ -99,7 +101,7 @@ def sessions_of(events: list[WorkerEvent]) -> list[tuple[int, bool, list[str]]]:
     return [
         (event.session.number, event.session.alone, list(event.nodes))
         for event in events
-        if isinstance(event, Timed)
+        if isinstance(event, TimedSession)
     ]
 
 
@@ -134,7 +136,7 @@ def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., S
 
     events, found = serve(fate, ["baseline"], [])
     assert found == code
-    assert not any(isinstance(event, Done | Timed) for event in events)
+    assert not any(isinstance(event, Done | TimedSession) for event in events)
 
 
 def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
@@ -324,7 +326,7 @@ def test_a_round_is_told_once_unless_somebody_is_at_work_in_it() -> None:
 
 
 def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with EventLog(tmp_path) as journal:
         server = Server(JOB_OF_TWO, journal)
         for variant, holder in (("fix1", "fix1"), ("", "")):
             server.heard(Round(session=1, alone=False, number=3, rounds=6, variant=variant))
@@ -561,8 +563,8 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
         return CheckOutcome(status=CheckResult.CORRECT)
 
     monkeypatch.setattr(check, "check_variant", fails)
-    monkeypatch.setattr(main.Worker, "load", lambda *given: None)
-    worker = object.__new__(main.Worker)
+    monkeypatch.setattr(main.JobWorker, "load", lambda *given: None)
+    worker = object.__new__(main.JobWorker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
     job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
@@ -579,9 +581,9 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
 def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
     from workbench.cli.progress import Progress
 
-    def timed(number: int, alone: bool = False) -> Timed:
+    def timed(number: int, alone: bool = False) -> TimedSession:
         session = Session(number=number, instances=1, series=(), alone=alone)
-        return Timed(session=session, nodes={}, stride=1)
+        return TimedSession(session=session, nodes={}, stride=1)
 
     with Progress(sessions=2) as progress:
         for event in (timed(0, alone=True), timed(0), timed(0), timed(1), timed(2)):
@@ -625,7 +627,7 @@ def test_a_session_ends_with_whoever_wanted_it(
     pid = os.fork()
     if pid == 0:
         os.setsid()  # as its parent has it
-        with Journal(tmp_path) as journal:
+        with EventLog(tmp_path) as journal:
             server = Scripted(JOB_OF_TWO, journal)
             server.fate = hangs
             server.run()

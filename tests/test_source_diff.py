@@ -14,7 +14,7 @@ from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff
 from workbench.derive.diff.side_by_side import functions, signed, with_context
 from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.figures import DURATION
-from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, Table
+from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
 from workbench.render import markdown, source_lines
 from workbench.render.document.blocks import plain
 from workbench.render.document.hunks import (
@@ -31,14 +31,14 @@ FILE = "/workbench/kernels/s/{}.cu"
 ALL = {*COUNTERS, "samples"}
 
 
-def lines_table(*rows: tuple[int, str, int, str, float]) -> Table:
+def lines_table(*rows: tuple[int, str, int, str, float]) -> ColumnTable:
     """Rows of (launch, file, line, counter, value)."""
-    return Table([(r[0], "k", *r[1:]) for r in rows], columns=LINE_COLUMNS)
+    return ColumnTable([(r[0], "k", *r[1:]) for r in rows], columns=LINE_COLUMNS)
 
 
-def durations(*nanoseconds: float) -> Table:
+def durations(*nanoseconds: float) -> ColumnTable:
     rows = [(i, "k", DURATION, value, "ns") for i, value in enumerate(nanoseconds)]
-    return Table(rows, columns=METRIC_COLUMNS)
+    return ColumnTable(rows, columns=METRIC_COLUMNS)
 
 
 def costed(text: str, name: str, samples: dict[int, float], total: float = 100) -> ProfiledSource:

@@ -19,7 +19,7 @@ from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
 from workbench.render.document.sentences import sentence
 from workbench.run import gpu, machine, measure
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured
+from workbench.run.plan import MeasuredPlan
 from workbench.study.config import Budget
 from workspaces import GOOD, copy_of_fixture, make
 
@@ -123,9 +123,9 @@ class Bench:
     def __init__(self, *given: Any, **named: Any) -> None:
         pass
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPlan:
         Bench.begun += 1
-        return Measured()
+        return MeasuredPlan()
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
 def test_a_run_that_fails_is_paid_for(
     tmp_path: Path, bench: type[Bench], monkeypatch: Patch
 ) -> None:
-    def broken(self: Bench) -> Measured:
+    def broken(self: Bench) -> MeasuredPlan:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Bench, "run", broken)

@@ -190,7 +190,7 @@ def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
 
     x = torch.arange(15.0).reshape(3, 5)
     assert torch.equal(flat(x), x.t())
-    worker = object.__new__(worker_main.Worker)
+    worker = object.__new__(worker_main.JobWorker)
     worker.study = find_workspace(ROOT).study("transpose").module
     worker.job = cast(Any, SimpleNamespace(references=("copy",)))
     with pytest.raises(UsageError, match=re.escape("strides (1, 5)")):

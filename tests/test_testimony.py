@@ -26,7 +26,7 @@ from workbench.judge.cross_checks import (
 )
 from workbench.judge.cross_checks import testimony as gates_of
 from workbench.judge.inputs import VariantEvidence
-from workbench.ncu.capture import METRIC_COLUMNS, Capture, Table
+from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable
 from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader
@@ -360,15 +360,15 @@ def test_operations_are_counted_by_kind() -> None:
     counted = counted_flops(capture("fix7").metrics)
     assert counted is not None
     assert counted["tensor fp16"] == WORK[SHAPE].flops
-    assert counted_flops(Table([], METRIC_COLUMNS)) is None
+    assert counted_flops(ColumnTable([], METRIC_COLUMNS)) is None
 
 
 def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
-    from workbench.ncu.captures import Kept, tables_of
+    from workbench.ncu.captures import KeptTables, tables_of
 
     found = capture("fix7")
     kept = [
-        Kept(x.kernel, list(x.metrics), list(x.lines), list(x.rules), x.collected)
+        KeptTables(x.kernel, list(x.metrics), list(x.lines), list(x.rules), x.collected)
         for x in found.launches
     ]
     old = Capture(found.path, tuple(kept))
@@ -378,4 +378,4 @@ def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
     fresh = [tables_of(report, tmp_path / "kept.json.zst")[0][0] for _ in range(2)]
     assert fresh[0].launched == fresh[1].launched
-    assert isinstance(fresh[1], Kept)
+    assert isinstance(fresh[1], KeptTables)

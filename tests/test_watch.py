@@ -27,7 +27,7 @@ from workbench.evidence.timing import Timing
 from workbench.render.document.environment import Save, told
 from workbench.run import machine, measure
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured as Result
+from workbench.run.plan import MeasuredPlan as Result
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, ErrorText, Failed
 from workbench.run.recording import Recorder

@@ -29,7 +29,7 @@ from workbench.derive.roofline.point import point
 from workbench.judge.advice.advise import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks, parts
-from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, Table
+from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS, needed_metrics
 from workbench.ncu.report import Launch
 from workbench.render.document import launches as document
@@ -58,8 +58,8 @@ def capture_of(every: list[dict[str, float]]) -> Any:
     rows = [(i, f"k{i}", "a.cu", 3, "wait", 5.0) for i in range(len(every))]
     return SimpleNamespace(
         metrics=table,
-        lines=Table(rows, LINE_COLUMNS),
-        rules=Table([], RULE_COLUMNS),
+        lines=ColumnTable(rows, LINE_COLUMNS),
+        rules=ColumnTable([], RULE_COLUMNS),
         kernels=tuple(f"k{i}" for i in range(len(every))),
     )
 

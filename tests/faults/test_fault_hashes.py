@@ -23,7 +23,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.inputs import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.captures import LAUNCHES, Captures, Kept, tables_of
+from workbench.ncu.captures import LAUNCHES, Captures, KeptTables, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
@@ -201,7 +201,7 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     assert isinstance(tables_of(SMALL, kept)[0][0].kernel, str)
     for data in (recording.compressed(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
-    assert isinstance(tables_of(SMALL, kept)[0][0], Kept)
+    assert isinstance(tables_of(SMALL, kept)[0][0], KeptTables)
 
 
 @pytest.mark.parametrize("value", [b"-1.0", b"18446744073709551616", b"NaN"])

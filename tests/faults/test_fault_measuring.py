@@ -30,7 +30,7 @@ from workbench.run import build as building
 from workbench.run import events, machine, measure
 from workbench.run.build import build_only
 from workbench.run.measure import Measurement
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
     Broken,
@@ -299,7 +299,7 @@ class Profiled:
         return {range_name("scale", name, "large"): 1 for name in report.read_text().split()}
 
 
-Play = Callable[..., tuple[Measured, list[str], Profiled]]
+Play = Callable[..., tuple[MeasuredPlan, list[str], Profiled]]
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ def held() -> list[str]:
 def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
     def run(
         unseen: set[str], log: str = "", ends_at: str = ""
-    ) -> tuple[Measured, list[str], Profiled]:
+    ) -> tuple[MeasuredPlan, list[str], Profiled]:
         tool = Profiled(study, unseen, log, ends_at)
         held.clear()
         with pytest.MonkeyPatch.context() as patch:

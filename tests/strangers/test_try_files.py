@@ -26,7 +26,7 @@ from workbench.problems.given.calls import File, bound, call
 from workbench.problems.given.inputs import Empty
 from workbench.run import machine
 from workbench.run.measure import Measurement
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText
 from workbench.run.worker.check import Calls
 from workbench.run.worker.device import on_cpu
@@ -341,7 +341,7 @@ def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_times_are_shown_before_ncu_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = EnvironmentLacks("ncu may not read the GPU's performance counters")
     here = Local()
-    found = [Measured(unprofiled=ErrorText.of(denied))]
+    found = [MeasuredPlan(unprofiled=ErrorText.of(denied))]
     monkeypatch.setattr(here, "perform", lambda tasks, hear: found)
     assert here.measure([], showing=True) == found
     with pytest.raises(EnvironmentLacks, match="may not read"):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.recorded import Evidence
     from workbench.judge.open_verdicts import Deciding
     from workbench.judge.spending import Run
-    from workbench.run.plan import Measured, Plan
+    from workbench.run.plan import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
     from workbench.study.config import Config
     from workbench.study.model import Study
@@ -71,20 +71,20 @@ class Task:
         return Evidence(self.study, self.plan.shape, self.folder)
 
 
-def perform(task: Task, hear: Hear, builds: Path | None) -> Measured:
+def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
     """On this machine. ``builds`` is a folder that keeps what is compiled for other tasks."""
-    from workbench.run.plan import Measured
+    from workbench.run.plan import MeasuredPlan
     from workbench.run.protocol import CeilingsJob, TrialJob
 
     if isinstance(task.instead, CeilingsJob):
         from workbench.run.calibrate import calibrate
 
         calibrate(task.folder, hear, wanted=task.instead.ceilings)
-        return Measured()
+        return MeasuredPlan()
     if isinstance(task.instead, TrialJob):
         from workbench.run.trial import try_once
 
-        return Measured(learned=try_once(task.study, task.instead, builds))
+        return MeasuredPlan(learned=try_once(task.study, task.instead, builds))
     from workbench.judge.open_verdicts import Deciding
     from workbench.run.measure import Measurement
 
@@ -133,12 +133,12 @@ class Executor(ABC):
         """What works there."""
 
     @abstractmethod
-    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Measure. Raises GateFailed where the budget does not allow it, before anything is
         measured, and Interrupted after Ctrl-C: what was finished is kept.
         """
 
-    def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[Measured]:
+    def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[MeasuredPlan]:
         """As ``perform``, and reports it. Raises why ncu could not profile what was timed, or where
         a result is shown first (``showing``) leaves that to ``require_profiled``.
         """
@@ -236,7 +236,7 @@ class Local(Executor):
 
         return diagnosis()
 
-    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         from workbench.run.protocol import TrialJob
 
         found = []

@@ -10,7 +10,7 @@ from workbench.app.target import Target
 from workbench.errors import with_hint
 from workbench.evidence.recorded import Evidence
 from workbench.judge.open_verdicts import Deciding
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import CheckResult, Origin
@@ -198,6 +198,6 @@ def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
     return Task(target.workspace, target.study, config, target.folder, todo, deciding)
 
 
-def ensured(result: Measured, plan: Plan) -> Ensured:
+def ensured(result: MeasuredPlan, plan: Plan) -> Ensured:
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
     return Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported)

@@ -24,7 +24,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
-from workbench.problems.writing import EXACT, OWN, Facts, write
+from workbench.problems.writing import EXACT, OWN, TrialFacts, write
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.environment import Save
@@ -74,7 +74,7 @@ class Attempt:
     study: str
     shape: str
     trial: Learned
-    facts: Facts
+    facts: TrialFacts
     judged: Ablation | None = None
     evidence: Snapshot | None = None
     failures: dict[str, str] = field(default_factory=dict)
@@ -204,7 +204,7 @@ def scratch(request: Request, problem: Problem) -> Path:
 
 def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Problem, Facts, Learned, str]:
+) -> tuple[Problem, TrialFacts, Learned, str]:
     """Write the workspace, call everything once, and write down what that told."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
     if shape is not None:
@@ -214,7 +214,7 @@ def prepare(
             hint = f"timed are {', '.join(timed)}"
             raise UsageError(f"shape '{shape}' is only checked", hint=hint)
         problem = replace(problem, default_shape=shape)
-    write(problem, root, Facts())
+    write(problem, root, TrialFacts())
     workspace = find_workspace(root)
     study = workspace.study(problem.name)
     name = shape or study.default_shape
@@ -249,7 +249,7 @@ def size_of(problem: Problem, shape: str) -> float:
     return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
 
 
-def learned(problem: Problem, trial: Learned) -> Facts:
+def learned(problem: Problem, trial: Learned) -> TrialFacts:
     """The facts of a trial, and the errors that they allow.
 
     What the format's own check accepts is right, however far it is from the reference.
@@ -262,7 +262,7 @@ def learned(problem: Problem, trial: Learned) -> Facts:
     half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
     one = UNIT[trial.dtype] if half else base
     absolute = max([PEAK * one * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in known)])
-    return Facts(
+    return TrialFacts(
         destinations=trial.destinations,
         in_place=trial.in_place,
         precision=EXACT if trial.exact else OWN,

@@ -30,7 +30,7 @@ from workbench.run.build import build_only
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event
-from workbench.study.config import Config, Timing, for_study
+from workbench.study.config import Config, TimingSettings, for_study
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, including
@@ -38,7 +38,7 @@ from workbench.words import HEADLINE
 
 POLL_S = 0.3
 # One session is no verdict: it says within seconds whether a save is worth measuring.
-QUICK = Timing(sessions=1, max_sessions=1, instances=2, rounds=3)
+QUICK = TimingSettings(sessions=1, max_sessions=1, instances=2, rounds=3)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from workbench.run.protocol import (
     Passes,
     Round,
     Start,
-    Timed,
+    TimedSession,
     WithoutNumber,
 )
 from workbench.words import CheckResult, Phase
@@ -96,7 +96,7 @@ class Progress:
                 self.checked(event)
             case Round():
                 self.live(self.round(event))
-            case Timed():
+            case TimedSession():
                 self.timed(event.session)
             case Passes():
                 self.live(

@@ -23,7 +23,7 @@ _OWN = re.compile(r"\.(?:text|rela?\.text|nv\.info|nv\.shared|nv\.constant\d+)\.
 _SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?|shared\.reserved.*)")
 
 
-class Section(NamedTuple):
+class ElfSection(NamedTuple):
     """``body`` is empty where it takes no room in the file; ``size`` is its own then."""
 
     name: str
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     body: bytes
 
 
-def sections(content: bytes, at: int = 0) -> Iterator[Section]:
+def sections(content: bytes, at: int = 0) -> Iterator[ElfSection]:
     """Those of the binary that begins at ``at``. Raises ValueError, IndexError or struct.error for
     what is none.
     """
@@ -44,7 +44,7 @@ def sections(content: bytes, at: int = 0) -> Iterator[Section]:
     for one in every:
         name = texts[one[0] : texts.index(b"\0", one[0])].decode("ascii", "replace")
         body = b"" if one[1] == NO_BITS else _body(content, at, one)
-        yield Section(name, one[5], body)
+        yield ElfSection(name, one[5], body)
 
 
 def _body(content: bytes, at: int, section: tuple[int, ...]) -> bytes:
@@ -69,7 +69,7 @@ def code_digests(cubin: bytes) -> dict[str, str]:
     return {name: _digest(found, name, entries) for name in sorted(entries)}
 
 
-def _digest(found: list[Section], kernel: str, entries: set[str]) -> str:
+def _digest(found: list[ElfSection], kernel: str, entries: set[str]) -> str:
     digest = hashlib.sha256()
     for section in sorted(found):
         match = _OWN.fullmatch(section.name)

@@ -34,7 +34,7 @@ from workbench.ncu.catalog import DURATION_METRICS
 from workbench.words import shown
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import ColumnTable
 
 
 SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = DURATION_METRICS
@@ -130,7 +130,7 @@ class SpeedupFactors:
         return sizes.get(factor, 0.0) / total if total else 0.0
 
 
-def duration_parts(metrics: Table) -> DurationParts | None:
+def duration_parts(metrics: ColumnTable) -> DurationParts | None:
     """None where some launch lacks one of the counters: "not collected", never a guess."""
     launches = by_launch(metrics).values()
     needed = {*NEEDED, DURATION}

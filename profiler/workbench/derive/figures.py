@@ -31,7 +31,7 @@ from workbench.ncu.catalog import (
 )
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import ColumnTable
 
 
 K = TypeVar("K")
@@ -75,7 +75,7 @@ class Figure:
 _known: dict[int, Launches] = {}
 
 
-def by_launch(metrics: Table) -> Launches:
+def by_launch(metrics: ColumnTable) -> Launches:
     """Launch number to metric name to value; of a table that does not change any more."""
     key = id(metrics)
     if key not in _known:
@@ -84,7 +84,7 @@ def by_launch(metrics: Table) -> Launches:
     return _known[key]
 
 
-def _by_launch(metrics: Table) -> Launches:
+def _by_launch(metrics: ColumnTable) -> Launches:
     launches: dict[int, dict[str, float]] = {}
     for launch, name, value in metrics.rows("launch", "metric", "value"):
         launches.setdefault(int(launch), {})[str(name)] = float(value)
@@ -96,7 +96,7 @@ def longest(launches: Launches) -> Mapping[str, float]:
     return max(launches.values(), key=lambda values: values.get(DURATION, 0.0), default={})
 
 
-def figures(metrics: Table) -> dict[str, Figure]:
+def figures(metrics: ColumnTable) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and some that combine others."""
     launches = by_launch(metrics)
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
@@ -225,7 +225,7 @@ def stall_label(reason: str) -> str:
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 
 
-def stall_shares(metrics: Table) -> dict[str, float]:
+def stall_shares(metrics: ColumnTable) -> dict[str, float]:
     """Warp state samples by reason as shares of all samples, largest first; empty if none.
 
     ``selected`` is a warp that issued: no stall, but part of the whole.
@@ -249,7 +249,7 @@ def _shares(launches: Launches) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
 
 
-def occupancy_limiters(metrics: Table) -> list[str]:
+def occupancy_limiters(metrics: ColumnTable) -> list[str]:
     """What allows the fewest blocks per SM, in the longest launch; several where they tie."""
     values = longest(by_launch(metrics))
     limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}
@@ -298,7 +298,7 @@ class StallTime:
         return self.after - self.before
 
 
-def stall_times(metrics: Table) -> dict[str, float]:
+def stall_times(metrics: ColumnTable) -> dict[str, float]:
     """Reason to microseconds, largest first; they sum to the duration. Empty if no samples."""
     launches = by_launch(metrics).values()
     if not all(DURATION in values for values in launches):

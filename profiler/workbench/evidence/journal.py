@@ -19,7 +19,7 @@ from workbench.evidence.timing import Timing
 from workbench.words import HEADLINE, Known
 
 
-class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
+class JournalRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
     """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
 
     ``gpu_uuid`` and ``host`` as in ``Environment``.
@@ -33,7 +33,7 @@ class Entry(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="en
     host: str | None = None
 
 
-class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+class SessionEntry(JournalRecord, frozen=True, kw_only=True, tag="session"):
     """A timing run: what is left of it where its file was superseded.
 
     ``file`` stands in the shape's ``timings``, ``sessions`` is the number of processes that timed,
@@ -53,7 +53,7 @@ class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
     found: bool = False
 
 
-class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
+class CaptureEntry(JournalRecord, frozen=True, kw_only=True, tag="capture"):
     """A capture of a variant in a report."""
 
     shape: str
@@ -62,7 +62,7 @@ class CaptureEntry(Entry, frozen=True, kw_only=True, tag="capture"):
     fingerprint: str
 
 
-class PredictionEntry(Entry, frozen=True, kw_only=True, tag="prediction"):
+class PredictionEntry(JournalRecord, frozen=True, kw_only=True, tag="prediction"):
     """A step's predictions as they stood before a run measured anything.
 
     ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
@@ -148,7 +148,7 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
     return first
 
 
-def append(folder: EvidenceFolder, *entries: Entry) -> None:
+def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:
     store.append(folder.journal, *entries)
 
 

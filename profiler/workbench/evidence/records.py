@@ -177,7 +177,7 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
         require_file_name("report", self.report)
 
 
-class Tried(Record, frozen=True, kw_only=True):
+class TriedSetting(Record, frozen=True, kw_only=True):
     """A setting of a benchmark and the median of its rounds, in the unit of the ceiling."""
 
     ran: str
@@ -202,7 +202,7 @@ class Ceiling(Record, frozen=True, kw_only=True):
     memory_clock_mhz: Measure | None
     temperature_c: Number | None
     throttled: bool
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedSetting, ...]
 
     def __post_init__(self) -> None:
         if not 0 < self.value < float("inf") or self.unit not in UNITS:

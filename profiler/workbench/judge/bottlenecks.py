@@ -16,7 +16,7 @@ from workbench.derive.roofline.point import ERROR_MARGIN
 from workbench.ncu.catalog import STALL_PREFIX
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture, Table
+    from workbench.ncu.capture import Capture, ColumnTable
 
 TOP = 3
 NEAR_PCT = 85.0  # of a roof: what is nearer is named first
@@ -95,7 +95,7 @@ def plain(message: str) -> str:
     return _MARKUP.sub(lambda match: match[1], message)
 
 
-def hot_line(lines: Table, kernel: str, counter: str) -> HotLine | None:
+def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
     """The line of a kernel with the most of a counter, or of ``ALL_STALLS`` together.
 
     None where the capture has no source lines for the kernel.
@@ -116,7 +116,7 @@ def _is_counted(name: str, counter: str) -> bool:
     return name not in NO_STALL if counter == ALL_STALLS else name == counter
 
 
-def _counter(rule: Rule, lines: Table) -> str | None:
+def _counter(rule: Rule, lines: ColumnTable) -> str | None:
     """By which counter a rule's line is found; None where it speaks of no place."""
     if rule.name in NO_LINE:
         return None
@@ -169,7 +169,7 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     return achieved.value >= BINDING_SHARE * limit.value
 
 
-def parts(metrics: Table) -> dict[str, float]:
+def parts(metrics: ColumnTable) -> dict[str, float]:
     """What the launches of each kernel take of the durations of all; empty where not collected."""
     rows = metrics.rows("kernel", "metric", "value")
     sums = totals((str(kernel), value) for kernel, metric, value in rows if metric == DURATION)
@@ -178,8 +178,8 @@ def parts(metrics: Table) -> dict[str, float]:
 
 
 def bottlenecks(
-    rules: Table,
-    lines: Table,
+    rules: ColumnTable,
+    lines: ColumnTable,
     figures: Mapping[str, Figure],
     part: Mapping[str, float],
     top: int = TOP,
@@ -211,7 +211,7 @@ def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bot
 
 
 def near_roofs(
-    lines: Table, figures: Mapping[str, Figure], levels: Mapping[str, float]
+    lines: ColumnTable, figures: Mapping[str, Figure], levels: Mapping[str, float]
 ) -> list[Bottleneck]:
     """Levels of memory and pipes at 85 % of their peak or above, the nearest first."""
     found = {f"{level.upper()} bandwidth": (METRICS[level], at) for level, at in levels.items()}
@@ -227,12 +227,12 @@ def near_roofs(
     ]
 
 
-def _first_kernel(lines: Table) -> str:
+def _first_kernel(lines: ColumnTable) -> str:
     return str(lines["kernel"][0]) if len(lines) else ""
 
 
 def _is_small_stall(
-    rule: Rule, lines: Table, figures: Mapping[str, Figure], part: Mapping[str, float]
+    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], part: Mapping[str, float]
 ) -> bool:
     """``figures`` are of all kernels: of one among several it is not known."""
     if rule.name != STALL_RULE or part.get(rule.kernel, 1.0) < 1:
@@ -254,7 +254,7 @@ class Rule:
     focus: Sequence[tuple[str, float]]
 
 
-def _rules(rules: Table) -> list[Rule]:
+def _rules(rules: ColumnTable) -> list[Rule]:
     columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
     return [Rule(*values) for values in rules.rows(*columns)]
 
@@ -273,7 +273,9 @@ def _rank(
     )
 
 
-def _bottleneck(rule: Rule, lines: Table, figures: Mapping[str, Figure], part: float) -> Bottleneck:
+def _bottleneck(
+    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], part: float
+) -> Bottleneck:
     counter = _counter(rule, lines)
     metric, value = _metric(rule, counter, figures if part >= 1 else {})
     return Bottleneck(
@@ -300,7 +302,9 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
     return rule.focus[0] if rule.focus else ("", math.nan)
 
 
-def top_stalls(lines: Table, figures: Mapping[str, Figure], top: int = TOP) -> list[Bottleneck]:
+def top_stalls(
+    lines: ColumnTable, figures: Mapping[str, Figure], top: int = TOP
+) -> list[Bottleneck]:
     """The largest stall reasons as bottlenecks, for a report without rule results."""
     kernel = _first_kernel(lines)
     stalls = {

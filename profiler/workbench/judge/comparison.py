@@ -17,7 +17,7 @@ from workbench.judge.bottlenecks import READABLE
 from workbench.words import RuleMove
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture, Table
+    from workbench.ncu.capture import Capture, ColumnTable
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ Said = tuple[str, float]  # scope, and the estimate in percent: NaN where a rule
 NOTHING: Said = ("", math.nan)
 
 
-def _largest(rules: Table) -> dict[Key, Said]:
+def _largest(rules: ColumnTable) -> dict[Key, Said]:
     """Rule and title to its largest estimate over the kernels."""
     largest: dict[Key, Said] = {}
     columns = ("rule", "title", "scope", "estimated_speedup_pct")
@@ -98,7 +98,7 @@ def _largest(rules: Table) -> dict[Key, Said]:
     return largest
 
 
-def rule_changes(before: Table, after: Table) -> tuple[RuleChange, ...]:
+def rule_changes(before: ColumnTable, after: ColumnTable) -> tuple[RuleChange, ...]:
     """Vanished, changed, appeared, then the same; within each by the larger estimate.
 
     Empty where either capture has no rule results: that is "not collected", not "no advice".

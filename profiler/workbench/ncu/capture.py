@@ -75,7 +75,7 @@ class Launched:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ColumnTable:
     """Rows under named columns; one does not change any more."""
 
     entries: Sequence[tuple[Any, ...]] = field(repr=False)
@@ -195,12 +195,12 @@ class Capture:
         return known if len(known) == len(found) else None
 
     @cached_property
-    def metrics(self) -> Table:
+    def metrics(self) -> ColumnTable:
         """One metric of one launch: see ``METRIC_COLUMNS``."""
         return _table((launch.metrics for launch in self.launches), self.kernels, METRIC_COLUMNS)
 
     @cached_property
-    def lines(self) -> Table:
+    def lines(self) -> ColumnTable:
         """One counter of one source line: see ``LINE_COLUMNS``.
 
         The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
@@ -213,7 +213,7 @@ class Capture:
         return tuple(launch.code for launch in self.launches)
 
     @cached_property
-    def rules(self) -> Table:
+    def rules(self) -> ColumnTable:
         """One result of ncu's rules that advises a change; ``focus`` is metric and value."""
         return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
 
@@ -228,9 +228,9 @@ class Capture:
 
 def _table(
     launches: Iterable[Sequence[tuple[Any, ...]]], kernels: Sequence[str], columns: list[str]
-) -> Table:
+) -> ColumnTable:
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
-    return Table(rows, columns)
+    return ColumnTable(rows, columns)
 
 
 def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:

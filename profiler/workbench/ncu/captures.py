@@ -35,7 +35,7 @@ LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptTables:
     """One launch from the file; see ``Tables``."""
 
     kernel: str
@@ -129,14 +129,14 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
         raise Unusable(f"cannot be read: {error}") from None
 
 
-def _launches(body: bytes, report: str) -> Iterator[tuple[Kept, Sequence[str]]]:
+def _launches(body: bytes, report: str) -> Iterator[tuple[KeptTables, Sequence[str]]]:
     """Raises as ``json_text.as_data``."""
     texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
     for index, text in enumerate(texts):
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
         launch = json_text.as_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
         more = {"instructions": instructions, "report": report, "index": index}
-        found = msgspec.convert({**launch, **more}, Kept)
+        found = msgspec.convert({**launch, **more}, KeptTables)
         if wrong := impossible(found.metrics):
             raise Unusable(wrong)
         yield found, launch["ranges"]

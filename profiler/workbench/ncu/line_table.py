@@ -130,7 +130,7 @@ class _Reader:
 
 
 @dataclass
-class _Header:
+class _LineHeader:
     step: int
     line_base: int
     line_range: int
@@ -139,7 +139,7 @@ class _Header:
     start: int
 
 
-def _header(reader: _Reader) -> _Header:
+def _header(reader: _Reader) -> _LineHeader:
     reader.fixed(4)
     version = reader.fixed(2)
     if version not in VERSIONS:
@@ -154,7 +154,7 @@ def _header(reader: _Reader) -> _Header:
     operands = [reader.fixed(1) for _ in range(first - 1)]
     if not width:
         raise ValueError("a line table whose lines do not advance")
-    return _Header(step, base - 256 * (base > 127), width, operands, _files(reader), start)
+    return _LineHeader(step, base - 256 * (base > 127), width, operands, _files(reader), start)
 
 
 def _files(reader: _Reader) -> list[str]:
@@ -203,7 +203,7 @@ def _from_zero(rows: list[LineEntry]) -> tuple[LineEntry, ...]:
     return tuple(row._replace(address=row.address - rows[0].address) for row in rows)
 
 
-def _steps(reader: _Reader, head: _Header) -> Iterator[tuple[_State, bool]]:
+def _steps(reader: _Reader, head: _LineHeader) -> Iterator[tuple[_State, bool]]:
     """The state at each row, and at each end of a function."""
     state = _State()
     while reader.at < len(reader.data):
@@ -238,7 +238,7 @@ def _extended(reader: _Reader, state: _State) -> bool:
     return code == END_SEQUENCE
 
 
-def _standard(reader: _Reader, head: _Header, state: _State, code: int) -> None:
+def _standard(reader: _Reader, head: _LineHeader, state: _State, code: int) -> None:
     if code == 2:
         state.address += reader.unsigned() * head.step
     elif code == 3:

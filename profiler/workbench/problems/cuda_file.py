@@ -11,7 +11,7 @@ from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import (
     LAUNCH_HINT,
-    Launch,
+    LaunchCall,
     read_input,
     read_launch,
     read_output,
@@ -100,7 +100,7 @@ def _module(
     kernel: str,
     inputs: Sequence[str],
     outputs: Sequence[tuple[str, str]],
-    launch: Launch,
+    launch: LaunchCall,
 ) -> str:
     """What one would write by hand."""
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)

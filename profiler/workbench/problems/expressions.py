@@ -144,7 +144,7 @@ def _dotted(node: ast.expr) -> bool:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchCall:
     """``kernel`` may be an instance of a template. The rest is text of expressions."""
 
     kernel: str
@@ -152,7 +152,7 @@ class Launch:
     arguments: tuple[str, ...]
 
 
-def read_launch(text: str, names: Collection[str]) -> Launch:
+def read_launch(text: str, names: Collection[str]) -> LaunchCall:
     """Of ``--launch``; ``names`` are the inputs and outputs. Raises UsageError."""
     match = _CHEVRONS.fullmatch(text)
     kernel, rest = ("", text)
@@ -169,7 +169,7 @@ def read_launch(text: str, names: Collection[str]) -> Launch:
         raise UsageError(f"--launch '{text}' gives no grid and block", hint=LAUNCH_HINT)
     _check_sizes(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
     kernel = kernel or ast.unparse(node.func.value)
-    return Launch(
+    return LaunchCall(
         kernel=kernel,
         extents=", ".join(map(ast.unparse, extents.elts)),
         arguments=tuple(map(ast.unparse, node.args)),

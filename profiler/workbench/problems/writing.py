@@ -17,7 +17,7 @@ WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
 
 @dataclass(frozen=True)
-class Facts:
+class TrialFacts:
     """What one trial run of a problem told that its files do not say.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
@@ -35,7 +35,7 @@ class Facts:
     relative: float = 1e-3
 
 
-def write(problem: Problem, root: Path, facts: Facts) -> None:
+def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
     """Files whose content is the same stay as they are.
 
     Raises UsageError for a file whose name no string in a module can carry.
@@ -70,7 +70,7 @@ def write(problem: Problem, root: Path, facts: Facts) -> None:
             path.write_bytes(data)
 
 
-def module_text(problem: Problem, module: Module, facts: Facts) -> str:
+def module_text(problem: Problem, module: Module, facts: TrialFacts) -> str:
     """A variant; its files in strings are what its fingerprint covers.
 
     A reference of what works in place has its result copied there.
@@ -92,7 +92,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace('"""', "'''").replace("\\", "/").split())
 
 
-def study_text(problem: Problem, facts: Facts) -> str:
+def study_text(problem: Problem, facts: TrialFacts) -> str:
     shapes = "".join(
         f"    {literal(name)}: Shape({_shape(given.parameters, given.timed, name, problem)}),\n"
         for name, given in problem.shapes.items()

@@ -22,7 +22,7 @@ from workbench.app.doctor import Diagnosis
 from workbench.errors import ToolFailed
 from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob
 from workbench.study import json_text
 from workbench.study.config import Config
@@ -84,7 +84,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     gpu: str = ""
     seconds: float = 0.0
-    measured: Measured = msgspec.field(default_factory=Measured)
+    measured: MeasuredPlan = msgspec.field(default_factory=MeasuredPlan)
     about: About | None = None
     error: ErrorText | None = None
 

@@ -25,7 +25,7 @@ from workbench.remote.job import (
     unpack,
 )
 from workbench.run.gpu import Gpu
-from workbench.run.plan import Measured
+from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder, typed
 from workbench.study.shapes import parameters_of_derived
@@ -79,7 +79,7 @@ class Remote(Executor):
             raise ToolFailed(f"{self.place} does not say what it has", hint="run it again")
         return result.about
 
-    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[Measured]:
+    def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Each is recorded as soon as it comes back. Errors as ``results``."""
         runs = [self.begin(task, self.gpu.name) for task in tasks]
         for task in tasks:
@@ -89,7 +89,7 @@ class Remote(Executor):
         for task, recorder in zip(tasks, recorders, strict=True):
             if task.instead is None:
                 recorder.predictions()
-        found = [Measured() for _ in tasks]
+        found = [MeasuredPlan() for _ in tasks]
         for i, result in self.results([self.job(task) for task in tasks], hear, recorders):
             found[i] = result.measured
             self.charge(tasks[i], runs[i], result.seconds)

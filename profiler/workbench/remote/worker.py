@@ -42,7 +42,7 @@ from workbench.remote.job import (
 from workbench.remote.pipe import RESULT
 from workbench.run import machine
 from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
-from workbench.run.plan import Measured
+from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText, Event, Passes, WithoutNumber, encode
 from workbench.run.recording import act_for
 from workbench.study.shapes import with_derived
@@ -67,7 +67,7 @@ def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -
         with one_gpu(job.gpu) as scratch:
             return measured(job, contents, scratch, tell)
     except KeyboardInterrupt:
-        return pack(Result(measured=Measured(interrupted=True)))
+        return pack(Result(measured=MeasuredPlan(interrupted=True)))
     except WorkbenchError as error:
         return pack(Result(error=ErrorText.of(error)))
 
@@ -131,7 +131,7 @@ def measured(
 
 def measure(
     job: RemoteJob, root: Path, folder: EvidenceFolder, tell: Callable[[Event], None]
-) -> Measured:
+) -> MeasuredPlan:
     """As this machine measures for a command of its own, with the sources in ``root``."""
     workspace = find_workspace(root)
     study = with_derived(workspace.study(job.study), job.derived)

@@ -21,8 +21,8 @@ from workbench.run.protocol import (
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
+    DeviceFound,
     Event,
-    Surroundings,
 )
 from workbench.run.recording import provenance
 from workbench.run.scratch import empty_scratch
@@ -92,7 +92,7 @@ class Calibrating:
 
     def take(self, event: Event) -> None:
         match event:
-            case Surroundings():
+            case DeviceFound():
                 self.environment = event.environment
             case CeilingMeasured():
                 self.measured[event.id] = event.ceiling

@@ -16,19 +16,19 @@ from workbench.ncu.command import range_name
 from workbench.ncu.reader import actions, launches_by_range, resources_of, without_number
 from workbench.run import machine
 from workbench.run.build import worker_stopped
-from workbench.run.plan import Measured, Plan
+from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
     ContextLost,
+    DeviceFound,
     ErrorText,
     Event,
     Failed,
     Passes,
     Start,
-    Surroundings,
     WithoutNumber,
 )
 from workbench.run.recording import Recorder
@@ -50,14 +50,14 @@ class Listener:
     study: Study
     plan: Plan
     recorder: Recorder
-    result: Measured
+    result: MeasuredPlan
     on_event: Callable[[Event], None]
     refused: Callable[[Build], bool] | None = None
 
     def take(self, event: Event) -> None:
         """Keep what an event brings, as soon as it comes."""
         match event:
-            case Surroundings():
+            case DeviceFound():
                 machine.require_gpu(event.environment.gpu, event.environment.gpu_uuid)
                 self.recorder.environment = structs.replace(
                     event.environment, packages=self.packages() or None
@@ -144,7 +144,7 @@ def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
 
 
 @dataclass(frozen=True)
-class Reports:
+class ReportRecorder:
     """Those of one measurement, written by ncu with the options of ``profiler``."""
 
     study: Study

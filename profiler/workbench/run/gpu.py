@@ -71,7 +71,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Found:
+class ListedGpus:
     """All that NVML lists: whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
     not report it; ``error`` says why there is no GPU. ``lost``: what NVML says of GPUs that it
     counts and cannot open.
@@ -99,20 +99,20 @@ def _nvml() -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
-def look() -> Found:
+def look() -> ListedGpus:
     """Ask NVML for all GPUs of this machine, whether or not this process may use them."""
     try:
         with _nvml() as nvml:
             asked = _Asked(nvml)
             gpus = tuple(asked.all())
             error = "" if gpus else asked.error or "NVML lists no GPU"
-            return Found(gpus, asked.driver, error, tuple(asked.lost))
+            return ListedGpus(gpus, asked.driver, error, tuple(asked.lost))
     except OSError:
-        return Found(error=f"NVML is not installed: {LIBRARY} was not found")
+        return ListedGpus(error=f"NVML is not installed: {LIBRARY} was not found")
     except ImportError:
-        return Found(error=f"the package {PACKAGE} is not installed")
+        return ListedGpus(error=f"the package {PACKAGE} is not installed")
     except Exception as failed:  # NVMLError, and what a broken installation raises in its place
-        return Found(error=f"NVML: {failed}")
+        return ListedGpus(error=f"NVML: {failed}")
 
 
 class _Asked:

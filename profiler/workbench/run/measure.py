@@ -20,10 +20,10 @@ from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.build import build_job, compilers, copy_sources
-from workbench.run.events import Listener, Reports, passes
-from workbench.run.plan import Measured, Plan, sessions_job, variants_job
+from workbench.run.events import Listener, ReportRecorder, passes
+from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
-from workbench.run.protocol import Captured, ErrorText, Event, SessionsDone, Timed
+from workbench.run.protocol import Captured, ErrorText, Event, SessionsDone, TimedSession
 from workbench.run.recording import Recorder
 from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
@@ -60,15 +60,15 @@ class Measurement:
 
     def __post_init__(self) -> None:
         study, plan = self.study, self.plan
-        self.result = Measured()
+        self.result = MeasuredPlan()
         self.recorder = Recorder(study, plan.shape, self.folder, plan.variants)
         self.events = Listener(study, plan, self.recorder, self.result, self.on_event, self.refused)
-        self.reports = Reports(study, plan.shape, self.config.profiler, self.recorder)
+        self.reports = ReportRecorder(study, plan.shape, self.config.profiler, self.recorder)
         self.timing: Timing | None = None
         self.clock: Worker | None = None
         self.last_session = 0.0  # after this moment none is begun
 
-    def run(self) -> Measured:
+    def run(self) -> MeasuredPlan:
         self.recorder.predictions()
         self.recorder.derived_shape()
         with scratch_folder(self.study, self.cubins, extensions=self.extensions) as scratch:
@@ -185,7 +185,7 @@ class Measurement:
         """Keep a session as soon as it comes; where they are over, ask for more or end it."""
         self.events.take(event)
         match event:
-            case Timed():
+            case TimedSession():
                 self.timing = self.recorder.session(event, self.config.timing.sessions)
             case SessionsDone():
                 assert self.clock is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from workbench.ncu.command import range_name
 from workbench.run.build import params_of, sources_of
 from workbench.run.protocol import ErrorText, Learned, SessionsJob, VariantsJob
-from workbench.study.config import Timing
+from workbench.study.config import TimingSettings
 from workbench.study.model import Study
 from workbench.study.shapes import parameters_of_derived
 from workbench.words import Phase
@@ -41,7 +41,7 @@ class Plan:
 
 
 @dataclass
-class Measured:
+class MeasuredPlan:
     """What came out besides the files: failures by variant with hints, and the seconds of each
     part of the run.
 
@@ -98,7 +98,7 @@ def variants_job(
     )
 
 
-def sessions_job(study: Study, plan: Plan, settings: Timing) -> SessionsJob:
+def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
     """Of all that is timed, with twins of the baseline and of the primary reference."""
     ladder = study.ladder
     primary = (ladder.primary_reference,) if ladder.primary_reference else ()

@@ -147,7 +147,7 @@ class Hello(_Event, frozen=True, kw_only=True, tag="hello"):
     pid: int
 
 
-class Surroundings(_Event, frozen=True, kw_only=True, tag="environment"):
+class DeviceFound(_Event, frozen=True, kw_only=True, tag="environment"):
     environment: Environment
 
 
@@ -187,7 +187,7 @@ class Round(_Event, frozen=True, kw_only=True, tag="round"):
     variant: str = ""
 
 
-class Timed(_Event, frozen=True, kw_only=True, tag="timed"):
+class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):
     """One session; see ``records.Timing``."""
 
     session: Session
@@ -287,12 +287,12 @@ class Done(_Event, frozen=True, kw_only=True, tag="done"):
 
 WorkerEvent = (
     Hello
-    | Surroundings
+    | DeviceFound
     | Start
     | Built
     | Checked
     | Round
-    | Timed
+    | TimedSession
     | SessionsDone
     | Captured
     | Failed

@@ -33,7 +33,7 @@ from workbench.evidence.records import (
 from workbench.evidence.timing import GraphNode, Session, Timing, differing
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
-from workbench.run.protocol import Timed
+from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.own_files import delete
@@ -222,7 +222,7 @@ class Recorder:
         self._sessions, self._nodes, self._unsteady = [], {}, set()
         self._timing = self._on_record = None
 
-    def session(self, event: Timed, planned: int) -> Timing:
+    def session(self, event: TimedSession, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is on record now."""
         self._sessions.append(event.session)
         self._unsteady |= differing(self._nodes, event.nodes)

@@ -89,7 +89,7 @@ def read(path: Path) -> Facts:
         **{key: _frozen(value) for key, value in found.items()},
         domain=Domain(
             cases=tuple(
-                Case(**{k: _frozen(v) for k, v in case.items()}) for case in domain["cases"]
+                CheckedCase(**{k: _frozen(v) for k, v in case.items()}) for case in domain["cases"]
             ),
             values={name: _frozen(v) for name, v in domain["values"].items()},
             strided=_frozen(domain["strided"]),
@@ -115,7 +115,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class CheckedCase:
     """Inputs of these numbers of dimensions, by tensor.
 
     ``dtypes`` are the combinations of types that there were. Extents at the places of a group of
@@ -158,7 +158,7 @@ class Domain:
     from shape to shape and so may have any. Tensors that are ``strided`` need not lie in order.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[CheckedCase, ...]
     values: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     strided: tuple[str, ...] = ()
 
@@ -213,7 +213,7 @@ def _allowed(values: Iterable[Scalar]) -> tuple[Scalar, ...]:
     return () if numbers and len(found) > 1 else found
 
 
-def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> Case:
+def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> CheckedCase:
     places = [(which, at) for which, rank in enumerate(ranks) for at in range(rank)]
     by_extents: dict[tuple[int, ...], list[Place]] = {}
     for which, at in places:
@@ -225,7 +225,7 @@ def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> Case:
         if len(set(extents)) == 1
         for place in group
     ]
-    return Case(
+    return CheckedCase(
         ranks=ranks,
         dtypes=tuple(dict.fromkeys(tuple(each.dtype for each in given) for given in calls)),
         equal=tuple(

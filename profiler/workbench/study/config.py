@@ -27,7 +27,7 @@ class Gates(TomlTable, frozen=True):
     allow_spills: bool = False
 
 
-class Timing(TomlTable, frozen=True):
+class TimingSettings(TomlTable, frozen=True):
     """``sessions`` processes, and while a verdict stays open as many again, up to ``max_sessions``
     or until ``seconds`` are over; in each ``instances`` of every variant, timed in ``rounds``.
     """
@@ -77,7 +77,7 @@ class Budget(TomlTable, frozen=True):
 class Config(TomlTable, frozen=True):
     study: str = ""  # where there is only one, it goes without saying
     gates: Gates = field(default_factory=Gates)
-    timing: Timing = field(default_factory=Timing)
+    timing: TimingSettings = field(default_factory=TimingSettings)
     limits: Limits = field(default_factory=Limits)
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)

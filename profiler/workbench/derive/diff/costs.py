@@ -18,7 +18,7 @@ from workbench.derive.figures import DURATION, ISSUING, added, top_stall, totals
 from workbench.words import shown
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import ColumnTable
     from workbench.ncu.disassembly import Code
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
@@ -114,7 +114,7 @@ class LineCosts:
         return any(line > 0 for _, line in self.lines)
 
 
-def line_costs(lines: Table, metrics: Table, collected: Collection[str]) -> LineCosts:
+def line_costs(lines: ColumnTable, metrics: ColumnTable, collected: Collection[str]) -> LineCosts:
     """From a capture's ``lines`` and ``metrics`` tables.
 
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
@@ -130,7 +130,7 @@ def line_costs(lines: Table, metrics: Table, collected: Collection[str]) -> Line
 
 
 def sample_weights(
-    samples: Mapping[int, float], metrics: Table
+    samples: Mapping[int, float], metrics: ColumnTable
 ) -> tuple[dict[int, float], float | None]:
     """Launch to the share of all samples that one of its own is, and the duration of all launches
     in nanoseconds; None where one was not timed.
@@ -147,7 +147,7 @@ def sample_weights(
     return weights, whole if timed else None
 
 
-def _samples_by_launch(lines: Table) -> dict[int, float]:
+def _samples_by_launch(lines: ColumnTable) -> dict[int, float]:
     """Launch to its warp state samples, those that issued among them."""
     rows = lines.rows("launch", "counter", "value")
     return totals((int(launch), float(n)) for launch, name, n in rows if name not in COUNTERS)
@@ -188,7 +188,7 @@ class _LineSums:
         return Cost(**known, stalls=MappingProxyType(self.stalls))
 
 
-def _sums(lines: Table, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
+def _sums(lines: ColumnTable, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
     sums: dict[Place, _LineSums] = {}
     columns = ("launch", "file", "line", "counter", "value")
     for launch, file, line, counter, value in lines.rows(*columns):
@@ -255,7 +255,7 @@ class Listing:
         return found
 
 
-def listing(codes: Sequence[Code | None], metrics: Table) -> Listing:
+def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:
     """From a capture's ``code`` and ``metrics``."""
     known = {launch: code for launch, code in enumerate(codes) if code is not None}
     taken = {launch: _samples(code) for launch, code in known.items()}

@@ -33,7 +33,7 @@ from workbench.ncu.catalog import (
 )
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import ColumnTable
 
 
 # Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
@@ -77,7 +77,7 @@ class Peaks:
     rates: Mapping[str, float]
 
 
-def peaks(metrics: Table) -> Peaks | None:
+def peaks(metrics: ColumnTable) -> Peaks | None:
     """Of the longest launch; None where its SM clock was not collected."""
     values = longest(by_launch(metrics))
     clock = sm_clock(values)
@@ -136,7 +136,7 @@ CLOCK = "smsp__cycles_elapsed.avg.per_second"
 CYCLES = "gpc__cycles_elapsed.max"
 
 
-def counted_flops(metrics: Table) -> Mapping[str, float] | None:
+def counted_flops(metrics: ColumnTable) -> Mapping[str, float] | None:
     """FLOPs by kind of arithmetic (``fp32``, ``fp64``, ``half``, ``tensor <type>``), of all
     launches; None where some launch has no counters for them.
 
@@ -182,7 +182,7 @@ class Used:
     measured: bool
 
 
-def used(metrics: Table, ceilings: Mapping[str, float]) -> dict[str, Used]:
+def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]:
     """Level to what was used of it; without those that some launch has no counters of.
 
     ``ceilings`` are the measured ones by id, in bytes/s. A share of a measured ceiling that passes

@@ -50,7 +50,7 @@ from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import CLOCK_TOLERANCE, shown
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Table
+    from workbench.ncu.capture import ColumnTable
 
 
 SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
@@ -191,7 +191,7 @@ class _Sums:
 
 
 def point(
-    metrics: Table, measured: Mapping[str, float] | None = None, base: str = DRAM
+    metrics: ColumnTable, measured: Mapping[str, float] | None = None, base: str = DRAM
 ) -> Point | None:
     """Where a variant stands; None where a counter is missing or nothing went through ``base``.
 

@@ -26,7 +26,7 @@ from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS
 from workbench.words import VIRTUAL_ROOT, Change, Stage
 
 if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture, Table
+    from workbench.ncu.capture import Capture, ColumnTable
     from workbench.study.model import Work
 
 PIPES = ("tensor", "fma", "xu", "lsu")
@@ -170,7 +170,7 @@ def subject(
     )
 
 
-def _by_line(lines: Table) -> dict[str, dict[Place, float]]:
+def _by_line(lines: ColumnTable) -> dict[str, dict[Place, float]]:
     found: dict[str, list[tuple[Place, float]]] = {}
     for file, line, counter, value in lines.rows("file", "line", "counter", "value"):
         found.setdefault(str(counter), []).append(((str(file), int(line)), float(value)))

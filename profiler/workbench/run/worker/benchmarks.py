@@ -20,17 +20,17 @@ import torch
 
 from workbench import cuda
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.records import Ceiling, Tried
+from workbench.evidence.records import Ceiling, TriedSetting
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import (
     CONTEXT_LOST,
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
-    Surroundings,
+    DeviceFound,
 )
 from workbench.run.worker.device import context_lost, environment, gpu_uuid
-from workbench.run.worker.journal import Journal, describe
+from workbench.run.worker.journal import EventLog, describe
 from workbench.run.worker.startup import job_of
 
 ROUNDS = 15
@@ -61,7 +61,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Round:
+class BenchmarkRound:
     """``work`` in FLOPs or bytes, clocks in MHz while it ran; None is not collected."""
 
     seconds: float
@@ -227,7 +227,7 @@ class Bench:
         ]
 
     # ---- measuring ---------------------------------------------------------------------------
-    def round(self, setting: Setting, amount: int) -> Round:
+    def round(self, setting: Setting, amount: int) -> BenchmarkRound:
         """Some work ahead of it keeps the GPU busy until all of it has been launched."""
         setting.launch(max(1, amount // AHEAD))
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -238,7 +238,7 @@ class Bench:
         memory = self.gauge.memory_clock_mhz()
         end.synchronize()
         cycles, nanoseconds = self.clocks.tolist()
-        return Round(
+        return BenchmarkRound(
             seconds=float(start.elapsed_time(end)) * 1e-3,
             work=setting.work * amount,
             sm_clock_mhz=cycles / nanoseconds * 1e3 if nanoseconds > 0 else load.sm_clock_mhz,
@@ -247,7 +247,7 @@ class Bench:
             throttled=bool(load.throttled),
         )
 
-    def measure(self, setting: Setting) -> list[Round]:
+    def measure(self, setting: Setting) -> list[BenchmarkRound]:
         self.round(setting, 1)
         amount = 1
         while (seconds := self.round(setting, amount).seconds) < 1e-3:
@@ -273,7 +273,9 @@ class Bench:
             memory_clock_mhz=_middle(one.memory_clock_mhz for one in rounds),
             temperature_c=_middle(one.temperature_c for one in rounds),
             throttled=any(one.throttled for one in rounds),
-            tried=tuple(Tried(ran=each.what, median=middle_rate(own)) for each, own in measured),
+            tried=tuple(
+                TriedSetting(ran=each.what, median=middle_rate(own)) for each, own in measured
+            ),
         )
 
 
@@ -294,7 +296,7 @@ def warm_up(rate: Callable[[], float], clock: Callable[[], float] = time.monoton
     return rates
 
 
-def middle_rate(rounds: Iterable[Round]) -> float:
+def middle_rate(rounds: Iterable[BenchmarkRound]) -> float:
     return median(one.rate for one in rounds)
 
 
@@ -319,7 +321,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {
 
 def main() -> None:
     with job_of(CeilingsJob) as (job, journal):
-        journal.write(Surroundings(environment=environment()))
+        journal.write(DeviceFound(environment=environment()))
         bench = Bench()
         for name in job.ceilings:
             journal.current(name)
@@ -327,7 +329,7 @@ def main() -> None:
         journal.current("")
 
 
-def measure(name: str, bench: Bench, journal: Journal) -> None:
+def measure(name: str, bench: Bench, journal: EventLog) -> None:
     """Leave the process where a benchmark took its CUDA context along."""
     try:
         journal.write(CeilingMeasured(id=name, ceiling=bench.ceiling(name)))

@@ -39,7 +39,7 @@ NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 
 
 @dataclass(frozen=True)
-class Checked:
+class ComparedCall:
     """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
     the ``output`` that is worst beside it.
     """
@@ -70,7 +70,7 @@ def multiple(relative: float, reference: float | None) -> float | None:
 
 def check_once(
     study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
-) -> Checked:
+) -> ComparedCall:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
     comes after.
 
@@ -95,7 +95,7 @@ def check_once(
         one, relatives = judged(kept, expected, tolerance_at(study.tolerance, shape))
         refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
-        return Checked(math.nan, math.nan, error.message, hint=error.hint)
+        return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
     one = replace(one, varies=varies, why=one.why or refused or touched or unsteady)
     if one.why or peer is None:
         return one
@@ -134,19 +134,19 @@ def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
 
 def judged(
     found: Outputs, expected: Outputs, bound: Tolerance
-) -> tuple[Checked, Mapping[str, float]]:
+) -> tuple[ComparedCall, Mapping[str, float]]:
     """The worst output, the first that is wrong before all others, and the relative error of each
     by name. Raises NoResult.
     """
-    worst, relatives = Checked(0.0, 0.0, ""), {}
+    worst, relatives = ComparedCall(0.0, 0.0, ""), {}
     for name, (mine, its) in paired(found, expected).items():
         out, wanted = found.tensors[mine], expected.tensors[its]
         if why := refuse_kind(out, wanted, name):
-            return Checked(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
+            return ComparedCall(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
         absolute, relative, why = compare(out, wanted, bound)
         if why:
             why = f"'{name}': {why}" if name else why
-            return Checked(absolute, relative, why, output=name), {}
+            return ComparedCall(absolute, relative, why, output=name), {}
         relatives[name] = relative
         worst = replace(
             worst,
@@ -161,13 +161,13 @@ Errors = Mapping[str, tuple[torch.dtype, str, float]]  # type, name in the refer
 
 
 def beside(
-    one: Checked,
+    one: ComparedCall,
     errors: Errors,
     expected: Outputs,
     peer: Run,
     inputs: Inputs,
     in_place: Sequence[str],
-) -> Checked:
+) -> ComparedCall:
     """With the error of the primary reference on the same inputs; as it is where that has none.
 
     An output must have the type that the reference gives it: another is other work.
@@ -196,7 +196,7 @@ def beside(
     return replace(one, reference=found[worst][1], times=rated[worst], output=worst)
 
 
-def worse_of(found: CheckOutcome, one: Checked, kind: str) -> CheckOutcome:
+def worse_of(found: CheckOutcome, one: ComparedCall, kind: str) -> CheckOutcome:
     """The worst of what was found and of one more call, on inputs of a ``kind``."""
     times = one.times_reference
     worse = times is not None and (found.times_reference or 0.0) < times

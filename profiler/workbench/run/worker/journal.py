@@ -34,7 +34,7 @@ from workbench.words import VIRTUAL_ROOT, Phase
 NAME_BYTES = 256
 
 
-class Journal:
+class EventLog:
     """Events as they finish, and the name of whoever has the GPU right now."""
 
     def __init__(self, folder: Path) -> None:
@@ -69,7 +69,7 @@ class Journal:
 
 
 @contextmanager
-def or_broken(journal: Journal) -> Iterator[None]:
+def or_broken(journal: EventLog) -> Iterator[None]:
     """What goes wrong inside is the worker's own fault: it is told, and the process ends."""
     try:
         yield

@@ -24,11 +24,11 @@ from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
+    DeviceFound,
     Start,
-    Surroundings,
     VariantsJob,
 )
-from workbench.run.worker.journal import STREAM_HINT, Journal, describe
+from workbench.run.worker.journal import STREAM_HINT, EventLog, describe
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import ENVIRONMENT, import_ahead, job_of, wait_at_gate
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from workbench.run.worker.timing.surroundings import Surroundings as Around
 
 
-class Worker:
+class JobWorker:
     """Does one job in the current directory."""
 
-    def __init__(self, job: VariantsJob, journal: Journal) -> None:
+    def __init__(self, job: VariantsJob, journal: EventLog) -> None:
         self.job = job
         self.variants = job.variants
         self.journal = journal
@@ -85,7 +85,7 @@ class Worker:
     def tell_surroundings(self) -> None:
         from workbench.run.worker.device import environment
 
-        self.journal.write(Surroundings(environment=environment()))
+        self.journal.write(DeviceFound(environment=environment()))
 
     def each(self, phase: Phase, work: Callable[[str], None]) -> None:
         """Of those that have not failed so far; who fails costs only itself."""
@@ -270,7 +270,7 @@ def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
 
 def main() -> None:
     with job_of(VariantsJob) as (job, journal):
-        Worker(job, journal).run()
+        JobWorker(job, journal).run()
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ LIBRARIES = (
 
 
 @dataclass(frozen=True)
-class Change:
+class Alteration:
     """What is not as it was, in words, and how to put it back."""
 
     what: str
@@ -112,7 +112,7 @@ class Seal:
                 if function is not None:
                     yield function
 
-    def _changes(self) -> Iterator[Change]:
+    def _changes(self) -> Iterator[Alteration]:
         yield from self._changed_modules()
         yield from self._changed_entries()
         yield from self._changed_classes()
@@ -129,15 +129,15 @@ class Seal:
         except Exception:
             return False
 
-    def _changed_modules(self) -> Iterator[Change]:
+    def _changed_modules(self) -> Iterator[Alteration]:
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
-                yield Change(
+                yield Alteration(
                     f"changes sys.modules['{name}']",
                     partial(sys.modules.__setitem__, name, module),
                 )
 
-    def _changed_entries(self) -> Iterator[Change]:
+    def _changed_entries(self) -> Iterator[Alteration]:
         for name, before in self._entries.items():
             module = self._modules[name]
             now = vars(module)
@@ -146,11 +146,11 @@ class Seal:
                 continue
             for key, value in before.items():
                 if now.get(key, MISSING) is not value and f"{name}.{key}" not in PLACED_IN:
-                    yield Change(f"changes {name}.{key}", partial(setattr, module, key, value))
+                    yield Alteration(f"changes {name}.{key}", partial(setattr, module, key, value))
             for key in _shadows(name, now, self._names[name]):
-                yield Change(f"adds {name}.{key}", partial(delattr, module, key))
+                yield Alteration(f"adds {name}.{key}", partial(delattr, module, key))
 
-    def _changed_classes(self) -> Iterator[Change]:
+    def _changed_classes(self) -> Iterator[Alteration]:
         for kind, before in self._classes.items():
             now = vars(kind)
             if self._is_same(now, before):
@@ -158,34 +158,36 @@ class Seal:
             called = f"{kind.__module__}.{kind.__qualname__}"
             for key, value in before.items():
                 if key not in PLACED and now.get(key, MISSING) is not value:
-                    yield Change(f"changes {called}.{key}", partial(setattr, kind, key, value))
+                    yield Alteration(f"changes {called}.{key}", partial(setattr, kind, key, value))
             for key in [key for key in now if key not in before and key not in PLACED]:
-                yield Change(f"adds {called}.{key}", partial(delattr, kind, key))
+                yield Alteration(f"adds {called}.{key}", partial(delattr, kind, key))
 
-    def _changed_code(self) -> Iterator[Change]:
+    def _changed_code(self) -> Iterator[Alteration]:
         if self._is_same(list(map(_body, self._code)), list(self._code.values())):
             return
         for function, body in self._code.items():
             if not self._is_same(_body(function), body):
                 called = f"{function.__module__}.{function.__qualname__}"
-                yield Change(f"changes the code of {called}", partial(_put_body, function, body))
+                yield Alteration(
+                    f"changes the code of {called}", partial(_put_body, function, body)
+                )
 
-    def _changed_settings(self) -> Iterator[Change]:
+    def _changed_settings(self) -> Iterator[Alteration]:
         for setting in SETTINGS:
             before = self._settings[setting.name]
             if setting.read() != before:
                 what = f"changes {setting.name} from {before} to {setting.read()}"
-                yield Change(what, partial(setting.write, before))
+                yield Alteration(what, partial(setting.write, before))
 
-    def _changed_hooks(self) -> Iterator[Change]:
+    def _changed_hooks(self) -> Iterator[Alteration]:
         if sys.gettrace() is not self._trace:
-            yield Change("sets a trace function", partial(sys.settrace, self._trace))
+            yield Alteration("sets a trace function", partial(sys.settrace, self._trace))
         if gc.callbacks != self._callbacks:
-            yield Change("adds to gc.callbacks", self._mend_callbacks)
+            yield Alteration("adds to gc.callbacks", self._mend_callbacks)
         if self._stream is not None and _stream() != self._stream:
-            yield Change("changes the current stream", _mend_stream)
+            yield Alteration("changes the current stream", _mend_stream)
         if where := _another_thread(self._threads):
-            yield Change(f"keeps a thread running in {where}", _nothing)
+            yield Alteration(f"keeps a thread running in {where}", _nothing)
 
     def _mend_callbacks(self) -> None:
         gc.callbacks[:] = self._callbacks
@@ -272,7 +274,7 @@ def _nothing(*anything: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TorchSetting:
     """One of torch's, for the whole process."""
 
     name: str
@@ -280,7 +282,7 @@ class Setting:
     write: Callable[[Any], None]
 
 
-def _attribute(path: str) -> Setting:
+def _attribute(path: str) -> TorchSetting:
     """A flag that is an attribute: ``torch.backends.cudnn.enabled``."""
     owner, _, name = path.rpartition(".")
     parts = owner.split(".")
@@ -297,10 +299,10 @@ def _attribute(path: str) -> Setting:
         except RuntimeError as error:  # a newer way to set it was used, which the older cannot read
             return type(error).__name__
 
-    return Setting(path, read, lambda value: setattr(find(), name, value))
+    return TorchSetting(path, read, lambda value: setattr(find(), name, value))
 
 
-def _modes(kind: str) -> Setting:
+def _modes(kind: str) -> TorchSetting:
     """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
     depth = getattr(torch._C, f"_len_torch_{kind}_stack")
     leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
@@ -309,7 +311,7 @@ def _modes(kind: str) -> Setting:
         while depth() > before:
             leave()
 
-    return Setting(f"torch's stack of {kind} modes", depth, cut)
+    return TorchSetting(f"torch's stack of {kind} modes", depth, cut)
 
 
 SETTINGS = (
@@ -326,24 +328,24 @@ SETTINGS = (
         ),
     ),
     *(
-        Setting(
+        TorchSetting(
             f"torch.backends.cuda.{kind}_sdp_enabled",
             getattr(torch.backends.cuda, f"{kind}_sdp_enabled"),
             getattr(torch.backends.cuda, f"enable_{kind}_sdp"),
         )
         for kind in ("flash", "mem_efficient", "math", "cudnn")
     ),
-    Setting(
+    TorchSetting(
         "torch.get_float32_matmul_precision",
         torch.get_float32_matmul_precision,
         torch.set_float32_matmul_precision,
     ),
-    Setting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting(
+    TorchSetting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
+    TorchSetting(
         "torch.are_deterministic_algorithms_enabled",
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
-    Setting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
+    TorchSetting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
     *map(_modes, ("function", "dispatch")),
 )

@@ -18,17 +18,17 @@ from pathlib import Path
 
 from workbench.run.protocol import (
     Broken,
+    DeviceFound,
     Done,
     Hello,
     Round,
     SessionsDone,
     SessionsJob,
     Start,
-    Surroundings,
-    Timed,
+    TimedSession,
     read_job,
 )
-from workbench.run.worker.journal import Journal, describe, or_broken
+from workbench.run.worker.journal import EventLog, describe, or_broken
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     LOOK_SECONDS,
@@ -46,7 +46,7 @@ ALONE = "--alone"  # nothing is imported ahead
 class Server:
     """Does one job in the current directory."""
 
-    def __init__(self, job: SessionsJob, journal: Journal) -> None:
+    def __init__(self, job: SessionsJob, journal: EventLog) -> None:
         self.job, self.journal = job, journal
         self.parent = Parent()
         self.done = 0
@@ -124,7 +124,7 @@ class Server:
 
         torch.zeros(1, device="cuda")
         if not self.told:
-            self.journal.write(Surroundings(environment=environment()))
+            self.journal.write(DeviceFound(environment=environment()))
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)
         study = guard.load(folder / "study.py", "workbench_study")
@@ -136,7 +136,7 @@ class Server:
         self.journal.current("")
         inputs = timing.around.inputs
         if session.series:
-            timed = Timed(
+            timed = TimedSession(
                 session=session, nodes=timing.nodes, stride=inputs.stride, copies=inputs.copies
             )
             self.journal.write(timed)
@@ -178,7 +178,7 @@ def main() -> None:
             print("what variants import uses the GPU, starts threads or changes torch", flush=True)
             os.execv(sys.executable, [*sys.orig_argv, ALONE])
 
-    with Journal(Path.cwd()) as journal, or_broken(journal):
+    with EventLog(Path.cwd()) as journal, or_broken(journal):
         Server(job, journal).run()
 
 

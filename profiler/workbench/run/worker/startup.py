@@ -25,7 +25,7 @@ import msgspec
 
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
-from workbench.run.worker.journal import Journal, or_broken
+from workbench.run.worker.journal import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 
 POLL_SECONDS = 0.02
@@ -58,14 +58,14 @@ J = TypeVar("J", bound=Job)
 
 
 @contextmanager
-def job_of(kind: type[J]) -> Iterator[tuple[J, Journal]]:
+def job_of(kind: type[J]) -> Iterator[tuple[J, EventLog]]:
     """The job that this process was started for, and the journal that it writes: inside, it does
     all of it. It ends with its parent.
     """
     end_with_parent()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, kind)
-    with Journal(Path.cwd()) as journal, or_broken(journal):
+    with EventLog(Path.cwd()) as journal, or_broken(journal):
         journal.write(Hello(pid=os.getpid()))
         yield job, journal
         journal.write(Done())

@@ -48,7 +48,7 @@ WORSE = 8.0  # times its usual error, which a reference may have for larger inpu
 NO_REFERENCE = "the reference cannot be computed"
 
 
-class Trial:
+class TrialRun:
     """Does one job in the current directory."""
 
     def __init__(self, job: TrialJob) -> None:
@@ -376,7 +376,7 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
 
 def main() -> None:
     with job_of(TrialJob) as (job, journal), on_cpu() if job.device == "cpu" else nullcontext():
-        journal.write(Trial(job).run())
+        journal.write(TrialRun(job).run())
 
 
 if __name__ == "__main__":
