@@ -808,7 +808,9 @@ def test_tables_do_not_count_without_their_report(attention: Repository, capsys:
     with_kernel_of(attention, "fix9", "fix10")
     code, changes = gate_of(attention, capsys, "HEAD~1")
     assert (code, changes["fix9"]["verdict"]) == (5, "cannot tell")
-    assert "counters of tables without their report do not count" in changes["fix9"]["why"]
+    assert (
+        "counters of tables without their report do not count" in changes["fix9"]["why"]["message"]
+    )
 
 
 # ---- on a GPU ------------------------------------------------------------------------------
