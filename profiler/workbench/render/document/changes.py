@@ -74,7 +74,7 @@ def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
     same = [change for change in changes if change.verdict == Move.SAME]
     listed = [change for change in changes if wide or change.verdict != Move.SAME]
     if listed:
-        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.move, Marking.PLAIN))
+        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, Marking.PLAIN))
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
         yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
