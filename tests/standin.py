@@ -176,7 +176,7 @@ class StandIn:
         )
         node = GraphNode(kind=NodeKind.KERNEL, kernel="scale", shared_bytes=512)
         session = Session(number=number, instances=INSTANCES, series=series)
-        return TimedSession(session=session, nodes=dict.fromkeys(variants, (node,)), stride=1)
+        return TimedSession(session=session, nodes=dict.fromkeys(variants, (node,)))
 
     def drawn(self, run: Run) -> float:
         return self.time(run) * (1 + self.random.gauss(0, self.noise))

@@ -353,6 +353,7 @@ ENVIRONMENT = EvidenceEnvironment(
     command="workbench ablate",
 )
 TIMING = TimingFacts(
+    method=1,
     most=5,
     file="20260102T030405Z.json",
     sessions=SESSIONS,

@@ -58,11 +58,6 @@ def test_they_are_in_common_and_in_no_table() -> None:
     assert table.given[:, 0].tolist() == [one["x"].data_ptr()]
 
 
-def test_the_others_are_written_whole_where_they_alone_are_small() -> None:
-    assert made(constant=("w",)).stride == 1
-    assert made().stride == module.TOUCH
-
-
 def test_renewed_they_have_other_values_in_the_same_place() -> None:
     around = made(constant=("w",))
     inputs = around.inputs()
@@ -151,7 +146,7 @@ def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
     instance.around = cast(Any, SimpleNamespace(inputs=inputs))
     instance.calls, instance.last = dict.fromkeys(Regime, 2), 5
 
-    def replay(regime: Regime, bare: bool = False) -> None:
+    def replay(regime: Regime) -> None:
         replayed.append(regime)
         instance.last = 9
 
@@ -165,7 +160,7 @@ def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     events: list[str] = []
     made = object.__new__(Timing)
     inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
-    made.around = cast(Any, SimpleNamespace(inputs=inputs, card=None, bared=()))
+    made.around = cast(Any, SimpleNamespace(inputs=inputs, card=None, surrounded=()))
     made.guard = cast(Any, SimpleNamespace(require_whole=lambda: events.append("timed")))
     load = SimpleNamespace(temperature_c=None, throttled=None, reasons=())
     made.gauge = cast(Any, SimpleNamespace(load=lambda: load))

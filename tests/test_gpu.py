@@ -119,16 +119,20 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.Monkey
     class Sleeper:
         calls = dict.fromkeys(Regime, 1)
         is_slow = False
+        by_events = 0.0
 
         def __init__(self, cycles: int) -> None:
             self.cycles = cycles
 
-        def replay(self, regime: Regime, bare: bool = False) -> None:
+        def replay(self, regime: Regime) -> None:
             card.advance()
-            card.stamp(0)
-            torch.cuda._sleep(0 if bare else self.cycles)
-            card.stamp(1)
+            card.stamp(cards.START)
+            card.around(lambda: torch.cuda._sleep(self.cycles))
+            card.stamp(cards.END)
             card.replays += 1
+
+        def replay_marked(self) -> None:
+            raise AssertionError("in odd rounds there is one clock")
 
     told: list[tuple[int, int | None]] = []
     half_a_second = 1_000_000_000
@@ -139,3 +143,45 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.Monkey
     rounds.finish()
     assert told == [(1, None), (1, 1), (3, None), (3, 1)]
     assert rounds.seconds > 0.3
+
+
+def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
+    """As SDPA's calls are: a memset follows an event sooner than a kernel does."""
+    import torch
+    from cuda.bindings import driver
+
+    from workbench.run.worker.timing.card import END, START, Card, Marks, captured
+
+    card, calls = Card(), 24
+    card.warm()
+    x, y, small = (torch.zeros(1 << 20, device="cuda") for _ in range(3))
+    torch.add(x, 1, out=y)
+    marks = [Marks() for _ in range(calls)]
+
+    def call() -> None:
+        stream = torch.cuda.current_stream().cuda_stream
+        driver.cuMemsetD8Async(small.data_ptr(), 0, 4096, stream)
+        torch.add(x, 1, out=y)
+
+    def stamped() -> None:
+        card.advance()
+        card.stamp(START)
+        for _ in range(calls):
+            card.around(call)
+        card.stamp(END)
+
+    graphs = (
+        captured(stamped, card.side),
+        captured(lambda: [m.around(call) for m in marks], card.side),
+    )
+    stamps, events, pinned = [], [], card.pinned(1)
+    for _ in range(10):
+        card.replay(graphs[0])
+        card.fetch(pinned)
+        graphs[1].replay()
+        torch.cuda.synchronize()
+        stamps.append(float(card.times(pinned).calls[0]) / calls / 1e3)
+        events.append(sum(mark.microseconds for mark in marks) / calls)
+    both = sorted(stamps)[5], sorted(events)[5]
+    assert both[0] > 1.5
+    assert abs(both[0] - both[1]) < 0.5, both

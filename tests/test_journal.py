@@ -126,7 +126,7 @@ def record_times(writer: Recorder) -> None:
     writer.drop_timing()
     for number in range(2):
         found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
-        writer.session(TimedSession(session=found, nodes={}, stride=1), planned=2)
+        writer.session(TimedSession(session=found, nodes={}), planned=2)
     writer.end_timing()
 
 
@@ -193,13 +193,13 @@ def test_who_launches_other_kernels_in_another_session_is_on_record(
     for number, threads in enumerate((32, 256, 256)):
         nodes = {"baseline": launched(64)[:: 1 - 2 * (number % 2)], "fix1": launched(threads)}
         found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
-        last = writer.session(TimedSession(session=found, nodes=nodes, stride=1), planned=3)
+        last = writer.session(TimedSession(session=found, nodes=nodes), planned=3)
         assert last.unsteady == (("fix1",) if number else ())
     assert last.nodes["fix1"] == launched(32)
     (path,) = folder.timing_files("large")
     assert store.read(path, Timing).unsteady == ("fix1",)
     writer.drop_timing()
-    again = writer.session(TimedSession(session=found, nodes=nodes, stride=1), planned=3)
+    again = writer.session(TimedSession(session=found, nodes=nodes), planned=3)
     assert again.unsteady == ()
 
 
@@ -211,7 +211,7 @@ def test_what_a_killed_run_left_is_noted_before_it_goes(
     writer = recorder(root, folder)
     for number in range(3):
         found = timed_session(number, {"baseline": 2.0, "fix1": 0.5})
-        writer.session(TimedSession(session=found, nodes={}, stride=1), planned=5)
+        writer.session(TimedSession(session=found, nodes={}), planned=5)
     (path,) = folder.timing_files("large")
     path.rename(path.with_name("20200101T000000Z.json.zst"))
     again = recorder(root, folder, "[0.2, 0.3]")
@@ -232,7 +232,7 @@ def test_a_prediction_after_a_run_that_was_cut_short_is_not_prior(
     root = tmp_path / "ws"
     writer = recorder(root, folder)
     found = timed_session(0, {"baseline": 2.0, "fix1": 1.0})
-    writer.session(TimedSession(session=found, nodes={}, stride=1), planned=5)
+    writer.session(TimedSession(session=found, nodes={}), planned=5)
     writer.drop_timing()
     assert not folder.timing_files("large")
     recorder(root, folder, "[0.45, 0.55]").predictions()
@@ -301,7 +301,7 @@ def test_two_timings_of_one_second_are_both_kept(
     for name in ("baseline", "fix1"):
         recorder = Recorder(study, "large", folder, [name])
         found = timed_session(1, {name: 5.0})
-        recorder.session(TimedSession(session=found, nodes={}, stride=1), 1)
+        recorder.session(TimedSession(session=found, nodes={}), 1)
         recorder.end_timing()
     names = [timing_name(path.name) for path in folder.timing_files("large")]
     assert names == ["20260101T000000Z.json", "20260101T000000Z_2.json"]

@@ -107,7 +107,7 @@ EVERY: list[WorkerEvent] = [
         relative=None,
     ),
     Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
-    TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}, stride=256),
+    TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}),
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),

@@ -222,13 +222,16 @@ def test_a_call_that_adds_nothing_is_rejected() -> None:
     assert sentence(faster.why) == "a call of fix11[early=1] adds no time to its neighbours"
 
 
-def test_an_open_verdict_asks_for_more_sessions_of_the_step_and_its_parent() -> None:
+def test_an_open_verdict_asks_for_more_sessions_of_the_step_its_parent_and_the_reference() -> None:
     ladder = taken(in_regimes(EARLY)).ladder
     assert open_variants(in_regimes(EARLY), ladder, Gates()) == ()
     near = {CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0, REFERENCE: 9.7}}
-    assert open_variants(in_regimes(near), ladder, Gates()) == ("fix11", "fix11[early=1]")
+    three = ("fix11", "fix11[early=1]", REFERENCE)
+    assert open_variants(in_regimes(near), ladder, Gates()) == three
     once = in_regimes(EARLY, sessions=1)
-    assert open_variants(once, ladder, Gates()) == ("fix11", "fix11[early=1]")
+    assert open_variants(once, ladder, Gates()) == three
+    alone = in_regimes({CHAINED: {"fix11": 5.15, "fix11[early=1]": 5.0}})
+    assert open_variants(alone, ladder, Gates()) == three[:2]
     corrected = [
         msgspec.structs.replace(s, corrects="it is early" if s.parent else "") for s in ladder.steps
     ]

@@ -298,7 +298,7 @@ def session_of(number: int, *names: str, **changes: Any) -> Session:
 
 
 def timed(number: int, *names: str, **changes: Any) -> TimedSession:
-    return TimedSession(session=session_of(number, *names, **changes), nodes={}, stride=1)
+    return TimedSession(session=session_of(number, *names, **changes), nodes={})
 
 
 class Clock:

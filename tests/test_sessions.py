@@ -64,9 +64,7 @@ class Scripted(Server):
     def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
         out = self.fate(self.done, variants)
         session = Session(number=self.done, instances=1, series=(), alone=alone)
-        self.journal.write(
-            TimedSession(session=session, nodes=dict.fromkeys(variants, ()), stride=1)
-        )
+        self.journal.write(TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
         return out
 
 
@@ -167,32 +165,21 @@ def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 # ---- rounds ------------------------------------------------------------------------------------
-def test_a_round_has_every_instance_with_its_bare_graph_beside_it() -> None:
+def test_a_round_has_every_instance_once_in_a_random_order() -> None:
     from workbench.run.worker.timing.session import order_of
 
     order = order_of(range(5), 0)
-    found = Counter((one.instance, one.regime, one.bare) for one in order)
-    expected = {
-        (instance, regime, bare)
-        for instance in range(5)
-        for regime in Regime
-        for bare in ((False,) if regime == Regime.BACK_TO_BACK else (False, True))
-    }
-    assert set(found) == expected
-    assert set(found.values()) == {1}
-    for at, one in enumerate(order):
-        if one.bare:
-            neighbours = order[max(0, at - 1) : at + 2]
-            assert any(
-                (o.instance, o.regime, o.bare) == (one.instance, one.regime, False)
-                for o in neighbours
-            )
+    found = Counter((one.instance, one.regime, one.marked) for one in order)
+    graphs = [*((regime, False) for regime in Regime), (Regime.CHAINED, True)]
+    assert found == Counter((instance, *graph) for instance in range(5) for graph in graphs)
     assert {one.regime for one in order_of(range(5), 1)} == {Regime.CHAINED}
     assert order_of(range(50), 1) != order_of(range(50), 1)
 
 
 class FakeCard:
-    """Graphs take what their instance says, in nanoseconds; a cycle is half of one."""
+    """Graphs take what their instance says, in nanoseconds; a cycle is half of one. Of each call
+    two microseconds are its neighbours'.
+    """
 
     def __init__(self) -> None:
         self.replayed: list[float] = []
@@ -216,18 +203,30 @@ class FakeCard:
     def times(self, count: int) -> Any:
         import numpy as np
 
-        nanoseconds = np.array(self.fetched.pop(0))
-        return SimpleNamespace(nanoseconds=nanoseconds, cycles=2 * nanoseconds)
+        from workbench.run.worker.timing.card import Times
+
+        whole = np.array(self.fetched.pop(0))
+        gaps = np.full(count, 4000.0)
+        calls = whole - 8000
+        return Times(whole, 2 * whole, calls, cycles_of_calls=2 * calls, gaps=gaps)
 
 
 class FakeInstance:
     def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
         self.card, self.takes, self.is_slow = card, takes, slow
+        self.unchecked = False
         self.group = SimpleNamespace(variant=name, twin=False)
         self.calls = dict.fromkeys(Regime, 4)
 
-    def replay(self, regime: Regime, bare: bool = False) -> None:
-        self.card.replayed.append(4000 * (2.0 if bare else self.takes))
+    def replay(self, regime: Regime) -> None:
+        self.card.replayed.append(4000 * self.takes)
+
+    def replay_marked(self) -> None:
+        self.card.replayed.append(5000 * self.takes)
+
+    @property
+    def by_events(self) -> float:
+        return self.takes + 0.25
 
 
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,8 +251,11 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
         count = 6 if regime == Regime.CHAINED else 3
         if name == "slow":
             count = 2 if regime == Regime.CHAINED else 1
-        assert one.microseconds == (takes,) * count
-        assert one.around == (() if regime == Regime.BACK_TO_BACK else (2.0,) * count)
+        alone = regime == Regime.BACK_TO_BACK
+        assert one.microseconds == (takes if alone else takes - 2.0,) * count
+        chained = regime == Regime.CHAINED
+        assert one.by_events == (takes + 0.25,) * (len(one.microseconds) // 2 or 1) * chained
+        assert one.gap == (None if alone else 1.0)
         assert one.mhz == (2000.0,) * count
     assert timed.clock == [2000.0] * 7
 
@@ -336,14 +338,17 @@ def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
 def test_stamps_of_an_older_replay_do_not_count() -> None:
     import numpy as np
 
-    from workbench.run.worker.timing.card import between
+    from workbench.run.worker.timing.card import BETWEEN, CALL, END, START, between
 
-    stamps = np.zeros((1, 2, 4, 2), dtype=np.int64)
-    stamps[0, 0, :, 0], stamps[0, 0, :, 1] = 100, 10_000_000
-    stamps[0, 1, :, 0], stamps[0, 1, :, 1] = 300, 10_000_110
-    stamps[0, :, 3] = [[7, 9], [9, 5_000]]  # an SM that saw neither end of this replay
+    stamps = np.zeros((1, 4, 4, 2), dtype=np.int64)
+    stamps[0, START], stamps[0, END] = (100, 10_000_000), (320, 10_000_110)
+    stamps[0, BETWEEN], stamps[0, CALL] = (40, 20), (97, 50)
+    stamps[0, :, 3] = [[7, 9], [9, 5_000], [0, 0], [7, 7]]  # an SM that missed this replay
+    stamps[0, CALL, 2] = 900  # and one that missed a stamp
     times = between(stamps)
-    assert (times.nanoseconds.tolist(), times.cycles.tolist()) == ([110.0], [200.0])
+    assert (times.nanoseconds.tolist(), times.cycles.tolist()) == ([110.0], [220.0])
+    assert (times.calls.tolist(), times.gaps.tolist()) == ([30.0], [20.0])
+    assert times.cycles_of_calls.tolist() == [57.0]
 
 
 # ---- what the neighbours draw ------------------------------------------------------------------
@@ -394,46 +399,7 @@ def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> 
     assert is_dense(make()) == dense
 
 
-# ---- what a session keeps of its outputs -------------------------------------------------------
-def surroundings_of(stride: int, launched: list[tuple[Any, ...]]) -> Any:
-    from workbench.run.worker.timing.surroundings import Surroundings
-
-    class Kernel:
-        def __getitem__(self, launch: Any) -> Callable[..., None]:
-            return lambda *arguments: launched.append(arguments)
-
-    made = object.__new__(Surroundings)
-    made.stride = stride
-    kernels = {"read_output": Kernel()}
-    made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
-    return made
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "read", "compared"),
-    [
-        ((), "float32", 1, 1),  # a sum: less than a piece
-        ((3,), "bfloat16", 1, 3),
-        ((4,), "float32", 256, 4),
-        ((2050,), "float16", 256, 8),
-    ],
-)
-def test_what_is_kept_of_an_output_is_what_is_compared(
-    shape: tuple[int, ...], dtype: str, read: int, compared: int
-) -> None:
-    from workbench.run.worker.timing.instances import Instance
-
-    launched: list[tuple[Any, ...]] = []
-    around = surroundings_of(256, launched)
-    one = object.__new__(Instance)
-    one.around = cast(Any, SimpleNamespace(inputs=around))
-    kept = torch.ones(shape, dtype=getattr(torch, dtype))
-    around.read(kept, kept, 0, 2)
-    assert launched[0][4] == read
-    found, wanted = one.kept_pieces(kept, kept.double())
-    assert found.tolist() == wanted.tolist() == [1.0] * compared
-
-
+# ---- sessions ----------------------------------------------------------------------------------
 def timing_of(sessions: int, **parts: Any) -> Any:
     from workbench.run.worker.timing.session import Timing
 
@@ -583,7 +549,7 @@ def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture
 
     def timed(number: int, alone: bool = False) -> TimedSession:
         session = Session(number=number, instances=1, series=(), alone=alone)
-        return TimedSession(session=session, nodes={}, stride=1)
+        return TimedSession(session=session, nodes={})
 
     with Progress(sessions=2) as progress:
         for event in (timed(0, alone=True), timed(0), timed(0), timed(1), timed(2)):

@@ -6,6 +6,7 @@ import math
 import random
 
 import pytest
+from msgspec import structs
 
 from snapshots import AROUND, MHZ, series, session, timing
 from workbench.derive.intervals import (
@@ -23,7 +24,9 @@ from workbench.derive.speedup import (
     session_times,
     time_of,
 )
-from workbench.evidence.timing import Series
+from workbench.evidence.journal import medians
+from workbench.evidence.timing import Series, Session
+from workbench.render.document.timings import time_cell
 from workbench.render.numbers import ends
 from workbench.words import Regime
 
@@ -48,6 +51,72 @@ def test_what_a_call_adds_is_the_median_of_the_differences_with_its_neighbours()
     alone = instance_time(series("a", 7.0, Regime.BACK_TO_BACK))
     assert alone.microseconds == 7
     assert alone.kilocycles == pytest.approx(7 * MHZ / 1e3)
+
+
+def test_the_same_times_by_either_method_are_the_same() -> None:
+    first = timing("large", {"a": 5.0, "b": 2.5})
+    second = structs.replace(
+        first,
+        method=2,
+        sessions=tuple(
+            structs.replace(
+                one,
+                series=tuple(
+                    structs.replace(s, microseconds=tuple(s.added), around=(), around_mhz=())
+                    for s in one.series
+                ),
+            )
+            for one in first.sessions
+        ),
+    )
+    assert set(medians(first)) == {"a", "b"}
+    assert medians(second) == pytest.approx(medians(first))
+    for key, times in session_times(first.together).items():
+        one, other = time_of(times, key[1]), time_of(session_times(second.together)[key], key[1])
+        assert one is not None
+        assert other is not None
+        assert other.value == pytest.approx(one.value)
+
+
+def by_two_clocks(*instances: tuple[str, float, float]) -> Session:
+    """Of a variant each, by stamps and by events."""
+    made = (series(name, stamps, Regime.BACK_TO_BACK) for name, stamps, _ in instances)
+    found = tuple(
+        structs.replace(one, regime=CHAINED, instance=number, by_events=(events,))
+        for number, (one, (_, _, events)) in enumerate(zip(made, instances, strict=True))
+    )
+    return Session(number=1, instances=1, series=found)
+
+
+@pytest.mark.parametrize(
+    ("instances", "has_a_time"),
+    [
+        ([("a", 4.33, 8.81), ("a", 4.35, 8.80)], False),
+        ([("a", 1.00, 1.45), ("a", 1.00, 1.50)], True),
+        ([("a", 1.00, 1.60), ("a", 1.00, 1.61)], False),
+        ([("a", 1.00, 1.10), ("a", 1.00, 2.10)], True),  # they scatter by more than they differ
+        ([("a", 100.0, 102.0), ("a", 100.0, 102.0)], True),
+        ([("a", 100.0, 95.0), ("a", 100.0, 95.0)], False),
+    ],
+)
+def test_a_time_on_which_two_clocks_disagree_is_none(
+    instances: list[tuple[str, float, float]], has_a_time: bool
+) -> None:
+    found = session_times([by_two_clocks(*instances, ("b", 4.3, 4.4))])
+    assert {name for name, _, _ in found} == ({"a", "b"} if has_a_time else {"b"})
+
+
+def test_a_time_in_a_stream_is_unchecked() -> None:
+    found = session_times([by_two_clocks(("a", 4.3, 4.4))])
+    checked = time_of(found["a", CHAINED, False], CHAINED)
+    assert checked is not None
+    assert not checked.unchecked
+    assert "".join(part.text for part in time_cell(checked).text) == "4.30"
+    in_stream = structs.replace(by_two_clocks(("a", 4.3, 4.4)).series[0], unchecked=True)
+    found = session_times([Session(number=1, instances=1, series=(in_stream,))])
+    time = time_of(found["a", CHAINED, False], CHAINED)
+    assert time is not None
+    assert "".join(part.text for part in time_cell(time).text) == "4.30 unchecked"
 
 
 def test_the_interval_is_students_over_the_sessions() -> None:

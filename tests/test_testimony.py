@@ -17,6 +17,7 @@ from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.cross_checks import (
     Case,
     added_time,
+    clocks_gate,
     compared_gates,
     contradiction,
     duration_gate,
@@ -271,11 +272,9 @@ def test_an_empty_graph_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("variant", "microseconds", "told"),
     [
-        ("fix7", 3.0, "a call adds 3.00 µs, and its launches took"),
+        ("fix7", 1.0, "a call adds 1.00 µs, and its launches took"),
         ("fix11", 0.1, "at least"),
         ("fix14", 0.0, "at least"),
-        ("fix14", 30.0, "no more than"),
-        ("sdpa", 25.0, "no more than"),
     ],
 )
 def test_a_time_that_its_capture_contradicts_is_a_wrong_time(
@@ -290,24 +289,52 @@ def test_long_kernels_are_compared_at_one_clock() -> None:
     """fix14 at a clock a quarter below that of the capture: the same cycles, a longer time."""
     found = case("fix14", 201.5 * 1.589 / 1.2, shape=LONG, mhz=1200.0)
     assert duration_gate(found).state == GateState.PASSED
-    faster = case("fix14", 201.5 / 1.5, shape=LONG, mhz=1589.0)
+    faster = case("fix14", 201.5 / 2.5, shape=LONG, mhz=1589.0)
     assert duration_gate(faster).state == GateState.FAILED
 
 
-def test_two_launches_may_overlap_and_may_follow_each_other() -> None:
+@pytest.mark.parametrize(
+    ("by_events", "state", "told"),
+    [
+        ((), GateState.OPEN, "not collected"),
+        ((7.8,), GateState.PASSED, "7.71 µs by stamps, 7.8 µs by events"),
+        (
+            (15.0,),
+            GateState.OPEN,
+            "the measurement failed, not the kernel: 7.71 µs by stamps, 15 µs by events",
+        ),
+    ],
+)
+def test_two_clocks_that_disagree_blame_the_measurement(
+    by_events: tuple[float, ...], state: GateState, told: str
+) -> None:
+    found = case("fix7")
+    assert found.timing is not None
+    assert clocks_gate(found) == ()  # of a method with one clock
+    one = structs.replace(series("fix7", 7.71), around=(), microseconds=(7.71,), mhz=())
+    held = Session(number=0, instances=1, series=(structs.replace(one, by_events=by_events),))
+    timed = structs.replace(found.timing, method=2, sessions=(held,))
+    (gate,) = clocks_gate(replace(found, timing=timed))
+    assert (gate.state, sentence(gate.why)) == (state, told)
+    unchecked = structs.replace(held, series=(structs.replace(held.series[0], unchecked=True),))
+    streamed = replace(found, timing=structs.replace(timed, sessions=(unchecked,)))
+    assert kernels_gate(streamed).state == GateState.OPEN
+    assert "in a stream, is unchecked" in sentence(kernels_gate(streamed).why)
+
+
+def test_two_launches_may_overlap() -> None:
     shortest, both = 9.0, 15.7
-    for microseconds in (shortest - 1, both, 1.2 * both):
+    for microseconds in (shortest - 1, both, 2 * both):
         assert duration_gate(case("sdpa_flash", microseconds)).state == GateState.PASSED
-    assert duration_gate(case("sdpa_flash", 0.4 * shortest)).state == GateState.FAILED
-    assert duration_gate(case("sdpa_flash", 2 * both)).state == GateState.FAILED
+    assert duration_gate(case("sdpa_flash", 0.1 * shortest)).state == GateState.FAILED
 
 
 def test_a_ratio_over_a_wrong_time_is_wrong() -> None:
     assert compared_gates([case("sdpa"), case("fix7")]) == ()
-    (gate,) = compared_gates([case("sdpa", 60.0), case("fix7")])
+    (gate,) = compared_gates([case("sdpa", 0.5), case("fix7")])
     assert gate.state == GateState.FAILED
-    assert sentence(gate.why).startswith("sdpa has a wrong time: a call adds 60.00 µs")
-    assert "no more than" in sentence(contradiction(case("sdpa", 60.0)))
+    assert sentence(gate.why).startswith("sdpa has a wrong time: a call adds 0.50 µs")
+    assert "at least" in sentence(contradiction(case("sdpa", 0.5)))
 
 
 def test_a_capture_that_did_less_than_the_work_is_named() -> None:

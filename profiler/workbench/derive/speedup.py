@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median, pstdev
 from typing import TYPE_CHECKING, ClassVar
 
 from workbench.derive.intervals import LEVEL, Interval, Ratio, ratio_interval, time_interval
@@ -19,7 +19,8 @@ class Time:
     """Microseconds that a call adds, a geometric mean over instances and sessions, with its 95 %
     interval (None of one session).
 
-    ``sm_clock_mhz`` is the median inside of the timed graphs; None is not collected.
+    ``sm_clock_mhz`` is the median inside of the timed graphs; None is not collected. ``unchecked``:
+    of calls in a stream, which no graph can capture.
     """
 
     value: float
@@ -29,6 +30,7 @@ class Time:
     sessions: int
     instances: int
     sm_clock_mhz: float | None = None
+    unchecked: bool = False
     level: ClassVar[int] = LEVEL
 
 
@@ -42,6 +44,7 @@ class InstanceTime:
     microseconds: float
     kilocycles: float | None
     sm_clock_mhz: float | None
+    unchecked: bool = False
 
 
 SessionTimes = Mapping[int, tuple[InstanceTime, ...]]  # the instances of a variant by session
@@ -49,13 +52,12 @@ Key = tuple[str, Regime, bool]  # variant, regime, whether it is the twin
 
 
 def instance_time(series: Series) -> InstanceTime:
-    """What a call adds to the graph around it; back to back there is nothing around it."""
-    times, around = series.microseconds, series.around
-    added = [t - a for t, a in zip(times, around, strict=True)] if around else list(times)
+    """Of one instance, whatever the method."""
     return InstanceTime(
-        microseconds=median(added),
+        microseconds=median(series.added),
         kilocycles=_kilocycles(series),
         sm_clock_mhz=median(series.mhz) if series.mhz else None,
+        unchecked=series.unchecked,
     )
 
 
@@ -70,6 +72,45 @@ def _kilocycles(series: Series) -> float | None:
     return median(whole) / 1e3
 
 
+AGREE, AGREE_US = 0.03, 0.5  # of the time, or µs: both clocks from 1 KB to 1 GB, docs/measuring.md
+SCATTER = 3  # standard deviations of their difference between instances
+
+
+@dataclass(frozen=True)
+class TwoClocks:
+    """Chained microseconds of a call by stamps and by events, means over instances of all sessions,
+    and the standard deviation of their difference.
+    """
+
+    stamps: float
+    events: float
+    scatter: float
+
+    @property
+    def disagree(self) -> bool:
+        """Whether they differ by more than both ways do in the benchmark, and than they scatter."""
+        bound = max(AGREE * self.stamps, AGREE_US) + SCATTER * self.scatter
+        return abs(self.stamps - self.events) > bound
+
+
+def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
+    """By variant; empty of method 1, which has one clock."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for session in sessions:
+        for series in session.series:
+            if series.by_events:
+                both = median(series.microseconds), median(series.by_events)
+                found.setdefault(series.variant, []).append(both)
+    return {
+        variant: TwoClocks(
+            stamps=fmean(stamps for stamps, _ in both),
+            events=fmean(events for _, events in both),
+            scatter=pstdev(stamps - events for stamps, events in both),
+        )
+        for variant, both in found.items()
+    }
+
+
 def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
     """Variants of which a timed call gave a wrong output, and what was wrong with it."""
     audits = (audit for session in sessions for audit in session.audits)
@@ -77,11 +118,12 @@ def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
 
 
 def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
-    """By variant, regime and twin, of some sessions. What was wrong while it was timed has none, in
-    any of them.
+    """By variant, regime and twin, of some sessions. A variant has none in any of them if an output
+    of a timed call was wrong, or if the two clocks disagree.
     """
     every = list(sessions)
-    wrong = wrong_outputs(every)
+    wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
+    wrong |= wrong_outputs(every).keys()
     found: dict[Key, list[tuple[Session, Series]]] = {}
     for session in every:
         for series in session.series:
@@ -133,6 +175,7 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
         sessions=known.sessions,
         instances=sum(len(session) for session in times.values()),
         sm_clock_mhz=median(clocks) if clocks else None,
+        unchecked=any(one.unchecked for session in times.values() for one in session),
     )
 
 

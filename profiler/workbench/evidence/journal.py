@@ -209,11 +209,8 @@ def medians(timing: Timing) -> dict[str, float]:
     times: dict[str, list[float]] = {}
     for session in timing.together:
         for one in session.series:
-            if one.regime == HEADLINE and one.around and not one.twin:
-                added = [
-                    all_ - bare for all_, bare in zip(one.microseconds, one.around, strict=True)
-                ]
-                times.setdefault(one.variant, []).append(statistics.median(added))
+            if one.regime == HEADLINE and not one.twin:
+                times.setdefault(one.variant, []).append(statistics.median(one.added))
     return {variant: round(statistics.median(each), 4) for variant, each in times.items()}
 
 

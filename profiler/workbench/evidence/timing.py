@@ -12,6 +12,8 @@ import msgspec
 from workbench.evidence.records import Count, Measure, Number, Provenance, Record
 from workbench.words import NodeKind, Regime
 
+METHOD = 2  # how times are measured now; see Timing
+
 
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A node of a variant's CUDA graph; ``kernel`` is the mangled name, extents are x, y, z."""
@@ -26,10 +28,13 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One instance of a variant in one regime, by round.
 
-    ``microseconds`` are of one of the ``calls`` in the graph with all that is around it, ``around``
-    of the same graph without the variant in the same round (empty back to back): what the call
-    adds is the difference. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs.
-    ``twin``: it is a second group of instances of the variant, which must come out as equal.
+    ``microseconds`` are of one of the ``calls`` in a graph, less the time between two stamps with
+    nothing between them, of which ``gap`` is the median. ``by_events`` is the same by a second
+    clock: means of some calls, in every other round. ``unchecked``: no graph can capture a call,
+    and these were queued in a stream. Method 1 has the time of a call with all that is around it,
+    and in ``around`` that of the same graph without the variant in the same round. ``mhz`` and
+    ``around_mhz`` are SM clocks inside of these graphs. ``twin``: it is a second group of instances
+    of the variant, which must come out as equal.
     """
 
     variant: str
@@ -41,6 +46,9 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     mhz: tuple[Measure, ...] = ()
     around_mhz: tuple[Measure, ...] = ()
     twin: bool = False
+    gap: Measure | None = None
+    by_events: tuple[Measure, ...] = ()
+    unchecked: bool = False
 
     def __post_init__(self) -> None:
         rounds = len(self.microseconds)
@@ -49,6 +57,13 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
                 raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
         if not rounds or self.calls < 1:
             raise ValueError("has no rounds, or no calls")
+
+    @property
+    def added(self) -> list[float]:
+        """Microseconds that a call takes or, by method 1, adds to its neighbours, by round."""
+        if not self.around:
+            return list(self.microseconds)
+        return [t - around for t, around in zip(self.microseconds, self.around, strict=True)]
 
 
 class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,9 +130,11 @@ class TimingHead(Record, frozen=True, kw_only=True):
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """``<shape>/timings/<date>.json.zst``: some variants timed together, in several sessions.
 
-    ``fingerprints`` are those of the variants, ``nodes`` the graph of one call of each. Of
-    ``stride`` pieces of 16 bytes the neighbours write and read one; what is constant is held in so
-    many ``copies``, which calls have in turn. ``planned`` sessions hold every variant; more came
+    ``method`` 1 timed a graph and took off the time of the same graph without the variant, which
+    finds other things in L2; 2 has stamps around each call. ``fingerprints`` are those of the
+    variants, ``nodes`` the graph of one call of each. Of ``stride`` pieces of 16 bytes the
+    neighbours write and read one (method 2: all); what is constant is held in so many ``copies``,
+    which calls have in turn. ``planned`` sessions hold every variant; more came
     where a verdict was open. ``unsteady`` are variants whose calls launched other nodes in one
     session than in another.
     """
@@ -131,6 +148,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     stride: Count
     sessions: tuple[Session, ...]
     provenance: Provenance
+    method: Count = 1
     copies: Count = 1
     planned: Count = 0  # not recorded
     unsteady: tuple[str, ...] = ()

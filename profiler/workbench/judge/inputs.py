@@ -8,7 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
-from workbench.derive.speedup import Key, SessionTimes, session_times, wrong_outputs
+from workbench.derive.speedup import (
+    Key,
+    SessionTimes,
+    TwoClocks,
+    session_times,
+    two_clocks,
+    wrong_outputs,
+)
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.study.model import Step
 from workbench.words import Status
@@ -90,6 +97,11 @@ class TimedTogether:
     def wrong(self) -> Mapping[str, str]:
         """Variants whose timed outputs were wrong, which have no time, and why."""
         return wrong_outputs(self.timing.together)
+
+    @cached_property
+    def two_clocks(self) -> Mapping[str, TwoClocks]:
+        """By variant, of the same sessions; empty of a method with one clock."""
+        return two_clocks(self.timing.together)
 
     @cached_property
     def chained(self) -> frozenset[str]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:
-    """The steps of a timing whose interval over the parent spans the gate, with these parents, in
-    the order of the ladder; empty where every verdict is clear.
+    """The steps of a timing whose interval over the parent spans the gate, with these parents and
+    the primary reference, in the order of the ladder; empty where every verdict is clear. Who is
+    beside a variant changes its time: further sessions hold what all its ratios are of.
 
     A step that is judged at another shape than the timing's is none of them, nor is one whose
     parent was not timed beside it: further sessions would not decide about it.
@@ -39,7 +40,10 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
             continue
         if speed_verdict(over, for_step(gates, step)) == Verdict.INCONCLUSIVE:
             found |= {step.variant, step.parent}
-    return tuple(step.variant for step in ladder.steps if step.variant in found)
+    if found and ladder.primary_reference in timing.chained:
+        found.add(ladder.primary_reference)
+    names = [step.variant for step in ladder.steps] + [one.name for one in ladder.references]
+    return tuple(name for name in names if name in found)
 
 
 def timed_pair(timing: Timing, before: str, after: str) -> Timed | None:

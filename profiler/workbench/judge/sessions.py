@@ -136,14 +136,16 @@ class Throttling:
 
 @dataclass(frozen=True)
 class TimingFacts:
-    """One timing: ``sessions`` of ``instances`` of every variant in ``rounds``, up to ``most``
-    where a verdict was open; ``alone`` more held references only. Of ``stride`` pieces of the
-    inputs the neighbours write one, and of constant inputs calls have ``copies`` in turn. ``wrong``
-    are variants whose timed outputs were wrong, ``fewer`` those that had fewer instances, since
+    """One timing by a ``method`` (see ``evidence.timing.Timing``): ``sessions`` of ``instances`` of
+    every variant in ``rounds``, up to ``most`` where a verdict was open; ``alone`` more held
+    references only. Of ``stride`` pieces of the inputs the neighbours write one, and of constant
+    inputs calls have ``copies`` in turn. ``wrong`` are variants whose timed outputs were wrong,
+    ``failed`` those whose two clocks disagree, ``fewer`` those that had fewer instances, since
     their calls are slow or memory was short.
     """
 
     file: str = field(repr=False)
+    method: int = field(repr=False)
     sessions: int
     instances: int
     rounds: int
@@ -155,6 +157,7 @@ class TimingFacts:
     throttling: Throttling | None
     most: int = field(repr=False)
     wrong: tuple[str, ...] = field(default=(), repr=False)
+    failed: tuple[str, ...] = field(default=(), repr=False)
     fewer: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -169,6 +172,7 @@ def timing_facts(
     held = Counter(v for s in timing.timing.together for v in {one.variant for one in s.series})
     return TimingFacts(
         file=timing.file,
+        method=timing.timing.method,
         sessions=min(held.values(), default=0),
         most=len(timing.timing.together),
         instances=max((session.instances for session in timing.timing.together), default=0),
@@ -180,6 +184,7 @@ def timing_facts(
         interference=company(timing, reference),
         throttling=_throttling(timing, most_mhz),
         wrong=tuple(timing.wrong),
+        failed=tuple(name for name, clocks in timing.two_clocks.items() if clocks.disagree),
         fewer=tuple(_fewer(timing)),
     )
 
@@ -284,6 +289,8 @@ def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Find
         return
     if facts.wrong:
         yield finding("timing.wrong_outputs", variants=facts.wrong, shape=shape)
+    if facts.failed:
+        yield finding("timing.clocks", variants=facts.failed, shape=shape)
     for twin in facts.twins:
         if twin.is_off:
             yield finding(

@@ -16,6 +16,7 @@ from workbench.judge.advice.advise import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison, compare
+from workbench.judge.cross_checks import clocks_finding
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.study.config import Config, for_study
@@ -189,8 +190,8 @@ class ShapeTimes:
         """How many times faster than ``over``; None unless both are correct."""
         if not over or not self._are_correct(over, variant):
             return None
-        timing = self.together(over, variant)
-        if timing is None:
+        timing, own = self.together(over, variant), self.together(variant)
+        if timing is None or own is None or timing.timing.method != own.timing.method:
             return None
         before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
         return ratio_of(before, after, timing.first_planned) if before and after else None
@@ -223,6 +224,8 @@ class ShapeTimes:
         for name in (variant, over):
             if name in timing.wrong:
                 return finding("untimed.wrong_outputs", variant=name)
+            if (clocks := timing.two_clocks.get(name)) and clocks.disagree:
+                return clocks_finding(clocks)
         idle = next((name for name in (variant, over) if self.is_idle(name)), None)
         return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
 

@@ -192,7 +192,6 @@ class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):
 
     session: Session
     nodes: dict[str, tuple[GraphNode, ...]]
-    stride: int
     copies: int = 1
 
 

@@ -30,7 +30,7 @@ from workbench.evidence.records import (
     Environment,
     Provenance,
 )
-from workbench.evidence.timing import GraphNode, Session, Timing, differing
+from workbench.evidence.timing import METHOD, GraphNode, Session, Timing, differing
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
@@ -233,7 +233,8 @@ class Recorder:
             shape=self.shape,
             fingerprints={name: self.fingerprint(name) for name in sorted(names)},
             nodes=self._nodes,
-            stride=event.stride,
+            method=METHOD,
+            stride=1,
             copies=event.copies,
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
+from workbench.evidence.timing import METHOD
 from workbench.judge.comparability import Gone
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
@@ -100,13 +101,23 @@ def _timing(facts: TimingFacts | None) -> str:
     )
 
 
+AROUND = (
+    "a kernel writes the inputs from changing sources, the variant runs, a kernel keeps its output"
+)
+REGIMES = (
+    "Back to back is behind itself, cold behind an overwritten L2. Verdicts are on chained times."
+)
+CHAINED = {
+    1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
+    f"without the variant is timed beside it and taken off. {REGIMES}",
+    2: f"Chained is the time of a call between two neighbours in one CUDA graph: {AROUND}. Stamps "
+    "before and behind the call have its time, less that of two stamps with nothing between. "
+    f"Events are a second clock: a time on which the two disagree is not printed. {REGIMES}",
+}
+
+
 def _regimes(facts: TimingFacts | None) -> str:
-    told = (
-        "Chained is what a call adds to its neighbours in one CUDA graph: a kernel writes the "
-        "inputs from changing sources, the variant runs, a kernel keeps its output; the same graph "
-        "without the variant is timed beside it and taken off. Back to back is behind itself, cold "
-        "behind an overwritten L2. Verdicts are on chained times."
-    )
+    told = CHAINED[facts.method if facts else METHOD]
     if facts is not None and facts.stride > 1:
         told += (
             f" The inputs are large here: the neighbours touch one of {facts.stride} pieces of "

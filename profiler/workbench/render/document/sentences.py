@@ -32,6 +32,7 @@ ROUNDS = (
     "|{sm_clock_mhz:.2k} GHz of {most_mhz:.2k} ({variant})||{clock}|"
 )
 A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
+CLOCKS = "{microseconds:.3g} µs by stamps, {by_events:.3g} µs by events"
 
 ADVICE = {
     "waits": "{reasons} stalls take {share:.0%} % of the duration"
@@ -116,6 +117,7 @@ SENTENCES: Mapping[str, str] = {
     "compared": "{variant} has a wrong time: {why}",
     "kernel": "|{times} times |{kernel} ({grid:[ x ]} blocks of {block:[ x ]} threads)",
     "kernels.empty_graph": "the timed graph is empty: it launched nothing",
+    "kernels.unchecked": "no CUDA graph can capture a call: its time, in a stream, is unchecked",
     "kernels.unsteady": "its calls launched other nodes in one session than in another",
     "kernels.differ": "|timed and not captured: {not_captured}||{both}|"
     "|captured and not timed: {not_timed}|",
@@ -123,8 +125,9 @@ SENTENCES: Mapping[str, str] = {
     "|, and {memsets:#memset}||, and {others:#other}|",
     "outputs.wrong": "wrong while it was timed: {text}",
     "outputs.right": "{outputs:#output} of timed calls were right",
+    "clocks.agree": CLOCKS,
+    "clocks.disagree": f"the measurement failed, not the kernel: {CLOCKS}",
     "duration.below": f"{A_CALL}: at least {{least_us:.2f}} µs it must be",
-    "duration.above": f"{A_CALL}: no more than {{most_us:.2f}} µs it can be",
     "duration.accounted": A_CALL,
     "work.done": "{findings}",
     "work.operations": "{ratio:.2f} times the operations that it needs",
@@ -179,6 +182,8 @@ SENTENCES: Mapping[str, str] = {
     # what makes times and captures not quite comparable
     "timing.wrong_outputs": f"outputs of timed calls were wrong{AT}, so that there is no time: "
     "{variants}",
+    "timing.clocks": f"the measurement failed{AT}, and not the kernel: stamps and events disagree. "
+    "There is no time; measure again: {variants}",
     "timing.twin": f"the twin of {{variant}}, {{regime}}{AT}, comes out as {{ratio:.3f}} "
     "[{low:.3f}, {high:.3f}] of it and not as 1: differences of this size are no news here",
     "timing.throttled": f"the GPU was {LIMITED} at {{shapes}}, |at most {{several}}|{ROUNDS}",

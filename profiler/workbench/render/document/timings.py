@@ -10,7 +10,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
-from workbench.render.document.blocks import Cell, Field, Table, field, figure_cell, table
+from workbench.render.document.blocks import Cell, Field, Table, field, figure_cell, table, words
 from workbench.render.document.phrases import parent_of, with_cycles
 from workbench.render.numbers import at_level, ends, number
 from workbench.words import ABSENT, NONE, Regime
@@ -19,7 +19,12 @@ from workbench.words import ABSENT, NONE, Regime
 def time_cell(time: Time | None) -> Cell:
     """The time in microseconds; its data are all that is known of it."""
     cell = figure_cell(time.value if time else None)
-    return Cell(cell.text, cell.sort, data=vars(time) if time else None)
+    if time is None:
+        return cell
+    text = (*cell.text, *words(" unchecked")) if time.unchecked else cell.text
+    return Cell(
+        text, cell.sort, data={k: v for k, v in vars(time).items() if k != "unchecked" or v}
+    )
 
 
 def time_in(row: Row, regime: Regime) -> Cell:

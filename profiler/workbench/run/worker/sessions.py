@@ -136,10 +136,9 @@ class Server:
         self.journal.current("")
         inputs = timing.around.inputs
         if session.series:
-            timed = TimedSession(
-                session=session, nodes=timing.nodes, stride=inputs.stride, copies=inputs.copies
+            self.journal.write(
+                TimedSession(session=session, nodes=timing.nodes, copies=inputs.copies)
             )
-            self.journal.write(timed)
         return timing.out
 
     def current(self, name: str) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -16,21 +16,70 @@ from workbench.evidence.timing import GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
-SLOTS = 8192  # replays whose stamps are held
+SLOTS = 4096  # replays whose stamps are held
 POLL_SECONDS = 1e-3
 TOLD_SECONDS = 1.0  # between two looks at how far the card is
 SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
 KERNELS = ("advance", "write_inputs", "read_output", "stamp")
+START, END, BETWEEN, CALL, BEFORE = range(5)  # see neighbours.cu
+ROWS = 4  # of a replay
 
 Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Times:
-    """Per replay: nanoseconds and cycles between its stamps."""
+    """Per replay: nanoseconds and cycles of its graph, and of all its calls, less those of as many
+    pairs of stamps with nothing between, of which ``gaps`` are the nanoseconds.
+    """
 
     nanoseconds: Array
     cycles: Array
+    calls: Array
+    cycles_of_calls: Array
+    gaps: Array
+
+
+class Replayable(Protocol):
+    """A graph."""
+
+    def replay(self) -> None: ...
+
+
+class Marks:
+    """Events around a call in a graph, and around nothing: a second clock, which the driver keeps.
+
+    The way from an event to a kernel takes longer than that to a memset, so that an empty kernel
+    stands beside every event, as a stamp does.
+    """
+
+    def __init__(self) -> None:
+        self.events = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
+
+    def around(self, call: Callable[[], T]) -> T:
+        """A call with the events that time it."""
+        before, between, after = self.events
+        before.record()
+        empty_kernel()
+        empty_kernel()
+        between.record()
+        empty_kernel()
+        found = call()
+        empty_kernel()
+        after.record()
+        return found
+
+    @property
+    def microseconds(self) -> float:
+        """Of the call in the latest replay, less those of nothing."""
+        before, between, after = self.events
+        return 1e3 * float(between.elapsed_time(after) - before.elapsed_time(between))
+
+
+def empty_kernel() -> None:
+    """A node without work."""
+    torch.cuda._sleep(0)
 
 
 class Card:
@@ -41,7 +90,8 @@ class Card:
         self.sms = int(properties.multi_processor_count)
         self.l2_bytes = int(properties.L2_cache_size)
         self.state = torch.zeros(1, dtype=torch.int32, device="cuda")
-        self.stamps = torch.zeros((SLOTS, self.sms * 4), dtype=torch.int64, device="cuda")
+        self.stamps = torch.zeros((SLOTS, ROWS * self.sms * 2), dtype=torch.int64, device="cuda")
+        self.last = torch.zeros((2, self.sms, 2), dtype=torch.int64, device="cuda")
         self.side = torch.cuda.Stream()
         self.looking = torch.cuda.Stream()  # past what is queued
         self.seen = torch.zeros(1, dtype=torch.int32).pin_memory()
@@ -53,25 +103,33 @@ class Card:
         """A node that counts the replay."""
         self.kernels["advance"][1, 1](self.state)
 
-    def stamp(self, which: int) -> None:
-        """A node that notes the clocks: 0 at the start, 1 at the end."""
-        self.kernels["stamp"][self.sms, 1](self.stamps, SLOTS, which, self.sms, self.state)
+    def stamp(self, row: int) -> None:
+        """A node that notes the clocks."""
+        self.kernels["stamp"][self.sms, 1](self.stamps, self.last, SLOTS, row, self.sms, self.state)
+
+    def around(self, call: Callable[[], T]) -> T:
+        """A call with the stamps that time it."""
+        self.stamp(BEFORE)
+        self.stamp(BETWEEN)
+        found = call()
+        self.stamp(CALL)
+        return found
 
     def warm(self) -> None:
         """Load the kernels before anything is captured."""
         self.advance()
         self.replays += 1
-        self.stamp(0)
-        self.stamp(1)
+        self.stamp(START)
+        self.stamp(END)
 
-    def replay(self, graph: torch.cuda.CUDAGraph) -> None:
+    def replay(self, graph: Replayable) -> None:
         """Queue it."""
         graph.replay()
         self.replays += 1
 
     def pinned(self, replays: int) -> torch.Tensor:
         """Room on the host for the stamps of so many replays."""
-        return torch.empty((replays, self.sms * 4), dtype=torch.int64, pin_memory=True)
+        return torch.empty((replays, self.stamps.shape[1]), dtype=torch.int64, pin_memory=True)
 
     def fetch(self, to: torch.Tensor) -> None:
         """Queue a copy of the stamps of the latest replays, behind them in the stream."""
@@ -102,18 +160,28 @@ class Card:
 
     def times(self, fetched: torch.Tensor) -> Times:
         """Of fetched stamps; see ``between``."""
-        return between(fetched.numpy().reshape(-1, 2, self.sms, 2))
+        return between(fetched.numpy().reshape(-1, ROWS, self.sms, 2))
 
 
 def between(stamps: Array) -> Times:
-    """The median over the SMs that stamped both ends: [replay, end, SM, (cycles, nanoseconds)]."""
-    start, end = stamps[:, 0, :, 1], stamps[:, 1, :, 1]
+    """Medians over the SMs that stamped both ends: [replay, row, SM, (cycles, nanoseconds)].
+
+    The SM clock inside of a call may be 9 % below that of its graph, so that cycles alone do not
+    tell its time. Nanoseconds advance in steps of 32 on an H100.
+    """
+    start, end = stamps[:, START, :, 1], stamps[:, END, :, 1]
     near = np.ones_like(start, dtype=bool)
     for ends in (start, end):
         near &= np.abs(ends - np.median(ends, axis=1, keepdims=True)) < SKEW_NS
-    cycles = np.where(near, stamps[:, 1, :, 0] - stamps[:, 0, :, 0], np.nan)
-    nanoseconds = np.where(near, end - start, np.nan)
-    return Times(nanoseconds=np.nanmedian(nanoseconds, 1), cycles=np.nanmedian(cycles, 1))
+
+    def over_sms(values: Array) -> tuple[Array, Array]:
+        cycles, nanoseconds = np.nanmedian(np.where(near[:, :, None], values, np.nan), 1).T
+        return cycles, nanoseconds
+
+    cycles, nanoseconds = over_sms(stamps[:, END] - stamps[:, START])
+    cycles_of_calls, calls = over_sms(stamps[:, CALL] - stamps[:, BETWEEN])
+    _, gaps = over_sms(stamps[:, BETWEEN])
+    return Times(nanoseconds, cycles, calls, cycles_of_calls, gaps)
 
 
 def switch_contexts() -> None:

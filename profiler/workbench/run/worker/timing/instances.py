@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from types import ModuleType
 from typing import Any
 
@@ -20,10 +21,9 @@ from workbench.ncu.command import variant_module
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.journal import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.card import Card, captured, nodes
+from workbench.run.worker.timing.card import END, START, Card, Marks, captured, nodes
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
-    in_memory,
     is_dense,
     kept_call,
     room_for,
@@ -31,18 +31,37 @@ from workbench.run.worker.timing.surroundings import (
 from workbench.study.params import base_name
 from workbench.words import Inputs, Parameter, Regime
 
-BARE = (Regime.CHAINED, Regime.COLD)
+AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 COLD_CALLS = 2
 LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
 SLOW_CALL = 5000.0  # from which on there is a single instance, in few rounds
 MOST_CALLS = 48
+MARKED_CALLS = 8  # of the graph that the second clock times
 TRIAL_CALLS = 4
+STREAMED_CALLS = 4  # at a time, of what no graph can capture
+UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
+AHEAD_CYCLES = 4_000_000  # that the GPU waits, so that the host queues calls faster than they run
 PADDINGS = 4096  # of 512 bytes
 
 
 class NotTimed(WorkbenchError):
     """A variant that cannot be timed, or whose graph is not what a call launches."""
+
+
+class NotCaptured(NotTimed):
+    """A call that no graph can capture."""
+
+
+class Streamed:
+    """Stands in for a graph of what none can capture: queued in a stream again each time."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+    def replay(self) -> None:
+        torch.cuda._sleep(AHEAD_CYCLES)
+        self.work()
 
 
 @dataclass(frozen=True)
@@ -82,9 +101,9 @@ class Around:
     graph_microseconds: float
 
     @property
-    def bared(self) -> tuple[Regime, ...]:
+    def surrounded(self) -> tuple[Regime, ...]:
         """The regimes with something around a call: what restores inputs that it changes, too."""
-        return tuple(Regime) if self.inputs.restored else BARE
+        return tuple(Regime) if self.inputs.restored else AMONG_OTHERS
 
     @cached_property
     def flush(self) -> torch.Tensor:
@@ -101,7 +120,7 @@ class Around:
 
 
 class Instance:
-    """Graphs by regime, and the same without the variant in ``bare``."""
+    """Its graphs by regime."""
 
     def __init__(self, around: Around, group: Group, each: float = 0.0) -> None:
         self.around, self.group = around, group
@@ -113,27 +132,28 @@ class Instance:
         self.run: Callable[..., Any] = around.loader.load(group.variant).run
         out = self.first_call()
         self.outputs = replace(out, tensors={})
-        self.kept: dict[str, torch.Tensor] = {}
-        self.idle: dict[str, torch.Tensor] = {}
-        for name in list(out.tensors):
-            self.kept[name], self.idle[name] = room_for(out.tensors[name], 2)
-            self.idle[name].zero_()
+        self.kept = {name: room_for(tensor, 1)[0] for name, tensor in out.tensors.items()}
         del out
         # What compiles at the first call may launch otherwise at the next; and what is made of an
         # input once is made of each copy of it ahead of what is captured.
         for number in range(around.inputs.copies):
             self.call(number)
-        self.each = each or self.trial()
+        self.unchecked = False
+        self.each = self.trial(each)
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
             Regime.BACK_TO_BACK: around.calls(self.each),
             Regime.COLD: 1 if self.is_slow else COLD_CALLS,
         }
+        if self.unchecked:
+            self.calls = {regime: min(STREAMED_CALLS, n) for regime, n in self.calls.items()}
         for regime in Regime:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
         around.card.warm()
         self.graphs = {regime: self.capture(regime) for regime in Regime}
-        self.bare = {regime: self.capture(regime, bare=True) for regime in around.bared}
+        self.marks = [Marks() for _ in range(min(MARKED_CALLS, self.calls[Regime.CHAINED]))]
+        self.ahead = Marks()  # of the call ahead of them; a graph does not keep its events alive
+        self.marked = self.capture_marked()
         self.last = 0  # the replay of its chained graph whose output is kept
 
     @property
@@ -163,17 +183,28 @@ class Instance:
             raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
         return out
 
-    def trial(self) -> float:
-        """About how many microseconds a call takes on the GPU, whatever Python takes besides."""
-        calls = TRIAL_CALLS if microseconds(self.call) < LONG_CALL else 1
-        graph = self.captured(lambda: [self.call() for _ in range(calls)])
+    def trial(self, known: float = 0.0) -> float:
+        """About how many microseconds a call takes on the GPU, whatever Python takes besides, if
+        that is not ``known``; with Python if no graph can capture it.
+        """
+        alone = microseconds(self.call)
+        calls = TRIAL_CALLS if alone < LONG_CALL else 1
+        try:
+            graph = self.captured(lambda: [self.call() for _ in range(1 if known else calls)])
+        except NotCaptured:
+            self.unchecked = True
+            return known or microseconds(self.call)
+        if known:
+            return known
         graph.replay()
         return max(0.5, microseconds(graph.replay) / calls)
 
     @cached_property
     def nodes(self) -> tuple[GraphNode, ...]:
         """Of the graph of one call. Raises NotTimed where that is not what its graphs hold."""
-        one = nodes(self.captured(self.call))
+        if isinstance(graph := self.captured(self.call), Streamed):
+            return ()
+        one = nodes(graph)
         if not one:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
@@ -183,11 +214,11 @@ class Instance:
 
     def require_nodes(self, one: tuple[GraphNode, ...]) -> None:
         """Every call of the chained graph must launch what one call launches by itself."""
-        calls = self.calls[Regime.CHAINED] + 1
-        chained, bare = (
-            Counter(nodes(graphs[Regime.CHAINED])) for graphs in (self.graphs, self.bare)
-        )
-        launched = chained - bare
+        calls, graph = self.calls[Regime.CHAINED] + 1, self.graphs[Regime.CHAINED]
+        bare = self.capture(Regime.CHAINED, bare=True)
+        if isinstance(graph, Streamed) or isinstance(bare, Streamed):
+            return
+        launched = Counter(nodes(graph)) - Counter(nodes(bare))
         if launched != Counter({node: calls * count for node, count in Counter(one).items()}):
             others = launched.total() == calls * len(one)
             raise NotTimed(
@@ -197,52 +228,85 @@ class Instance:
                 hint="every call must do all of its work",
             )
 
-    def once(self, regime: Regime, call: int, bare: bool = False) -> None:
-        """One call with what is around it. What it changes of its inputs is restored before it."""
+    def once(
+        self, regime: Regime, call: int, bare: bool = False, marks: Marks | None = None
+    ) -> None:
+        """One call with what is around it. What it changes of its inputs is restored before it.
+        Outputs are kept of no call that is timed by ``marks``, or ``bare``: without the variant.
+        """
         inputs, calls = self.around.inputs, self.calls[regime]
         number = call if call < calls else -1  # ahead of the others
         if regime == Regime.CHAINED:
             inputs.write(self.table, call)
-            out = self.idle if bare else self.call(number).tensors
-            kept = call if not bare else -1
-            for name, tensor in out.items():
-                inputs.read(tensor, self.kept[name], kept, calls)
-            return
-        inputs.restore(self.table, call)
+        else:
+            inputs.restore(self.table, call)
         if regime == Regime.COLD:
             self.around.flush.zero_()
-        if not bare:
-            self.call(number)
 
-    def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        """Raises NotTimed where it cannot be captured."""
+        def timed() -> Mapping[str, torch.Tensor]:
+            return self.kept if bare else self.call(number).tensors
+
+        clock = marks or self.around.card
+        out = clock.around(timed) if regime in self.around.surrounded else timed()
+        if regime == Regime.CHAINED:
+            for name, tensor in out.items():
+                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls)
+
+    def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
+        """Raises NotCaptured where it cannot be captured."""
+        if self.unchecked:
+            return Streamed(work)
         try:
             return captured(work, self.around.card.side)
         except RuntimeError as error:
             what = str(error).strip().partition("\n")[0]
-            raise NotTimed(
+            kind = NotTimed if UNJOINED in what else NotCaptured
+            raise kind(
                 f"cannot be captured in a CUDA graph: {what}",
                 hint=f"run() must neither wait for the GPU nor copy from it; {STREAM_HINT}",
             ) from error
 
-    def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph:
+    def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph | Streamed:
         """One call is ahead of the stamps, since what is around it is another graph's."""
         card, calls = self.around.card, self.calls[regime]
 
         def work() -> None:
             card.advance()
             self.once(regime, calls, bare)
-            card.stamp(0)
+            card.stamp(START)
             for call in range(calls):
                 self.once(regime, call, bare)
-            card.stamp(1)
+            card.stamp(END)
 
         return self.captured(work)
 
-    def replay(self, regime: Regime, bare: bool = False) -> None:
+    def capture_marked(self) -> torch.cuda.CUDAGraph | Streamed:
+        """As ``capture`` chained, with ``marks`` around each call."""
+        card = self.around.card
+
+        def work() -> None:
+            card.advance()
+            self.once(Regime.CHAINED, len(self.marks), marks=self.ahead)
+            card.stamp(START)
+            for call, marks in enumerate(self.marks):
+                self.once(Regime.CHAINED, call, marks=marks)
+            card.stamp(END)
+
+        return self.captured(work)
+
+    def replay_marked(self) -> None:
+        """Queue the graph of the second clock."""
+        self.around.card.replay(self.marked)
+
+    @property
+    def by_events(self) -> float:
+        """Microseconds of a call by the second clock, in its latest replay."""
+        return fmean(marks.microseconds for marks in self.marks)
+
+    def replay(self, regime: Regime) -> None:
         """Queue one of its graphs."""
-        self.around.card.replay((self.bare if bare else self.graphs)[regime])
-        if regime == Regime.CHAINED and not bare:
+        self.around.card.replay(self.graphs[regime])
+        if regime == Regime.CHAINED:
             self.last = self.around.card.replays
 
     def inputs_of_kept(self) -> Inputs:
@@ -269,26 +333,6 @@ class Instance:
     def found(self) -> Outputs:
         """The kept outputs."""
         return replace(self.outputs, tensors=self.kept)
-
-    def kept_pieces(
-        self, kept: torch.Tensor, expected: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of a kept output those elements that were read, and the expected ones: [elements]."""
-        stride = self.around.inputs.stride_of(kept)
-        laid_out = expected
-        if expected.stride() != kept.stride():
-            laid_out = torch.empty_strided(
-                kept.shape, kept.stride(), dtype=expected.dtype, device=expected.device
-            ).copy_(expected)
-        found, wanted = in_memory(kept), in_memory(laid_out)
-        if stride == 1:
-            return found, wanted
-        each = 16 // kept.element_size()
-        whole = found.numel() // each * each
-        return (
-            found[:whole].view(-1, each)[::stride].reshape(-1),
-            wanted[:whole].view(-1, each)[::stride].reshape(-1),
-        )
 
 
 def microseconds(work: Callable[[], Any]) -> float:

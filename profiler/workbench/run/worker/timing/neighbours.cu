@@ -56,45 +56,62 @@ __device__ __forceinline__ uint4 scaled(uint4 piece, float factor, int kind) {
 extern "C" __global__ void advance(unsigned* state) { state[0] += 1; }
 
 // One tensor for each blockIdx.y. All come from the same draw, floating-point ones times factors
-// from 0.75 to 1: for every piece of every call of every replay another. Every stride-th piece.
-extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, long long stride,
-                                        const unsigned* state, int call) {
+// from 0.75 to 1: for every piece of every call of every replay another.
+extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, const unsigned* state,
+                                        int call) {
     const Tensor t = tensors[blockIdx.y];
     const uint4* from = t.from + secret(state, call, 63) % draws * t.between;
     const unsigned own = secret(state, call, blockIdx.y);
-    const long long step = static_cast<long long>(gridDim.x) * blockDim.x * stride;
-    long long i = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * stride;
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+    long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     for (; i < t.pieces; i += step) {
         const float factor = 1.0f - (mix(own ^ static_cast<unsigned>(i)) & 255) / 1024.0f;
         t.to[i] = scaled(from[i], factor, t.kind);
     }
 }
 
-// Reads (every stride-th piece of) the output of a call, and keeps that of one of the calls.
+// Reads the output of a call, and keeps that of one of the calls.
 extern "C" __global__ void read_output(const uint4* out, uint4* kept, long long pieces, int tail,
-                                       long long stride, const unsigned* state, int call,
-                                       int calls) {
+                                       const unsigned* state, int call, int calls) {
     const bool keeps = secret(state, 0, 62) % calls == call;
-    const long long step = static_cast<long long>(gridDim.x) * blockDim.x * stride;
+    const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-    for (long long i = first * stride; i < pieces; i += step) {
+    for (long long i = first; i < pieces; i += step) {
         const uint4 piece = out[i];
         if (keeps) kept[i] = piece;
         asm volatile("" ::"r"(piece.x), "r"(piece.y), "r"(piece.z), "r"(piece.w));
     }
-    if (keeps && stride == 1 && first < tail)
+    if (keeps && first < tail)
         reinterpret_cast<char*>(kept + pieces)[first] =
             reinterpret_cast<const char*>(out + pieces)[first];
 }
 
-// Cycles and nanoseconds of every SM, at [replay % slots][which][SM]: launched with a block an SM.
-extern "C" __global__ void stamp(longlong2* stamps, int slots, int which, int sms,
+// Notes the clocks of every SM, as cycles and nanoseconds, with a block an SM. A replay has four
+// rows of [SM]: START and END of its graph, and the sums of what is BETWEEN two stamps with nothing
+// between, and of a CALL. Around a call three stamps follow each other: BEFORE, BETWEEN, then CALL
+// behind it. The first two only store, so that neither waits for memory that is not in L2.
+enum Row { START, END, BETWEEN, CALL, BEFORE };
+
+extern "C" __global__ void stamp(longlong2* stamps, longlong2* last, int slots, int row, int sms,
                                  const unsigned* state) {
     unsigned sm;
-    unsigned long long now;
+    unsigned long long nanoseconds;
     asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
-    if (sm < sms)
-        stamps[(state[0] % slots * 2 + which) * sms + sm] =
-            make_longlong2(clock64(), static_cast<long long>(now));
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds)::"memory");
+    const longlong2 now = make_longlong2(clock64(), static_cast<long long>(nanoseconds));
+    if (sm >= sms) return;
+    if (row == BEFORE || row == BETWEEN) {
+        last[(row == BETWEEN) * sms + sm] = now;
+        return;
+    }
+    longlong2* own = stamps + state[0] % slots * 4 * sms + sm;
+    if (row == CALL) {
+        const longlong2 before = last[sm], between = last[sms + sm];
+        longlong2 &gap = own[BETWEEN * sms], &call = own[CALL * sms];
+        gap = make_longlong2(gap.x + between.x - before.x, gap.y + between.y - before.y);
+        call = make_longlong2(call.x + now.x - between.x, call.y + now.y - between.y);
+        return;
+    }
+    own[row * sms] = now;
+    if (row == START) own[BETWEEN * sms] = own[CALL * sms] = make_longlong2(0, 0);
 }

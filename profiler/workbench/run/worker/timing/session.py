@@ -28,7 +28,14 @@ from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
 from workbench.run.worker.timing.card import SLOTS, Card, Times, switch_contexts
-from workbench.run.worker.timing.instances import BARE, SLOW_CALL, Around, Group, Instance, Loader
+from workbench.run.worker.timing.instances import (
+    AMONG_OTHERS,
+    SLOW_CALL,
+    Around,
+    Group,
+    Instance,
+    Loader,
+)
 from workbench.run.worker.timing.surroundings import Surroundings
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import Regime
@@ -78,7 +85,7 @@ class Timing:
         """Build, warm up, time, audit."""
         self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
-        rounds = Rounds(self.around.card, self.instances, self.around.bared, self.tell)
+        rounds = Rounds(self.around.card, self.instances, self.around.surrounded, self.tell)
         if self.instances:
             switch_contexts()
             self.warm_up(rounds)
@@ -122,9 +129,9 @@ class Timing:
         try:
             with self.guard.watching(name):
                 instance = Instance(self.around, group, each.get(name, 0.0))
-                if name not in self.nodes:
+                if name not in self.nodes and not instance.unchecked:
                     self.nodes[name] = instance.nodes
-            instance.require_nodes(self.nodes[name])
+            instance.require_nodes(self.nodes.get(name, ()))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # users' code may also exit
@@ -225,7 +232,7 @@ class Timing:
             out, wanted = found.tensors[mine], expected.tensors[its]
             one, why = math.nan, refuse_kind(out, wanted)
             if not why:
-                _, one, why = compare(*instance.kept_pieces(out, wanted), bound)
+                _, one, why = compare(out, wanted, bound)
             relative = relative if math.isnan(relative) or one <= relative else one
             wrong = wrong or (f"'{name}': {why}" if name and why else why)
         del inputs, expected, wanted
@@ -237,7 +244,7 @@ class Timing:
 EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
 SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
 QUEUED = 2
-GRAPHS = 6  # of an instance at most, in a round
+GRAPHS = len(Regime) + 1  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
 
 
@@ -249,39 +256,45 @@ class Timed(Protocol):
     @property
     def is_slow(self) -> bool: ...
 
-    def replay(self, regime: Regime, bare: bool = False) -> None: ...
+    @property
+    def by_events(self) -> float: ...
+
+    def replay(self, regime: Regime) -> None: ...
+
+    def replay_marked(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay: of which instance, what, and in which round."""
+    """One replay: of which instance, what, and in which round; ``marked``: by the second clock."""
 
     instance: int
     regime: Regime
-    bare: bool
     round: int
+    marked: bool = False
 
 
 @dataclass
 class Column:
-    """By round: microseconds of a call, and SM clocks in MHz."""
+    """By round: microseconds of a call, those between two stamps, and SM clocks in MHz."""
 
     microseconds: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
     mhz: list[float] = field(default_factory=list)
+    by_events: list[float] = field(default_factory=list)
 
 
-def order_of(
-    instances: Sequence[int], number: int, bared: Sequence[Regime] = BARE
-) -> list[Replayed]:
-    """A round: instances in random order, and of each its regimes, with what is bare beside it."""
-    found = []
-    for instance in random.sample(instances, len(instances)):
-        regimes = [regime for regime, every in EVERY.items() if number % every == 0]
-        for regime in random.sample(regimes, len(regimes)):
-            pair = [False, True] if regime in bared else [False]
-            for bare in random.sample(pair, len(pair)):
-                found.append(Replayed(instance, regime, bare, number))
-    return found
+def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
+    """A round: instances in random order, and of each its graphs. Events of a round are read before
+    the next but one, so that those have the second clock.
+    """
+    graphs = [(regime, False) for regime, every in EVERY.items() if number % every == 0]
+    graphs += [(Regime.CHAINED, True)] * (number % QUEUED == 0)
+    return [
+        Replayed(instance, regime, number, marked)
+        for instance in random.sample(instances, len(instances))
+        for regime, marked in random.sample(graphs, len(graphs))
+    ]
 
 
 class Rounds:
@@ -291,16 +304,16 @@ class Rounds:
         self,
         card: Card,
         instances: Sequence[Timed],
-        bared: Sequence[Regime] = BARE,
+        surrounded: Sequence[Regime] = AMONG_OTHERS,
         tell: Callable[[int, int | None], None] = lambda number, instance: None,
     ) -> None:
         """``tell`` is given the number of the round that is waited for and, where it is a long
         one, the instance at work in it.
         """
-        self.card, self.bared, self.tell = card, bared, tell
+        self.card, self.surrounded, self.tell = card, surrounded, tell
         self.instances = instances
         self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event]] = []
-        self.columns: dict[tuple[int, Regime, bool], Column] = defaultdict(Column)
+        self.columns: dict[tuple[int, Regime], Column] = defaultdict(Column)
         self.clock: list[float] = []  # MHz, the mean of each round
         self.seconds = 0.0  # on the GPU, in the last round that was read
 
@@ -308,9 +321,10 @@ class Rounds:
         """Queue a round. Those below zero only warm up."""
         slow = number in SLOW_ROUNDS
         taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
-        order = order_of(taking_part or range(len(self.instances)), number, self.bared)
+        order = order_of(taking_part or range(len(self.instances)), number)
         for one in order:
-            self.instances[one.instance].replay(one.regime, one.bare)
+            instance = self.instances[one.instance]
+            instance.replay_marked() if one.marked else instance.replay(one.regime)
         pinned = self.card.pinned(len(order))
         self.card.fetch(pinned)
         done = torch.cuda.Event()
@@ -334,15 +348,22 @@ class Rounds:
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
         """Keep the times of a round."""
-        mhz = times.cycles / times.nanoseconds * 1e3
         self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
         self.seconds = float(times.nanoseconds.sum()) * 1e-9
-        for one, nanoseconds, clock in zip(order, times.nanoseconds, mhz, strict=True):
-            if one.round >= 0:
-                column = self.columns[one.instance, one.regime, one.bare]
-                calls = self.instances[one.instance].calls[one.regime]
-                column.microseconds.append(float(nanoseconds) / calls / 1e3)
-                column.mhz.append(float(clock))
+        for at, one in enumerate(order):
+            if one.round < 0:
+                continue
+            column = self.columns[one.instance, one.regime]
+            if one.marked:
+                column.by_events.append(self.instances[one.instance].by_events)
+                continue
+            each = 1e3 * self.instances[one.instance].calls[one.regime]
+            nanoseconds, cycles = times.nanoseconds[at], times.cycles[at]
+            if one.regime in self.surrounded:
+                nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
+                column.gaps.append(float(times.gaps[at]) / each)
+            column.microseconds.append(float(nanoseconds) / each)
+            column.mhz.append(float(cycles / nanoseconds * 1e3))
 
     def finish(self) -> None:
         """Wait for what is queued."""
@@ -359,8 +380,7 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
         number = numbers[group.variant, group.twin]
         numbers[group.variant, group.twin] += 1
         for regime in Regime:
-            column = rounds.columns[at, regime, False]
-            bare = rounds.columns[at, regime, True]
+            column = rounds.columns[at, regime]
             if not column.microseconds:
                 continue
             found.append(
@@ -371,9 +391,10 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     regime=regime,
                     calls=instance.calls[regime],
                     microseconds=_rounded(column.microseconds, 4),
-                    around=_rounded(bare.microseconds, 4),
+                    by_events=_rounded(column.by_events, 4),
+                    unchecked=instance.unchecked,
+                    gap=round(median(column.gaps), 4) if column.gaps else None,
                     mhz=_rounded(column.mhz, 1),
-                    around_mhz=_rounded(bare.mhz, 1),
                 )
             )
     return tuple(found)

@@ -20,7 +20,7 @@ from workbench.words import Inputs
 
 DRAWS = 4
 PIECE = 16  # bytes
-TOUCH = 256  # of so many pieces one is written, where the inputs are larger than half the L2
+AT_ONCE = 1 << 22  # pieces that are computed again at a time
 APART = 8  # times the L2 that calls move before one has the same constant inputs again
 MOST_COPIES = 48  # no more than calls of a graph
 MEMORY_OF_COPIES = 0.4  # of the free memory
@@ -133,12 +133,10 @@ class Table:
 
 
 class Surroundings:
-    """Draws of the study's inputs at a shape; of ``stride`` pieces of 16 bytes one is written.
+    """Draws of the study's inputs at a shape, which are written in full before every call.
 
-    Of the inputs that a call changes, ``in_place``, every piece is, and so it is of integers and
-    flags: half of one table of indices and half of another would be none that the study made.
-    What is ``constant`` nobody writes: all instances have it in common until it is ``renewed``. It
-    is held in ``copies`` of other values, which calls have in turn: between two calls of a layer a
+    Nobody writes ``constant`` inputs: all instances share them until they are ``renewed``. They
+    are held in ``copies`` of other values, which calls have in turn: between two calls of a layer a
     model reads the weights of all its others.
     """
 
@@ -152,16 +150,13 @@ class Surroundings:
         ]
         self.in_place: tuple[str, ...] = tuple(getattr(study, "in_place", ()))
         self._require_writable()
-        tensors = [self.like[name] for name in self.names]
         self.sources = {name: room_for(self.like[name], DRAWS) for name in self.names}
         for draw in range(DRAWS):
             drawn = self.draw()
             for name in self.names:
                 self.sources[name][draw].copy_(drawn[name].detach())
             del drawn
-        half = card.l2_bytes / 2
-        self.stride = TOUCH if sum(map(size_of, tensors)) > half else 1
-        self.most_pieces = max(map(pieces_of, tensors))
+        self.most_pieces = max(pieces_of(self.like[name]) for name in self.names)
         self.constants = [{name: self.like[name] for name in self.constant}]
         for _ in range(self._copies_wanted(study, shape) - 1):
             drawn = self.draw()
@@ -273,59 +268,44 @@ class Surroundings:
             rows.append((to.data_ptr(), source, pieces, pieces, KINDS.get(to.dtype, 0)))
         return torch.tensor(rows, dtype=torch.int64).cuda() if rows else None
 
-    def blocks(self, pieces: int, stride: int) -> int:
-        """How many a neighbour has for so many pieces, of which it takes one in ``stride``."""
-        threads = -(-pieces // stride)
-        return max(1, min(-(-threads // THREADS), self.card.sms * BLOCKS_AN_SM))
+    def blocks(self, pieces: int) -> int:
+        """How many a neighbour has for so many pieces."""
+        return max(1, min(-(-pieces // THREADS), self.card.sms * BLOCKS_AN_SM))
 
     def write(self, table: Table, call: int) -> None:
         """Nodes that write the inputs of a call."""
-        self._write(table.given, self.stride, call)
-        self._write(table.indices, 1, call)
+        self._write(table.given, call)
+        self._write(table.indices, call)
         self.restore(table, call)
 
     def restore(self, table: Table, call: int) -> None:
         """A node that writes those that a call changes; none where it changes none."""
-        self._write(table.restored, 1, call)
+        self._write(table.restored, call)
 
-    def _write(self, rows: torch.Tensor | None, stride: int, call: int) -> None:
+    def _write(self, rows: torch.Tensor | None, call: int) -> None:
         if rows is not None:
-            grid = (self.blocks(self.most_pieces, stride), len(rows))
-            self.card.kernels["write_inputs"][grid, THREADS](
-                rows, DRAWS, stride, self.card.state, call
-            )
+            grid = (self.blocks(self.most_pieces), len(rows))
+            self.card.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.card.state, call)
 
     def read(self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int) -> None:
         """A node that reads an output, and keeps it where the call is the one that is kept."""
-        size = size_of(out)
-        blocks = self.blocks(size // PIECE, self.stride)
-        self.card.kernels["read_output"][blocks, THREADS](
-            out,
-            kept,
-            size // PIECE,
-            size % PIECE,
-            self.stride_of(out),
-            self.card.state,
-            call,
-            calls,
+        pieces, tail = divmod(size_of(out), PIECE)
+        self.card.kernels["read_output"][self.blocks(pieces), THREADS](
+            out, kept, pieces, tail, self.card.state, call, calls
         )
-
-    def stride_of(self, out: torch.Tensor) -> int:
-        """Of so many pieces of an output one is read: of less than a piece, as of a sum, all."""
-        return self.stride if size_of(out) >= PIECE else 1
 
     def written(self, replay: int, call: int) -> Inputs:
         """The inputs that a call of a replay had, as the neighbours wrote them."""
         found = {**self.inputs(), **self.constants_of(call)}
         draw = secret(replay, call, DRAW) % DRAWS
-        groups = (self.given, self.stride), (self.indices, 1), (self.restored, 1)
-        for names, stride in groups:
+        for names in (self.given, self.indices, self.restored):
             for at, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
-                touched = torch.arange(0, len(source), stride, device=source.device)
-                by = factors(replay, call, at, touched)
-                written = scaled(source[touched], self.like[name].dtype, by)
-                pieces_in_memory(found[name])[touched] = written
+                to, dtype = pieces_in_memory(found[name]), self.like[name].dtype
+                for first in range(0, len(source), AT_ONCE):
+                    part = slice(first, min(first + AT_ONCE, len(source)))
+                    pieces = torch.arange(part.start, part.stop, device=source.device)
+                    to[part] = scaled(source[part], dtype, factors(replay, call, at, pieces))
         return found
 
 
