@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.cuda.build import arch_of
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import gpu_slug
 
@@ -67,6 +66,8 @@ class Gpu:
                 f"NVML does not report the compute capability of {self.name}",
                 hint="update NVIDIA's driver",
             )
+        from workbench.cuda.build import arch_of  # with the whole package
+
         return arch_of(int(match[1]), int(match[2]))
 
 
