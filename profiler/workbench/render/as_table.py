@@ -107,7 +107,7 @@ def launched(known: Iterable[Launch]) -> pd.DataFrame:
             }
             for each in known
         ),
-        "launch",
+        "index",
     )
 
 
