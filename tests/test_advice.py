@@ -21,8 +21,8 @@ from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
 from workbench.judge.advice.advise import (
     Advice,
+    AdviceRecord,
     KindRecord,
-    Record,
     Trial,
     Tried,
     advise,
@@ -340,7 +340,7 @@ def test_told_in_words() -> None:
     assert markdown.blocks(told(None)) == "What to try next: not collected"
     idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
     assert markdown.blocks(told((), after="a")) == idle
-    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), Record()))
+    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), AdviceRecord()))
     assert text.startswith(
         "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, up to "
     )
@@ -411,7 +411,7 @@ def test_what_is_no_trial_counts_for_nothing() -> None:
 def test_what_never_came_true_here_does_not_lead() -> None:
     advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
     assert advice[0].change == Change.EARLY
-    poor = Record(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
+    poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
     ranked = to_try(advice, poor)
     assert ranked is not None
     assert ranked[0].change != Change.EARLY
@@ -427,7 +427,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
     ranked = to_try((kept, *others))
     assert ranked is not None
     assert ranked[0] == kept
-    assert "tried here: `fix1` kept" in markdown.blocks(told(ranked, Record()))
+    assert "tried here: `fix1` kept" in markdown.blocks(told(ranked, AdviceRecord()))
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
 from workbench.evidence.timing import Timing
-from workbench.judge.commits import Change, Timed, judge_change, time_verdict, with_controls
+from workbench.judge.commits import Change, TimedPair, judge_change, time_verdict, with_controls
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
@@ -363,7 +363,7 @@ def figure(value: float, name: str = "warp_instructions") -> dict[str, Figure]:
     return {name: Figure(name, name, value, "M", name, "lower")}
 
 
-def judged(before: AtCommit, after: AtCommit, timed: Timed | None = None) -> Change:
+def judged(before: AtCommit, after: AtCommit, timed: TimedPair | None = None) -> Change:
     return judge_change("v", before, after, RULES, timed)
 
 
@@ -505,14 +505,14 @@ def test_times_by_their_interval(value: float, spread: float, move: Move) -> Non
 def test_times_decide_over_counters() -> None:
     before = at("a", kernels=kernel(), figures=figure(100.0))
     after = at("b", kernels=kernel("b"), figures=figure(120.0))
-    found = judged(before, after, Timed(ratio(1.1, 0.01), 11.0, 10.0))
+    found = judged(before, after, TimedPair(ratio(1.1, 0.01), 11.0, 10.0))
     assert (found.verdict, found.tier) == (Move.FASTER, 2)
 
 
 def test_a_control_that_moved_takes_the_verdict_away() -> None:
     """Twins for times; for counters a variant that nobody changed."""
     off = Twin("baseline", Regime.CHAINED, ratio(0.95, 0.005))
-    timed = Timed(ratio(0.9, 0.01), 10.0, 11.0, (off,))
+    timed = TimedPair(ratio(0.9, 0.01), 10.0, 11.0, (off,))
     before, after = at("a", kernels=kernel()), at("b", kernels=kernel("b"))
     found = judged(before, after, timed)
     assert (found.verdict, found.cause) == (Move.CANNOT_TELL, Cause.NOISE)

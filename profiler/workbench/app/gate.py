@@ -16,7 +16,7 @@ from workbench.app.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import UsageError, WorkbenchError, unknown
-from workbench.judge.commits import Change, Spot, judge_change, with_controls
+from workbench.judge.commits import Change, SourceSpot, judge_change, with_controls
 from workbench.judge.differences import is_same
 from workbench.judge.findings import Finding, finding
 from workbench.judge.rules import changed_rules
@@ -73,9 +73,9 @@ class Paired:
         return StudyChanges(name, self.folder, (one,))
 
 
-def _spot(why: str) -> Spot:
+def _spot(why: str) -> SourceSpot:
     found = re.search(r"/study\.py:(\d+)", why)
-    return Spot("study.py", int(found[1]) if found else 1, "the study")
+    return SourceSpot("study.py", int(found[1]) if found else 1, "the study")
 
 
 def paired(
@@ -180,14 +180,18 @@ def compare(
     return StudyChanges(head.study.name, folder_of, (*ruled, *with_controls(changes, unchanged)))
 
 
-def _told(head: Side, error: str) -> Spot | None:
+def _told(head: Side, error: str) -> SourceSpot | None:
     """The first line that the compiler complains of."""
     root = re.escape(virtual_name(head.study.name, ""))
     found = re.search(rf"{root}(?P<file>[^\n()]+)\((?P<line>\d+)\): error", error)
-    return Spot(found["file"], int(found["line"]), "the compiler's first error") if found else None
+    return (
+        SourceSpot(found["file"], int(found["line"]), "the compiler's first error")
+        if found
+        else None
+    )
 
 
-def _beginning(head: Side, change: Change) -> Spot:
+def _beginning(head: Side, change: Change) -> SourceSpot:
     """The line of the first kernel that is another, else of the first that there is."""
     variant = head.study.variants[change.variant]
     moved = [one.kernel for one in change.differences if one.kernel]
@@ -199,11 +203,13 @@ def _beginning(head: Side, change: Change) -> Spot:
     for kernel in [*moved, ""]:
         for path, text in texts.items():
             if line := kernel_line(text, kernel):
-                return Spot(path.relative_to(head.study.folder).as_posix(), line, "the kernel")
-    return Spot(variant.module.name, 1, "the variant")
+                return SourceSpot(
+                    path.relative_to(head.study.folder).as_posix(), line, "the kernel"
+                )
+    return SourceSpot(variant.module.name, 1, "the variant")
 
 
-def _gained(base: Side, head: Side, name: str, together: Together | None) -> Spot | None:
+def _gained(base: Side, head: Side, name: str, together: Together | None) -> SourceSpot | None:
     """The line with the most added stall time, if the captures of both have lines."""
     if together is not None:
         known = [(together.evidence, older(name)), (together.evidence, name)]
@@ -218,7 +224,7 @@ def _gained(base: Side, head: Side, name: str, together: Together | None) -> Spo
         return None
     more, file, line = most
     own = virtual_name(head.study.name, "")
-    return Spot(file.removeprefix(own), line, f"{more:+.3g} µs of stalls under ncu")
+    return SourceSpot(file.removeprefix(own), line, f"{more:+.3g} µs of stalls under ncu")
 
 
 @dataclass(frozen=True)

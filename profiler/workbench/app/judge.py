@@ -17,7 +17,7 @@ from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
-from workbench.judge.advice.advise import Record, together
+from workbench.judge.advice.advise import AdviceRecord, together
 from workbench.judge.inputs import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
@@ -32,7 +32,7 @@ class TrackRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``ablations/advice.json``: the record of each study."""
 
     schema_version: int
-    studies: Mapping[str, Record]
+    studies: Mapping[str, AdviceRecord]
 
 
 def on_record(evidence: Evidence, config: Config) -> Ablation:
@@ -76,7 +76,7 @@ def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Abla
     return replace(judged, record=together([known[name] for name in order]))
 
 
-def _read(path: Path) -> Mapping[str, Record]:
+def _read(path: Path) -> Mapping[str, AdviceRecord]:
     """Empty if there is no such file, or none that can be read: the next ``ablate`` writes it."""
     try:
         found: TrackRecord = json_text.as_type(path.read_bytes(), TrackRecord)
@@ -85,7 +85,7 @@ def _read(path: Path) -> Mapping[str, Record]:
         return {}
 
 
-def _write(path: Path, known: Mapping[str, Record]) -> None:
+def _write(path: Path, known: Mapping[str, AdviceRecord]) -> None:
     """A workspace that takes no files has no record, and everything else."""
     data = msgspec.json.encode(TrackRecord(1, dict(sorted(known.items()))))
     with suppress(WorkbenchError, OSError):

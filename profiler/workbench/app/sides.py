@@ -18,7 +18,7 @@ from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.recorded import Evidence
-from workbench.judge.commits import Timed
+from workbench.judge.commits import TimedPair
 from workbench.judge.differences import AtCommit
 from workbench.judge.gates import HARMLESS
 from workbench.judge.inputs import TimedTogether
@@ -221,7 +221,7 @@ class Together:
             wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
         )
 
-    def timed(self, variant: str) -> Timed | None:
+    def timed(self, variant: str) -> TimedPair | None:
         """The newer over the older; None where they were not timed in the same sessions."""
         names = (older(variant), variant)
         file = self.evidence.timing(names)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Spot:
+class SourceSpot:
     """A line of the user's sources; ``why`` says what is to be seen there."""
 
     file: str
@@ -46,7 +46,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedPair:
     """Both commits in the same sessions: how many times faster the newer is, and µs of each.
     ``twins`` are unchanged controls of these sessions.
     """
@@ -67,8 +67,8 @@ class Change:
     tier: int = 0
     cause: Cause | None = None
     differences: tuple[Difference, ...] = ()
-    timed: Timed | None = None
-    spot: Spot | None = None
+    timed: TimedPair | None = None
+    spot: SourceSpot | None = None
     also: tuple[Finding, ...] = ()
     stale: bool = False  # the recorded evidence of the newer commit is not of its sources
 
@@ -83,7 +83,7 @@ def judge_change(
     before: AtCommit | None,
     after: AtCommit | None,
     config: Config,
-    timed: Timed | None = None,
+    timed: TimedPair | None = None,
 ) -> Change:
     """``before`` or ``after`` is None where the variant is not there. ``config`` is that of the
     older commit: a change does not choose the rules that it is judged by.
@@ -183,7 +183,7 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     return Move.CANNOT_TELL, told("commit.time_too_wide")
 
 
-def _time_difference(timed: Timed) -> Difference:
+def _time_difference(timed: TimedPair) -> Difference:
     return Difference(2, TIME, timed.before_us, timed.after_us, timed.after_us > timed.before_us)
 
 

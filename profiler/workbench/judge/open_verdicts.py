@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
-from workbench.judge.commits import Timed, time_verdict
+from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.gates import for_step, speed_verdict
 from workbench.words import HEADLINE, Move, Regime, Verdict
 
@@ -46,7 +46,7 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     return tuple(name for name in names if name in found)
 
 
-def timed_pair(timing: Timing, before: str, after: str) -> Timed | None:
+def timed_pair(timing: Timing, before: str, after: str) -> TimedPair | None:
     """Of two variants, by the regime that decides; None where they were not timed together."""
     every = session_times(timing.together)
     sides: list[SessionTimes] = [every.get((name, HEADLINE, False), {}) for name in (before, after)]
@@ -54,7 +54,7 @@ def timed_pair(timing: Timing, before: str, after: str) -> Timed | None:
     ratio = ratio_of(sides[0], sides[1], timing.first_planned)
     if ratio is None or times[0] is None or times[1] is None:
         return None
-    return Timed(ratio=ratio, before_us=times[0].value, after_us=times[1].value)
+    return TimedPair(ratio=ratio, before_us=times[0].value, after_us=times[1].value)
 
 
 def open_pairs(

@@ -12,7 +12,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
-from workbench.judge.advice.advise import Advice, Record, Trial
+from workbench.judge.advice.advise import Advice, AdviceRecord, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparability import EvidenceEnvironment, Recordings
 from workbench.judge.comparison import Comparison
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 NO_RECORDINGS = Recordings()
-NO_RECORD = Record()
+NO_RECORD = AdviceRecord()
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Ablation:
     recordings: Recordings = NO_RECORDINGS
     sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
-    record: Record = NO_RECORD
+    record: AdviceRecord = NO_RECORD
 
     @property
     def everything(self) -> tuple[Row, ...]:

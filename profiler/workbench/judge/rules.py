@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from workbench.judge.commits import Change, Spot
+from workbench.judge.commits import Change, SourceSpot
 from workbench.judge.findings import Finding, finding
 from workbench.study.config import Config
 from workbench.study.model import Study, tolerance_at
@@ -65,7 +65,7 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[Change]:
             more = len(found) - MOST_SHOWN
             why = finding("commit.rules", rules=found[:MOST_SHOWN], more=more if more > 0 else None)
             name = file.rpartition("/")[2]
-            spot = Spot(file, 1, "the rules")
+            spot = SourceSpot(file, 1, "the rules")
             yield Change(name, Move.CANNOT_TELL, why, cause=Cause.METHOD, spot=spot)
 
 

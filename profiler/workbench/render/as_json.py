@@ -18,7 +18,7 @@ import msgspec
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, standard_error, top_stall
 from workbench.judge.advice import advise as ranked
-from workbench.judge.advice.advise import Advice, KindRecord, Record
+from workbench.judge.advice.advise import Advice, AdviceRecord, KindRecord
 from workbench.judge.comparison import Comparison, rule_words
 from workbench.judge.findings import Finding
 from workbench.judge.regimes import AtShape
@@ -230,7 +230,9 @@ def advised(found: Ablation, row: Row) -> Data:
     }
 
 
-def to_try(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Data] | None:
+def to_try(
+    advice: Sequence[Advice] | None, record: AdviceRecord | None = None
+) -> list[Data] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
     first = ranked.to_try(advice, record)
     return None if first is None else [_advice(one, record) for one in first]
@@ -240,7 +242,7 @@ def _gain(one: Advice) -> float:
     return round(one.gain, DIGITS - 1)
 
 
-def _advice(one: Advice, record: Record | None) -> Data:
+def _advice(one: Advice, record: AdviceRecord | None) -> Data:
     known = record.of(one.change) if record else KindRecord()
     limit, spot = one.limit, one.spot
     return {

@@ -166,7 +166,7 @@ class KindRecord:
 
 
 @dataclass(frozen=True)
-class Record:
+class AdviceRecord:
     """Of some ladders: judged steps, those that also have a kind, and what came of each kind."""
 
     studies: tuple[str, ...] = ()
@@ -179,12 +179,12 @@ class Record:
         return self.kinds.get(change, KindRecord())
 
 
-def record(study: str, trials: Iterable[Trial]) -> Record:
+def record(study: str, trials: Iterable[Trial]) -> AdviceRecord:
     """Of one ladder. A step without a verdict is no trial, nor one that only chooses."""
     judged = [t for t in trials if t.verdict in JUDGED and t.kind != Change.CHOOSE]
     told = [trial for trial in judged if trial.kind]
     kinds = dict.fromkeys(trial.kind for trial in told if trial.kind)
-    return Record(
+    return AdviceRecord(
         studies=(study,) if judged else (),
         steps=len(judged),
         told=len(told),
@@ -203,10 +203,10 @@ def _kind(trials: Sequence[Trial]) -> KindRecord:
     )
 
 
-def together(records: Sequence[Record]) -> Record:
+def together(records: Sequence[AdviceRecord]) -> AdviceRecord:
     """The record of several ladders."""
     kinds = dict.fromkeys(kind for each in records for kind in each.kinds)
-    return Record(
+    return AdviceRecord(
         studies=tuple(study for each in records for study in each.studies),
         steps=sum(each.steps for each in records),
         told=sum(each.told for each in records),
@@ -265,7 +265,7 @@ def _told(row: Row, trials: Iterable[Trial]) -> Row:
     return replace(row, advice=tuple(told))
 
 
-NO_RECORD = Record()
+NO_RECORD = AdviceRecord()
 
 
 def trust(known: KindRecord) -> float:
@@ -276,7 +276,7 @@ def trust(known: KindRecord) -> float:
 
 
 def to_try(
-    advice: Sequence[Advice] | None, record: Record | None = None, top: int = TOP
+    advice: Sequence[Advice] | None, record: AdviceRecord | None = None, top: int = TOP
 ) -> tuple[Advice, ...] | None:
     """The first of it; what was tried on the same variant and rejected stands behind all others.
     None stays None: not collected.

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import advise as ranked
-from workbench.judge.advice.advise import Advice, KindRecord, Record
+from workbench.judge.advice.advise import Advice, AdviceRecord, KindRecord
 from workbench.judge.advice.subject import LEAST, Limit, Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (
@@ -35,7 +35,7 @@ AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 
 
 def to_try(
-    advice: Sequence[Advice] | None, record: Record | None = None, after: str = ""
+    advice: Sequence[Advice] | None, record: AdviceRecord | None = None, after: str = ""
 ) -> list[Block]:
     """The list that an output of one variant ends in; ``after`` names it where there are several.
 
@@ -48,7 +48,7 @@ def to_try(
     return [Paragraph(line(title, ":")), *told]
 
 
-def listed(advice: Sequence[Advice] | None, record: Record | None = None) -> list[Block]:
+def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) -> list[Block]:
     """Without a title: what is left at most where memory is the limit, then the ranked advice."""
     first = ranked.to_try(advice, record)
     if not first:
@@ -68,7 +68,7 @@ def _room(one: Advice) -> str:
     )
 
 
-def _whole(one: Advice, before: Sequence[Advice], record: Record | None) -> Text:
+def _whole(one: Advice, before: Sequence[Advice], record: AdviceRecord | None) -> Text:
     """The change, the limit with its reason unless it stands ``before``, and the record."""
     known = recorded(record.of(one.change)) if record else ""
     past = joined([*([words(known)] if known else []), *tried(one)], "; ")
@@ -127,7 +127,7 @@ def tried(one: Advice) -> list[Text]:
     return [line("tried here: ", joined(steps))] if steps else []
 
 
-def size(record: Record) -> Text:
+def size(record: AdviceRecord) -> Text:
     """Of what the record is made."""
     if not record.steps:
         return words("No track record yet: no step of a ladder was kept or rejected.")

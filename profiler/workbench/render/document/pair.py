@@ -7,7 +7,7 @@ from functools import partial
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
-from workbench.judge.advice.advise import Record
+from workbench.judge.advice.advise import AdviceRecord
 from workbench.judge.rows import Row
 from workbench.judge.view import VariantPair
 from workbench.render.document import advice, hunks, limits, variant, why
@@ -89,7 +89,7 @@ def limiters(names: Names, before: Sequence[str], after: Sequence[str]) -> Parag
 
 
 def variants(
-    pair: VariantPair, changes: SourceDiff, record: Record | None = None, *, source: bool
+    pair: VariantPair, changes: SourceDiff, record: AdviceRecord | None = None, *, source: bool
 ) -> list[Block]:
     """``source`` leaves the costliest hunks to the diff itself."""
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
