@@ -93,7 +93,7 @@ def test_a_finding_without_values_has_a_sentence(code: str) -> None:
     """What is not collected is said, and no sentence needs a value to be there."""
     needed: dict[str, Value] = {
         "share": 0.5,
-        "reason": "wait",
+        "reasons": ("wait",),
         "what": "time",
         "before": 1.0,
         "after": 2.0,
