@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,7 +30,7 @@ class Time:
     sessions: int
     instances: int
     sm_clock_mhz: float | None = None
-    unchecked: bool = False
+    unchecked: bool = field(default=False, repr=False)
     level: ClassVar[int] = LEVEL
 
 

@@ -22,9 +22,7 @@ def time_cell(time: Time | None) -> Cell:
     if time is None:
         return cell
     text = (*cell.text, *words(" unchecked")) if time.unchecked else cell.text
-    return Cell(
-        text, cell.sort, data={k: v for k, v in vars(time).items() if k != "unchecked" or v}
-    )
+    return Cell(text, cell.sort, data={k: v for k, v in vars(time).items() if k != "unchecked"})
 
 
 def time_in(row: Row, regime: Regime) -> Cell:
