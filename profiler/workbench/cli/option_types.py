@@ -1,4 +1,4 @@
-"""What several verbs have in common: where to look, and how to print."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ if TYPE_CHECKING:
     from workbench.app.target import Target
 
 Project = Annotated[
-    Path | None, Option("--project", help="Top folder of the workspace.", metavar="DIR")
+    Path | None,
+    Option("--project", help="Folder of the workspace; default: found upwards.", metavar="DIR"),
 ]
-StudyName = Annotated[str | None, Option("--study", help="Study; default in workbench.toml.")]
+StudyName = Annotated[str | None, Option("--study", help="Study; default: from workbench.toml.")]
 Shapes = Annotated[
     str | None,
-    Option("--shape", help="Shape, or a range: 'S=512..4096*2', 'NAME,S=512|1024'."),
+    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'."),
 ]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.")]
-ShapeName = Annotated[str | None, Option("--shape", help="Shape; default in study.py.")]
+ShapeName = Annotated[str | None, Option("--shape", help="Shape; default: from study.py.")]
 GpuName = Annotated[
     str | None,
-    Option("--gpu", help="Evidence of this GPU, where there is of several.", metavar="NAME"),
+    Option(
+        "--gpu", help="GPU of the evidence; default: this machine's, or newest.", metavar="NAME"
+    ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, Option("--csv", help="Print the table as CSV, numbers unrounded.")]
-Wide = Annotated[bool, Option("--wide", help="All columns and rows, however wide.")]
-Markdown = Annotated[
-    bool, Option("--markdown", help="Print Markdown, as where the output is piped.")
-]
-NoProfile = Annotated[bool, Option("--no-profile", help="Check and time only; ncu is left out.")]
-Fresh = Annotated[bool, Option("--fresh", help="Measure again what is already on record.")]
+Csv = Annotated[bool, Option("--csv", help="Print the table as CSV with unrounded numbers.")]
+Wide = Annotated[bool, Option("--wide", help="Print all columns and rows.")]
+Markdown = Annotated[bool, Option("--markdown", help="Print Markdown, as when piped.")]
+NoProfile = Annotated[bool, Option("--no-profile", help="Check and time only; do not run ncu.")]
+Fresh = Annotated[bool, Option("--fresh", help="Measure again even if the evidence is current.")]
 On = Annotated[
     str | None, Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET")
 ]
 Kernel = Annotated[
-    str | None, Option("--kernel", help="Of a report: kernels of this name.", metavar="NAME")
+    str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
 ]
 Launch = Annotated[
-    int | None, Option("--launch", help="Of a report: this launch, from 0.", metavar="N")
+    int | None, Option("--launch", help="For .ncu-rep files: launch number, from 0.", metavar="N")
 ]
 Variant = Annotated[str, Argument(metavar="VARIANT")]
 Fixes = Annotated[list[str] | None, Argument(metavar="[FIX]...")]
@@ -50,7 +51,7 @@ Variants = Annotated[list[str] | None, Argument(metavar="[VARIANT]...")]
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """How the result is printed."""
+    """Options for the printed result."""
 
     wide: Wide = False
     markdown: Markdown = False
@@ -65,14 +66,14 @@ class OfStudy:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredOptions(OfStudy):
-    """Of verbs that measure, here or on a remote target."""
+    """Options of verbs that measure, locally or remotely."""
 
     on: On = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded(OfStudy):
-    """Of verbs that read evidence of one shape on one GPU."""
+    """Options of verbs that read evidence of one shape on one GPU."""
 
     shape: ShapeName = None
     gpu: GpuName = None

@@ -1,7 +1,7 @@
-"""The options of every verb, each typed once: what it is called, what it means, its default.
+"""The options of every verb: name, type, default and help.
 
-A verb's fields are its arguments and options, its docstring is what ``--help`` says of it. Nothing
-heavy is imported here: this is read for every ``workbench --help``.
+The fields of a class are the arguments and options of its verb; the docstring is its ``--help``.
+Import nothing heavy here: every ``workbench --help`` reads this module.
 """
 
 from dataclasses import dataclass
@@ -48,13 +48,13 @@ class CheckOptions(Printed, MeasuredOptions):
     variants: Variants = None
     shape: Shapes = None
     all_shapes: Annotated[
-        bool, Option("--all-shapes", help="At every shape of the study, and not the usual ones.")
+        bool, Option("--all-shapes", help="Check at every shape of the study.")
     ] = False
 
 
 @dataclass(frozen=True)
 class CalibrateOptions(Printed, MeasuredOptions):
-    """Measure the ceilings that this GPU really reaches."""
+    """Measure the ceilings that this GPU reaches, for rooflines."""
 
 
 @dataclass(frozen=True)
@@ -71,43 +71,43 @@ class ProfileOptions(Printed, MeasuredOptions):
 class TryOptions(Printed):
     """Check, time and profile a file that you already have.
 
-    No workspace, no study. A Python file with a function and inputs(), a KernelBench problem, a GPU
-    MODE task folder, a FlashInfer-Bench definition, a function for nsight-python, or a .cu file
-    with --launch.
+    It needs no workspace. FILE is a Python file with a function, a KernelBench problem, a GPU MODE
+    task folder, a FlashInfer-Bench definition, a function for nsight-python, or a .cu file with
+    --launch.
     """
 
     source: Annotated[str, Argument(metavar="FILE[:FUNCTION]")]
     inputs: Annotated[
         list[str] | None,
-        Option("--input", help="x=randn(4096,8192), n=1024; may be repeated.", metavar="X=.."),
+        Option("--input", help="Argument: x=randn(4096,8192), n=8; repeatable.", metavar="X=.."),
     ] = None
     outputs: Annotated[
         list[str] | None,
-        Option("--output", help="Of a .cu file: out=empty_like(x).", metavar="X=.."),
+        Option("--output", help="For a .cu file: out=empty_like(x); repeatable.", metavar="X=.."),
     ] = None
     launch: Annotated[
-        str | None, Option("--launch", help="Of a .cu file: 'name[grid, block](x, out, n)'.")
+        str | None, Option("--launch", help="For a .cu file: 'name[grid, block](x, out, n)'.")
     ] = None
     versus: Annotated[
         str | None, Option("--vs", help="Compare with torch.softmax, FILE:FUNCTION or compile.")
     ] = None
     solution: Annotated[
-        Path | None, Option("--solution", help="Of a problem: the solution.", metavar="FILE")
+        Path | None, Option("--solution", help="Solution file of a problem.", metavar="FILE")
     ] = None
     workload: Annotated[
-        Path | None, Option("--workload", help="Of a definition: its workloads.", metavar="FILE")
+        Path | None, Option("--workload", help="Workload file of a definition.", metavar="FILE")
     ] = None
     range: Annotated[
-        str | None, Option("--range", help="Of nsight-python: the range to try.", metavar="NAME")
+        str | None, Option("--range", help="For nsight-python: the range to try.", metavar="NAME")
     ] = None
     shape: ShapeName = None
     keep: Annotated[
-        str | None, Option("--keep", help="Make it a study of the workspace.", metavar="NAME")
+        str | None, Option("--keep", help="Add it to your workspace as a study.", metavar="NAME")
     ] = None
     project: Project = None
     no_profile: NoProfile = False
     quick: Annotated[
-        bool, Option("--quick", help="Three timing sessions: a wider interval, sooner.")
+        bool, Option("--quick", help="Three timing sessions: faster, with a wider interval.")
     ] = False
     fresh: Fresh = False
     on: On = None
@@ -117,16 +117,16 @@ class TryOptions(Printed):
 class AblateOptions(Printed, MeasuredOptions):
     """Measure, judge and report the ladder up to the named fixes.
 
-    What is on record and current is not profiled again.
+    Current evidence is not profiled again.
     """
 
     fixes: Fixes = None
     shape: Shapes = None
     all_shapes: Annotated[
-        bool, Option("--all-shapes", help="One table a shape, and one of all shapes.")
+        bool, Option("--all-shapes", help="Print a table for each shape and one for all shapes.")
     ] = False
     leave_one_out: Annotated[
-        bool, Option("--leave-one-out", help="Of one variant: what each switch is worth in it.")
+        bool, Option("--leave-one-out", help="Measure what each parameter contributes.")
     ] = False
     no_profile: NoProfile = False
     fresh: Fresh = False
@@ -137,7 +137,7 @@ class AblateOptions(Printed, MeasuredOptions):
 class SweepOptions(Printed, MeasuredOptions):
     """Time all values of parameters, or a range of shapes.
 
-    A variant at all combinations of its parameters, or variants and references over the size.
+    Times every combination of parameters, or variants and references over the size.
     """
 
     variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]...")]
@@ -150,32 +150,32 @@ class SweepOptions(Printed, MeasuredOptions):
 class WatchOptions(MeasuredOptions):
     """Build, check and time a variant on every save.
 
-    Without a GPU it is only built. Ctrl-C ends it.
+    Without a GPU it only builds. Press Ctrl-C to stop.
     """
 
     variant: Variant
-    arch: Annotated[str, Option("--arch", help="To compile for where there is no GPU.")] = "sm_90a"
+    arch: Arch = "sm_90a"
     shape: ShapeName = None
-    json: Annotated[bool, Option("--json", help="Print one JSON object a save.")] = False
+    json: Annotated[bool, Option("--json", help="Print one JSON object per save.")] = False
 
 
 @dataclass(frozen=True)
 class DoctorOptions(Printed):
-    """What works on this machine, and what to do about the rest."""
+    """Check what works on this machine, and how to repair the rest."""
 
     on: On = None
 
 
 @dataclass(frozen=True)
 class InitOptions:
-    """Make a workspace that runs as it is.
+    """Create a workspace that runs unchanged.
 
-    It has a study, a baseline, a reference, and a first fix to fill in.
+    It contains a study, a baseline, a reference and a first fix to edit.
     """
 
     folder: Annotated[Path, Argument(metavar="[DIR]")] = Path()
     template: Annotated[
-        str, Option("--template", help="cuda, triton or torch.", metavar="NAME")
+        str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
     ] = "cuda"
     json: Json = False
 
@@ -184,19 +184,19 @@ class InitOptions:
 class NewOptions(OfStudy):
     """Copy a variant as a new step of the ladder.
 
-    The step has its key change and its prediction.
+    Write its key change and its prediction before you measure.
     """
 
     name: Annotated[str, Argument(metavar="NAME")]
     parent: Annotated[str, Option("--from", help="Step to copy.", metavar="VARIANT")]
     change: Annotated[
-        str | None, Option("--change", help="The one change, in a line.", metavar="TEXT")
+        str | None, Option("--change", help="The one change, in one line.", metavar="TEXT")
     ] = None
     predict: Annotated[
         list[str] | None,
         Option(
             "--predict",
-            help="FIGURE=LOW..HIGH, a factor of the parent's value; may be repeated.",
+            help="FIGURE=LOW..HIGH, as a factor of the parent; repeatable.",
             metavar="PREDICTION",
         ),
     ] = None
@@ -205,12 +205,12 @@ class NewOptions(OfStudy):
 
 @dataclass(frozen=True)
 class ListOptions(Printed, OfStudy):
-    """Studies, variants and steps, and which evidence is current."""
+    """List studies and variants, and which evidence is current."""
 
 
 @dataclass(frozen=True)
 class StatusOptions(Printed):
-    """What measuring has cost, and what the budget leaves.
+    """Show GPU time and cost so far, and what the budget leaves.
 
     By verb, study and GPU.
     """
@@ -222,49 +222,45 @@ class StatusOptions(Printed):
 class GateOptions(Printed):
     """Compare two commits: same, faster, slower, or cannot tell.
 
-    Exit codes: 0, 1 where something is slower or wrong, 5 where it cannot be told.
+    Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
     """
 
     base: Annotated[str, Argument(metavar="BASE")]
     head: Annotated[str, Argument(metavar="HEAD")] = "HEAD"
     tier: Annotated[
         int | None,
-        Option(
-            "--tier",
-            help="At most: 0 what the compiler makes, 1 counters too, 2 times too.",
-            min=0,
-            max=2,
-        ),
+        Option("--tier", help="Highest tier: 0 compiled code, 1 counters, 2 times.", min=0, max=2),
     ] = None
     arch: Arch = "sm_90a"
     cache: Annotated[
         Path | None,
-        Option("--cache", help="Keep compiled kernels here for the next time.", metavar="DIR"),
+        Option(
+            "--cache", help="Keep compiled kernels in this folder for the next run.", metavar="DIR"
+        ),
     ] = None
     junit: Annotated[
-        Path | None, Option("--junit", help="Write JUnit XML too.", metavar="FILE")
+        Path | None, Option("--junit", help="Also write JUnit XML.", metavar="FILE")
     ] = None
-    sarif: Annotated[Path | None, Option("--sarif", help="Write SARIF too.", metavar="FILE")] = None
+    sarif: Annotated[Path | None, Option("--sarif", help="Also write SARIF.", metavar="FILE")] = (
+        None
+    )
     project: Project = None
-    study: Annotated[str | None, Option("--study", help="Only this one; default all.")] = None
+    study: Annotated[str | None, Option("--study", help="Only this study; default: all.")] = None
     shape: ShapeName = None
     on: On = None
 
 
 @dataclass(frozen=True)
 class BisectOptions(MeasuredOptions):
-    """Find the commit in which a variant became wrong, or slower."""
+    """Find the commit in which a variant became wrong or slower."""
 
     variant: Variant
     good: Annotated[
-        str,
-        Argument(
-            metavar="[GOOD]", help="Default: the commit of the variant's last correct evidence."
-        ),
+        str, Argument(metavar="[GOOD]", help="Default: commit of the last correct evidence.")
     ] = ""
     bad: Annotated[str, Argument(metavar="BAD")] = "HEAD"
     what: Annotated[
-        str, Option("--what", help="wrong, slow, or either: wrong first.", metavar="WHAT")
+        str, Option("--what", help="wrong, slow, or either (wrong first).", metavar="WHAT")
     ] = "either"
     arch: Arch = "sm_90a"
     shape: ShapeName = None
@@ -275,54 +271,55 @@ class BisectOptions(MeasuredOptions):
 class ShipOptions(OfStudy):
     """Write a kept variant as an installable package.
 
-    --check tests one and times it again.
+    With --check, test a package and time it again.
     """
 
     variant: Annotated[str | None, Argument(metavar="[VARIANT]")] = None
-    name: Annotated[
-        str | None, Option("--as", help="What the package is called.", metavar="NAME")
-    ] = None
+    name: Annotated[str | None, Option("--as", help="Name of the package.", metavar="NAME")] = None
     to: Annotated[
-        Path | None, Option("--to", help="Where it is written; default ./NAME.", metavar="DIR")
+        Path | None,
+        Option("--to", help="Folder to write the package to; default: ./NAME.", metavar="DIR"),
     ] = None
     arch: Annotated[
-        list[str] | None,
-        Option(
-            "--arch",
-            help="Architecture to build cubins for; may be repeated; default the evidence's.",
-        ),
+        list[str] | None, Option("--arch", help="GPU architecture of the cubins; repeatable.")
     ] = None
     check: Annotated[
         Path | None,
-        Option("--check", help="A package: run its tests, time it again.", metavar="DIR"),
+        Option("--check", help="Run the tests of this package and time it again.", metavar="DIR"),
     ] = None
-    shape: Annotated[str | None, Option("--shape", help="With --check: where it is timed.")] = None
+    shape: Annotated[str | None, Option("--shape", help="With --check: shape to time.")] = None
     gpu: GpuName = None
     json: Json = False
 
 
 @dataclass(frozen=True)
 class ReportOptions(Recorded):
-    """Write the report again from the evidence on record."""
+    """Rebuild the report from recorded evidence."""
 
     fixes: Fixes = None
-    html: Annotated[bool, Option("--html", help="Write report.html too.")] = False
-    open_: Annotated[bool, Option("--open", help="Write report.html and open it.")] = False
+    html: Annotated[bool, Option("--html", help="Also write report.html.")] = False
+    open_: Annotated[
+        bool, Option("--open", help="Write report.html and open it in the browser.")
+    ] = False
 
 
 @dataclass(frozen=True)
 class ShowOptions(Printed, Recorded):
-    """Everything known of one variant, or of any .ncu-rep file."""
+    """Print the profile of a variant or of any .ncu-rep file."""
 
     name: Annotated[str, Argument(metavar="VARIANT|REPORT")]
-    metric: Annotated[str | None, Option("--metric", help="Any ncu metric in the capture.")] = None
-    source: Annotated[bool, Option("--source", help="Source with stalls by line.")] = False
+    metric: Annotated[
+        str | None, Option("--metric", help="Print any ncu metric of the capture.")
+    ] = None
+    source: Annotated[
+        bool, Option("--source", help="Print the source with the stalls of each line.")
+    ] = False
     top: Annotated[
         int | None,
-        Option("--top", help="With --source: only the hottest lines.", metavar="N", min=1),
+        Option("--top", help="With --source: only the N hottest lines.", metavar="N", min=1),
     ] = None
     sass: Annotated[
-        bool, Option("--sass", help="With --source: the SASS and PTX of each line.")
+        bool, Option("--sass", help="With --source: also the SASS and PTX of each line.")
     ] = False
     kernel: Kernel = None
     launch: Launch = None
@@ -331,24 +328,25 @@ class ShowOptions(Printed, Recorded):
 
 @dataclass(frozen=True)
 class DiffOptions(Printed, Recorded):
-    """Why one variant, or .ncu-rep file, is faster than another.
+    """Explain the time difference of two variants or .ncu-rep files.
 
-    With --source, what the lines cost.
+    With --source, print the cost of each line.
     """
 
     before: Annotated[str, Argument(metavar="A")]
     after: Annotated[str, Argument(metavar="B")]
     source: Annotated[
-        bool, Option("--source", help="The diff with what its lines cost, costliest first.")
+        bool, Option("--source", help="Print the source diff with the cost of each line.")
     ] = False
     kernel: Kernel = None
     launch: Annotated[
-        str | None, Option("--launch", help="Of reports: this launch of A and of B.", metavar="A:B")
+        str | None,
+        Option("--launch", help="For .ncu-rep files: the launch in A and in B.", metavar="A:B"),
     ] = None
 
 
 @dataclass(frozen=True)
 class AdviseOptions(Printed, Recorded):
-    """What limits a variant, and what kind of change to try next."""
+    """Print what limits a variant and what to change next."""
 
     name: Variant
