@@ -46,7 +46,8 @@ def gpu_row() -> DoctorRow:
         return row("GPU", False, "none", why_none())
     capability = gpu.compute_capability or "unknown"
     lost = look().lost
-    told = "; ".join([f"{gpu.full_name}, compute capability {capability}, {gpu.uuid}", *lost])
+    known = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
+    told = "; ".join([known, *lost])
     return row("GPU", not lost, told, "reset or reboot what was lost; the others work", bad=WARN)
 
 
