@@ -12,16 +12,18 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+import snapshots
 from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.inputs import Snapshot
+from workbench.judge.inputs import ShapeEvidence, Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
+from workbench.judge.view import ShapeTimes
 from workbench.render import as_json
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import method, phrases, result, variant
@@ -628,3 +630,20 @@ def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_cl
 
     assert best(9.999) == "fix"
     assert best(9.5) == "last"
+
+
+def test_a_row_has_ratios_of_the_method_of_its_time() -> None:
+    """Its time is by method 2 here, and beside ``old`` it was only timed by method 1."""
+    first = snapshots.together(snapshots.timing("large", {"old": 5.0, "both": 4.0}))
+    timed = snapshots.timing("large", {"both": 4.1, "new": 3.0})
+    second = snapshots.together(msgspec.structs.replace(timed, method=2))
+    evidence = ShapeEvidence(
+        shape="large",
+        parameters={},
+        timings=(first, second),
+        variants={name: snapshots.variant(name, ["large"]) for name in ("old", "both", "new")},
+    )
+    times = ShapeTimes(evidence, table=second)
+    assert times.ratio("old", "both") is None
+    assert times.ratio("both", "new") is not None
+    assert ShapeTimes(evidence, table=first).ratio("old", "both") is not None
