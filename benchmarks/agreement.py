@@ -35,7 +35,7 @@ from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.timing.card import captured, nodes, switch_contexts
 from workbench.run.worker.timing.instances import Loader
-from workbench.run.worker.timing.session import LONG_MICROSECONDS, Timing
+from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
 from workbench.words import NodeKind
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measuring.md"
@@ -127,7 +127,7 @@ def product(point: Point, folder: Path) -> tuple[float, float]:
 
     guard = Guard(folder, job.sources)
     loader = Loader(folder, {}, guard)
-    timing = Timing(job, study, loader, guard, fail, lambda name: None, lambda event: None)
+    timing = TimingProcess(job, study, loader, guard, fail, lambda name: None, lambda event: None)
     timing.audits = lambda number: iter(())  # type: ignore[method-assign]
     chained = [one for one in timing.session(0, ["it"], alone=False).series if one.by_events]
     times, clocks = zip(*((one.microseconds, one.mhz) for one in chained), strict=True)

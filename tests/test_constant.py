@@ -17,7 +17,7 @@ from workbench.errors import UsageError  # noqa: E402
 from workbench.run.protocol import Round  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
 from workbench.run.worker.timing.instances import MOST_CALLS, Around, Instance  # noqa: E402
-from workbench.run.worker.timing.session import Timing  # noqa: E402
+from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
 from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
 from workbench.study.model import Shape  # noqa: E402
 from workbench.words import Regime  # noqa: E402
@@ -158,7 +158,7 @@ def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
 
 def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     events: list[str] = []
-    made = object.__new__(Timing)
+    made = object.__new__(TimingProcess)
     inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
     made.around = cast(Any, SimpleNamespace(inputs=inputs, card=None, surrounded=()))
     made.guard = cast(Any, SimpleNamespace(require_whole=lambda: events.append("timed")))

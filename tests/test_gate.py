@@ -30,7 +30,13 @@ from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
 from workbench.evidence.timing import Timing
-from workbench.judge.commits import Change, TimedPair, judge_change, time_verdict, with_controls
+from workbench.judge.commits import (
+    TimedPair,
+    VariantChange,
+    judge_change,
+    time_verdict,
+    with_controls,
+)
 from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
@@ -363,7 +369,7 @@ def figure(value: float, name: str = "warp_instructions") -> dict[str, Figure]:
     return {name: Figure(name, name, value, "M", name, "lower")}
 
 
-def judged(before: AtCommit, after: AtCommit, timed: TimedPair | None = None) -> Change:
+def judged(before: AtCommit, after: AtCommit, timed: TimedPair | None = None) -> VariantChange:
     return judge_change("v", before, after, RULES, timed)
 
 

@@ -21,8 +21,8 @@ from workbench.run.worker.timing.instances import (  # noqa: E402
     NotCaptured,
     NotTimed,
 )
-from workbench.run.worker.timing.session import Timing  # noqa: E402
-from workbench.run.worker.timing.surroundings import DRAWS, Surroundings, Table  # noqa: E402
+from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
+from workbench.run.worker.timing.surroundings import DRAWS, InputTables, Surroundings  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import Regime  # noqa: E402
 
@@ -198,7 +198,7 @@ def instance(heard: Heard) -> Instance:
     shared = SimpleNamespace(inputs=heard, flush=flush, card=card, surrounded=tuple(Regime))
     made.around = cast(Any, shared)
     made.calls = dict.fromkeys(Regime, 2)
-    made.table = Table(None, None, None)
+    made.table = InputTables(None, None, None)
     made.kept = {"0": torch.tensor([10]), "x": torch.tensor([11])}
     made.own = {"x": torch.tensor([1])}
 
@@ -277,7 +277,7 @@ def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, int], said: st
         kept_pieces=lambda out, wanted: (out, wanted),
         changed_input=lambda: "",
     )
-    made = object.__new__(Timing)
+    made = object.__new__(TimingProcess)
     ones = torch.ones(4, dtype=torch.float64)
     made.study = cast(Any, SimpleNamespace(reference=lambda: (ones, ones)))
     relative, why = made.audit(cast(Any, timed), Tolerance(absolute=1e-3, relative=1e-3))

@@ -41,7 +41,7 @@ RECORDS = (
     *(sizes.AtSize, sizes.SizeLine, sizes.OverSizes, sweep.Sweep, sweep.Combination),
     *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
     *(sessions.TimingFacts, sessions.Company, sessions.Twin, sessions.Throttling),
-    *(commits.Change, commits.TimedPair, commits.SourceSpot, differences.Difference),
+    *(commits.VariantChange, commits.TimedPair, commits.SourceSpot, differences.Difference),
     *(figures.Figure, figures.StallTime, bottlenecks.Bottleneck, bottlenecks.HotLine),
     *(point.Point, point.LevelPoint, point.MeasuredCeiling, point.MeasuredCeilings),
     *(factors.SpeedupFactors, factors.Factor, comparison.Comparison, comparison.RuleChange),

@@ -401,9 +401,9 @@ def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> 
 
 # ---- sessions ----------------------------------------------------------------------------------
 def timing_of(sessions: int, **parts: Any) -> Any:
-    from workbench.run.worker.timing.session import Timing
+    from workbench.run.worker.timing.session import TimingProcess
 
-    made = object.__new__(Timing)
+    made = object.__new__(TimingProcess)
     made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
     for name, part in parts.items():
         setattr(made, name, part)

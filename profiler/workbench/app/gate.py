@@ -16,7 +16,7 @@ from workbench.app.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import UsageError, WorkbenchError, unknown
-from workbench.judge.commits import Change, SourceSpot, judge_change, with_controls
+from workbench.judge.commits import SourceSpot, VariantChange, judge_change, with_controls
 from workbench.judge.differences import is_same
 from workbench.judge.findings import Finding, finding
 from workbench.judge.rules import changed_rules
@@ -35,7 +35,7 @@ class StudyChanges:
 
     study: str
     folder: str
-    changes: tuple[Change, ...]
+    changes: tuple[VariantChange, ...]
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Paired:
         """What is told of a study that cannot be compared: once, and not of each variant."""
         base, head, name = self.base, self.head, self.name
         if head is None:
-            one = Change(name, Move.GONE, Finding("commit.study_gone"))
+            one = VariantChange(name, Move.GONE, Finding("commit.study_gone"))
         elif isinstance(head, str) and not isinstance(base, str):
             told = finding("commit.study_broken", text=head)
-            one = Change(name, Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
+            one = VariantChange(name, Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
         else:
             why = base if isinstance(base, str) else ""
             told = finding("commit.study_unread", text=why)
-            one = Change(name, Move.CANNOT_TELL, told, spot=_spot(why))
+            one = VariantChange(name, Move.CANNOT_TELL, told, spot=_spot(why))
         return StudyChanges(name, self.folder, (one,))
 
 
@@ -191,7 +191,7 @@ def _told(head: Side, error: str) -> SourceSpot | None:
     )
 
 
-def _beginning(head: Side, change: Change) -> SourceSpot:
+def _beginning(head: Side, change: VariantChange) -> SourceSpot:
     """The line of the first kernel that is another, else of the first that there is."""
     variant = head.study.variants[change.variant]
     moved = [one.kernel for one in change.differences if one.kernel]
@@ -237,7 +237,7 @@ class Gated:
     studies: tuple[StudyChanges, ...]
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[VariantChange]:
         return [change for each in self.studies for change in each.changes]
 
 

@@ -10,7 +10,7 @@ from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.evidence.store import write_bytes
-from workbench.judge.commits import Change
+from workbench.judge.commits import VariantChange
 from workbench.render.ci import junit, sarif
 from workbench.render.document import changes as document
 from workbench.study.workspace import find_workspace
@@ -51,7 +51,7 @@ def verdict(found: Gated) -> str:
     return f"{found.base.short} → {found.head.short}: {told or 'no variant'}"
 
 
-def finish(changes: Sequence[Change]) -> int:
+def finish(changes: Sequence[VariantChange]) -> int:
     """The exit code of the verdict."""
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))

@@ -58,7 +58,7 @@ class TimedPair:
 
 
 @dataclass(frozen=True)
-class Change:
+class VariantChange:
     """A variant from one commit to the other. ``tier`` is the one that gave the verdict."""
 
     variant: str
@@ -84,18 +84,20 @@ def judge_change(
     after: AtCommit | None,
     config: Config,
     timed: TimedPair | None = None,
-) -> Change:
+) -> VariantChange:
     """``before`` or ``after`` is None where the variant is not there. ``config`` is that of the
     older commit: a change does not choose the rules that it is judged by.
     """
     if after is None:
-        return Change(variant, Move.GONE, Finding("commit.gone"))
+        return VariantChange(variant, Move.GONE, Finding("commit.gone"))
     if before is None:
         if broken := after.error or after.wrong:
-            return Change(variant, Move.BROKEN, finding("commit.broken", text=_first(broken)))
-        return Change(variant, Move.NEW, finding("commit.new", text=after.lacks))
+            return VariantChange(
+                variant, Move.BROKEN, finding("commit.broken", text=_first(broken))
+            )
+        return VariantChange(variant, Move.NEW, finding("commit.new", text=after.lacks))
     found = (*compiled(before, after), *counters(before, after, config.gate))
-    change = Change(
+    change = VariantChange(
         variant, Move.SAME, Finding("commit.same_sources"), differences=found, timed=timed
     )
     if not is_same(before, after) and (failed := _failed(before, after)):
@@ -112,7 +114,9 @@ def judge_change(
     return replace(decided, also=tuple(_differing(before, after)))
 
 
-def with_controls(changes: Sequence[Change], unchanged: frozenset[str]) -> list[Change]:
+def with_controls(
+    changes: Sequence[VariantChange], unchanged: frozenset[str]
+) -> list[VariantChange]:
     """Where variants that nobody changed moved too, what moved the others is not their change.
 
     ``unchanged`` are those with the same sources. Times have controls of their own, the twins.
@@ -147,7 +151,7 @@ def _first(told: str) -> str:
     return f"{first}: {said.rpartition(f'{VIRTUAL_ROOT}/')[2]}" if said else first
 
 
-def _by_time(change: Change, config: Config) -> Change | None:
+def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
     timed = change.timed
     if timed is None:
         return None
@@ -187,7 +191,7 @@ def _time_difference(timed: TimedPair) -> Difference:
     return Difference(2, TIME, timed.before_us, timed.after_us, timed.after_us > timed.before_us)
 
 
-def _by_counters(change: Change, before: AtCommit, after: AtCommit) -> Change | None:
+def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> VariantChange | None:
     """None where there are no counters of both sides, or those of what is the same are the same."""
     if not (before.figures and after.figures):
         return None
@@ -210,7 +214,9 @@ def _difference(one: Difference) -> Finding:
     return finding("commit.counter", what=one.what, before=one.before, after=one.after)
 
 
-def _by_compiler(change: Change, before: AtCommit, after: AtCommit, config: Config) -> Change:
+def _by_compiler(
+    change: VariantChange, before: AtCommit, after: AtCommit, config: Config
+) -> VariantChange:
     if is_same(before, after):
         same = "same_code"
         if before.plain == after.plain:

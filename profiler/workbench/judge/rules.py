@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from workbench.judge.commits import Change, SourceSpot
+from workbench.judge.commits import SourceSpot, VariantChange
 from workbench.judge.findings import Finding, finding
 from workbench.study.config import Config
 from workbench.study.model import Study, tolerance_at
@@ -55,7 +55,7 @@ class Rules:
         }
 
 
-def changed_rules(before: Rules, after: Rules) -> Iterator[Change]:
+def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
     """A change for each file whose rules are others. Nobody can tell from figures whether that is
     meant: it is never the same. Steps that only one side has are no change of rules.
     """
@@ -66,7 +66,7 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[Change]:
             why = finding("commit.rules", rules=found[:MOST_SHOWN], more=more if more > 0 else None)
             name = file.rpartition("/")[2]
             spot = SourceSpot(file, 1, "the rules")
-            yield Change(name, Move.CANNOT_TELL, why, cause=Cause.METHOD, spot=spot)
+            yield VariantChange(name, Move.CANNOT_TELL, why, cause=Cause.METHOD, spot=spot)
 
 
 def _differing(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ PROVENANCE = "# From {function}() of {place} by @workbench.variant: change it th
 
 
 @dataclass(frozen=True)
-class Around:
+class FunctionModule:
     """The code around a function: one text, its top-level statements, and where it stands."""
 
     text: str
@@ -126,7 +126,7 @@ def plain_function(function: Callable[..., Any]) -> FunctionType:
     return found
 
 
-def around_of(function: FunctionType) -> Around:
+def around_of(function: FunctionType) -> FunctionModule:
     """The file, or the cells of the notebook so far. Raises UsageError where there is no text."""
     cells = sys.modules["__main__"].__dict__.get("In")
     file = function.__code__.co_filename
@@ -144,7 +144,7 @@ def around_of(function: FunctionType) -> Around:
             f"there is no source of {function.__name__}() to take along",
             hint="define it in a file or in a notebook's cell, not at a prompt or in exec()",
         )
-    return Around(text, ast.parse(text).body, place, folder)
+    return FunctionModule(text, ast.parse(text).body, place, folder)
 
 
 def _parses(cell: str) -> bool:
@@ -155,7 +155,7 @@ def _parses(cell: str) -> bool:
     return True
 
 
-def needed(around: Around, function: FunctionType) -> list[ast.stmt]:
+def needed(around: FunctionModule, function: FunctionType) -> list[ast.stmt]:
     """The statements that bind the function and all that it names, in the order of the text."""
     binders = {name: node for node in around.body for name in bound(node)}  # the last one counts
     queue, found = [function.__name__], set[int]()
@@ -207,7 +207,7 @@ def _globals(table: symtable.SymbolTable, *, top: bool = False) -> Iterator[str]
         yield from _globals(child)
 
 
-def require_code(around: Around, function: FunctionType, name: str, node: ast.stmt) -> None:
+def require_code(around: FunctionModule, function: FunctionType, name: str, node: ast.stmt) -> None:
     """Raises UsageError where a statement could not stand in another file as it does here."""
     where = f"{function.__name__}() needs '{name}'"
     if not isinstance(node, PLAIN):

@@ -9,14 +9,14 @@ from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
 import workbench
-from workbench.judge.commits import Change
+from workbench.judge.commits import VariantChange
 from workbench.render.document.changes import TIERS, shown
 from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move
 
 
-def junit(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -> str:
+def junit(studies: Mapping[str, Sequence[VariantChange]], folders: Mapping[str, str]) -> str:
     """Slower and broken ones have failed; those of which nothing can be told are skipped.
 
     ``folders`` are where the studies stand in the repository. A case has name and class alone: the
@@ -39,7 +39,7 @@ def junit(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -
     return xml.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: xml.Element, study: str, change: Change, folder: str) -> None:
+def _case(suite: xml.Element, study: str, change: VariantChange, folder: str) -> None:
     case = xml.SubElement(suite, "testcase", classname=study, name=change.variant)
     place = f"{folder}/{change.spot.file}:{change.spot.line}: " if change.spot else ""
     why = sentence(change.why)
@@ -55,7 +55,7 @@ def _case(suite: xml.Element, study: str, change: Change, folder: str) -> None:
         )
 
 
-def _lines(change: Change) -> list[str]:
+def _lines(change: VariantChange) -> list[str]:
     cause = f", cause: {change.cause}" if change.cause else ""
     return [
         f"{change.verdict} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
@@ -75,7 +75,7 @@ RULES = {
 }
 
 
-def sarif(studies: Mapping[str, Sequence[Change]], folders: Mapping[str, str]) -> str:
+def sarif(studies: Mapping[str, Sequence[VariantChange]], folders: Mapping[str, str]) -> str:
     """``folders`` are where the studies stand in the repository. What is the same, faster or new is
     no result.
     """
@@ -97,7 +97,7 @@ def _id(move: Move) -> str:
     return f"workbench/{move.replace(' ', '-')}"
 
 
-def _results(study: str, changes: Sequence[Change], folder: str) -> Iterator[dict[str, Any]]:
+def _results(study: str, changes: Sequence[VariantChange], folder: str) -> Iterator[dict[str, Any]]:
     for change in changes:
         if change.verdict not in LEVELS or change.spot is None:
             continue

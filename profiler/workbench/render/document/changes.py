@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from workbench.judge.commits import Change
+from workbench.judge.commits import VariantChange
 from workbench.judge.differences import Difference
 from workbench.render.document.blocks import (
     Block,
@@ -37,7 +37,7 @@ KINDS = {
 Moved = tuple[str, Difference]  # of a variant
 
 
-CHANGES: list[Field[Change]] = [
+CHANGES: list[Field[VariantChange]] = [
     field("variant", "variant", lambda c: c.variant),
     field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
     field("by", "by", lambda c: TIERS[c.tier], rank=2),
@@ -58,11 +58,11 @@ def shown(value: float | str) -> str:
     return value or NONE if isinstance(value, str) else number(value, 4)
 
 
-def _place(change: Change) -> Text:
+def _place(change: VariantChange) -> Text:
     return code(f"{change.spot.file}:{change.spot.line}") if change.spot else words(NONE)
 
 
-def gate(said: str, studies: Mapping[str, Sequence[Change]], *, wide: bool) -> list[Block]:
+def gate(said: str, studies: Mapping[str, Sequence[VariantChange]], *, wide: bool) -> list[Block]:
     """``said`` is the verdict in a line; of what is the same there is a line a study, or all."""
     told: list[Block] = [Paragraph(strong(said))]
     for study, changes in studies.items():
@@ -70,7 +70,7 @@ def gate(said: str, studies: Mapping[str, Sequence[Change]], *, wide: bool) -> l
     return told
 
 
-def _study(changes: Sequence[Change], wide: bool) -> Iterator[Block]:
+def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
     same = [change for change in changes if change.verdict == Move.SAME]
     listed = [change for change in changes if wide or change.verdict != Move.SAME]
     if listed:

@@ -120,7 +120,7 @@ class Server:
         from workbench.run.worker.device import environment
         from workbench.run.worker.guard import Guard
         from workbench.run.worker.timing.instances import Loader
-        from workbench.run.worker.timing.session import Timing
+        from workbench.run.worker.timing.session import TimingProcess
 
         torch.zeros(1, device="cuda")
         if not self.told:
@@ -131,7 +131,7 @@ class Server:
         add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
         self.start(variants[0])
-        timing = Timing(self.job, study, loader, guard, self.fail, self.current, self.heard)
+        timing = TimingProcess(self.job, study, loader, guard, self.fail, self.current, self.heard)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs = timing.around.inputs

@@ -51,7 +51,7 @@ LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
 AUDIT_SECONDS = 1.5  # after which no further output is audited
 
 
-class Timing:
+class TimingProcess:
     """Of a job's variants in this process; those that cannot be timed are told to ``fail``, and how
     far it is to ``heard``.
     """

@@ -120,7 +120,7 @@ def copies_of_constants(moved: float, l2_bytes: int, each: int, free: float) -> 
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTables:
     """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
 
     ``indices`` are integers and flags, ``restored`` those that a call changes: both are written
@@ -255,10 +255,10 @@ class Surroundings:
         """The names of those that a call changes."""
         return [name for name in self.names if name in self.in_place]
 
-    def table(self, inputs: Inputs) -> Table:
+    def table(self, inputs: Inputs) -> InputTables:
         """Of the inputs of an instance."""
         names = self.given, self.indices, self.restored
-        return Table(*(self._rows(inputs, group) for group in names))
+        return InputTables(*(self._rows(inputs, group) for group in names))
 
     def _rows(self, inputs: Inputs, names: Sequence[str]) -> torch.Tensor | None:
         rows = []
@@ -272,13 +272,13 @@ class Surroundings:
         """How many a neighbour has for so many pieces."""
         return max(1, min(-(-pieces // THREADS), self.card.sms * BLOCKS_AN_SM))
 
-    def write(self, table: Table, call: int) -> None:
+    def write(self, table: InputTables, call: int) -> None:
         """Nodes that write the inputs of a call."""
         self._write(table.given, call)
         self._write(table.indices, call)
         self.restore(table, call)
 
-    def restore(self, table: Table, call: int) -> None:
+    def restore(self, table: InputTables, call: int) -> None:
         """A node that writes those that a call changes; none where it changes none."""
         self._write(table.restored, call)
 
