@@ -1,4 +1,4 @@
-"""Write the golden files of the tests again: reports, lessons and screens.
+"""Write the golden files of the tests again: reports, reference, lessons and screens.
 
 python -m benchmarks.goldens      then look at what changed
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import lessons
+from benchmarks import lessons, reference
 
 from workbench.cli.main import main as workbench
 from workbench.study.workspace import find_workspace
@@ -22,6 +22,7 @@ STUDIES = ("attention", "attention_served", "moe", "softmax", "transpose")
 def main() -> int:
     for study in STUDIES:
         workbench(["report", "--study", study, "--project", str(ROOT)])
+    reference.main()
     lessons.PAGE.write_text(lessons.page(find_workspace(ROOT)), "utf-8")
     tests = ["tests/test_golden.py", "tests/test_terminal.py"]
     environment = {**os.environ, "WORKBENCH_REWRITE": "1"}

@@ -7,12 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
+from benchmarks import reference
 
-from workbench.cli.main import main
-from workbench.study.ladder import LadderFile, Reference
-from workbench.study.model import Prediction, Step
+from workbench.cli.main import VERBS, command, main
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -89,12 +87,18 @@ def test_the_whole_workspace_builds_as_written(
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
 
 
-@pytest.mark.parametrize("table", [LadderFile, Reference, Step, Prediction])
-def test_every_key_of_a_ladder_is_documented(table: type) -> None:
-    text = (ROOT / "docs" / "variants.md").read_text(encoding="utf-8")
-    for field in msgspec.structs.fields(table):
-        key = field.encode_name
-        assert re.search(rf"`\[*(step\.)?{key}\b", text), key
+def test_the_reference_is_that_of_the_code() -> None:
+    again = "`python -m benchmarks.reference` writes it"
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), again
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_and_of_its_options_is_short(verb: str) -> None:
+    found = command().commands[verb]
+    told = {p.name: p.help for p in found.params if p.help}
+    told["verb"] = found.help.partition("\n")[0]
+    assert [name for name, text in told.items() if len(text) > 60] == []
+    assert all(p.help for p in found.params if p.param_type_name == "option")
 
 
 PAGES = [

@@ -45,8 +45,8 @@ Launch = Annotated[
     int | None, Option("--launch", help="For .ncu-rep files: launch number, from 0.", metavar="N")
 ]
 Variant = Annotated[str, Argument(metavar="VARIANT")]
-Fixes = Annotated[list[str] | None, Argument(metavar="[FIX]...")]
-Variants = Annotated[list[str] | None, Argument(metavar="[VARIANT]...")]
+Fixes = Annotated[list[str] | None, Argument(metavar="FIX")]
+Variants = Annotated[list[str] | None, Argument(metavar="VARIANT")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ class CalibrateOptions(Printed, MeasuredOptions):
 class ProfileOptions(Printed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT...")]
+    variants: Annotated[list[str], Argument(metavar="VARIANT")]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -140,7 +140,7 @@ class SweepOptions(Printed, MeasuredOptions):
     Times every combination of parameters, or variants and references over the size.
     """
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]...")]
+    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]")]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -161,7 +161,7 @@ class WatchOptions(MeasuredOptions):
 
 @dataclass(frozen=True)
 class DoctorOptions(Printed):
-    """Check what works on this machine, and how to repair the rest."""
+    """Check what works on this machine, and how to fix the rest."""
 
     on: On = None
 
@@ -173,7 +173,7 @@ class InitOptions:
     It contains a study, a baseline, a reference and a first fix to edit.
     """
 
-    folder: Annotated[Path, Argument(metavar="[DIR]")] = Path()
+    folder: Annotated[Path, Argument(metavar="DIR")] = Path()
     template: Annotated[
         str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
     ] = "cuda"
@@ -256,7 +256,7 @@ class BisectOptions(MeasuredOptions):
 
     variant: Variant
     good: Annotated[
-        str, Argument(metavar="[GOOD]", help="Default: commit of the last correct evidence.")
+        str, Argument(metavar="GOOD", help="Default: commit of the last correct evidence.")
     ] = ""
     bad: Annotated[str, Argument(metavar="BAD")] = "HEAD"
     what: Annotated[
@@ -274,7 +274,7 @@ class ShipOptions(OfStudy):
     With --check, test a package and time it again.
     """
 
-    variant: Annotated[str | None, Argument(metavar="[VARIANT]")] = None
+    variant: Annotated[str | None, Argument(metavar="VARIANT")] = None
     name: Annotated[str | None, Option("--as", help="Name of the package.", metavar="NAME")] = None
     to: Annotated[
         Path | None,
@@ -328,7 +328,7 @@ class ShowOptions(Printed, Recorded):
 
 @dataclass(frozen=True)
 class DiffOptions(Printed, Recorded):
-    """Explain the time difference of two variants or .ncu-rep files.
+    """Explain the time difference of two variants or captures.
 
     With --source, print the cost of each line.
     """

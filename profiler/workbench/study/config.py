@@ -1,4 +1,7 @@
-"""``workbench.toml``: read strictly, so that a misspelt key never passes for a setting."""
+"""``workbench.toml``, read strictly: an unknown key is an error.
+
+docs/reference.md is generated from these records: a line "key: meaning" for each key.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,13 @@ Margin = Annotated[float, Meta(gt=0, le=10)]
 
 
 class Gates(TomlTable, frozen=True):
-    """``max_error`` is a multiple of the primary reference's error on the same inputs."""
+    """Limits of a kept step.
+
+    min_speedup: Lowest allowed lower end of the 95 % interval over the parent's chained time.
+    max_error: Largest error, as a multiple of the primary reference's on the same inputs.
+    allow_warnings: Keep a step in spite of compiler warnings.
+    allow_spills: Keep a step in spite of register spills.
+    """
 
     min_speedup: Annotated[float, Meta(gt=0, le=1000)] = 1.03
     max_error: MaxError = 2.0
@@ -28,8 +37,14 @@ class Gates(TomlTable, frozen=True):
 
 
 class TimingSettings(TomlTable, frozen=True):
-    """``sessions`` processes, and while a verdict stays open as many again, up to ``max_sessions``
-    or until ``seconds`` are over; in each ``instances`` of every variant, timed in ``rounds``.
+    """How often each variant is timed.
+
+    sessions: Processes per comparison. An inconclusive verdict adds as many again.
+    max_sessions: Most processes per comparison.
+    instances: Instances of a variant in a session, each with its own module and buffers.
+    rounds: Rounds of a session, each in a new random order.
+    seconds: Time limit per shape in seconds. An open verdict then stays inconclusive.
+    graph_microseconds: Approximate length of a CUDA graph of repeated calls, in microseconds.
     """
 
     sessions: Sessions = 5
@@ -41,11 +56,25 @@ class TimingSettings(TomlTable, frozen=True):
 
 
 class Limits(TomlTable, frozen=True):
+    """Time limits.
+
+    seconds_per_step: Most seconds for the build or check of one variant.
+    seconds_per_capture: Most seconds for the capture of one variant.
+    """
+
     seconds_per_step: Seconds = 120.0
     seconds_per_capture: Seconds = 300.0
 
 
 class Profiler(TomlTable, frozen=True):
+    """Options of ncu.
+
+    set: Section set to collect.
+    clock_control: ``--clock-control``. ``none`` leaves the clocks of the GPU unlocked.
+    cache_control: ``--cache-control``. ``all`` flushes the caches; ``none`` keeps them.
+    extra_flags: Further options, passed unchanged.
+    """
+
     set: str = "full"
     clock_control: Literal["base", "boost", "force-boost", "none"] = "none"
     cache_control: CacheControl = "none"
@@ -53,9 +82,11 @@ class Profiler(TomlTable, frozen=True):
 
 
 class CommitGate(TomlTable, frozen=True):
-    """When ``workbench gate`` calls a change one: ``margin`` of the chained time and ``counters``
-    of a counter, as parts of them. A verdict without a measurement names what the compiler says
-    of registers where they differ by more than ``registers`` a thread.
+    """Smallest differences that ``workbench gate`` reports.
+
+    margin: Fraction of the chained time.
+    counters: Fraction of a counter.
+    registers: Registers per thread, where nothing was measured.
     """
 
     margin: Margin = 0.02
@@ -64,10 +95,10 @@ class CommitGate(TomlTable, frozen=True):
 
 
 class Budget(TomlTable, frozen=True):
-    """What measuring may take: 0 is no limit and no price.
+    """Cost of measuring. 0 means no price and no limit.
 
-    ``rate_per_hour`` is the price of a GPU's hour. ``max_gpu_seconds`` is of all that the
-    workspace's ledger holds.
+    rate_per_hour: Price of one GPU hour.
+    max_gpu_seconds: Most GPU seconds of the workspace, by its ledger.
     """
 
     rate_per_hour: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
@@ -75,7 +106,12 @@ class Budget(TomlTable, frozen=True):
 
 
 class Config(TomlTable, frozen=True):
-    study: str = ""  # where there is only one, it goes without saying
+    """Top of the file.
+
+    study: Study that verbs use without ``--study``. Optional if there is only one.
+    """
+
+    study: str = ""
     gates: Gates = field(default_factory=Gates)
     timing: TimingSettings = field(default_factory=TimingSettings)
     limits: Limits = field(default_factory=Limits)

@@ -17,6 +17,14 @@ SCHEMA_VERSION = 1
 
 
 class Reference(TomlTable, frozen=True):
+    """A variant to compare with; not a step of the ladder.
+
+    variant: Name of the module, without ``.py``.
+    title: Name in the report; default: the variant.
+    primary: Whether errors are compared with this reference. True for exactly one.
+    needs: Package without which the reference is not collected.
+    """
+
     variant: str
     title: str = ""
     primary: bool = False
@@ -24,6 +32,16 @@ class Reference(TomlTable, frozen=True):
 
 
 class LadderFile(TomlTable, frozen=True):
+    """Top of the file, below ``schema_version = 1``.
+
+    title: Title of the report; default: the study.
+    summary: Introduction of the report.
+    cache_control: Overrides ``profiler.cache_control`` of workbench.toml.
+    max_error: Overrides ``gates.max_error`` of workbench.toml.
+    partial: Shapes at which ``ablate`` measures only the steps judged there, their ancestors, the
+        last step and the references.
+    """
+
     title: str = ""
     summary: str = ""
     cache_control: CacheControl | None = None

@@ -45,10 +45,12 @@ class Variant:
 
 
 class Prediction(TomlTable, frozen=True):
-    """A figure's expected value after the change, as a factor of the parent's or as a range.
+    """Expected value of a figure: either a factor of the parent's value, or a range.
 
-    ``figure`` is an id of ``metrics.toml`` or ``time``. Exactly one of ``factor`` and ``range``
-    is set, each an inclusive (low, high) pair. ``written`` is its author's word on when.
+    figure: ``time``, ``dram_bandwidth``, ``stall.<reason>`` or an id of ``metrics.toml``.
+    factor: Lowest and highest factor, inclusive.
+    range: Lowest and highest value, inclusive, in the figure's unit.
+    written: ``before`` or ``after`` the first measurement; default: as the journal shows.
     """
 
     figure: str
@@ -58,14 +60,21 @@ class Prediction(TomlTable, frozen=True):
 
 
 class Step(TomlTable, frozen=True):
-    """One rung of the ladder: a variant, its parent, the one change, and what was expected.
+    """One step of the ladder: a variant with one change to its parent.
 
-    ``shape`` is where it is judged, for a change that is made for another shape than the study's
-    default; "" for the shape that is looked at. A step that is no kernel of its own ``chooses``
-    among these other steps, by shape for instance. ``drops`` are the shapes that its parent
-    supports and it does not. ``kind`` is what kind of change it is; None where its author has not
-    said. ``corrects`` says what its parent does wrong: such a step is there to be right, and need
-    not be faster. ``written`` is its author's word on when its predictions were.
+    variant: Name of the module without ``.py``, or ``name[param=value,...]``.
+    parent: Step that this one changes. Only the first step has none.
+    key_change: The one change, in one line. Required.
+    bottleneck: What limited the parent.
+    rationale: Why the change should help.
+    lesson: The result, for the next reader.
+    prediction: Tables of predictions, as below.
+    shape: Shape at which the step is judged; default: the shape of the command.
+    chooses: Steps among which this dispatcher chooses. The fastest of them is compared.
+    drops: Shapes that the parent supports and this step does not.
+    kind: Kind of change, by its id in the catalogue of advice.
+    corrects: Bug of the parent that this step fixes. Such a step need not be faster.
+    written: Default of ``written`` for the predictions of the step.
     """
 
     variant: str

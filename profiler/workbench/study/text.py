@@ -137,9 +137,7 @@ def _explained(path: Path, value: Any, want: Any, where: str = "") -> UsageError
     elif _fields(want) or _fields(each):
         table = re.sub(" '.*?'", "", where)
         hint = f"write [{table}]" if _fields(want) else f"write [[{table}]]"
-    return UsageError(
-        f"{path}: '{where}' must be {_expected(want)}, not {_shown(value)}", hint=hint
-    )
+    return UsageError(f"{path}: '{where}' must be {expected(want)}, not {_shown(value)}", hint=hint)
 
 
 def _is(value: object, want: Any) -> bool:
@@ -193,7 +191,7 @@ HINTS: dict[Any, str] = {
 }
 
 
-def _expected(want: Any) -> str:
+def expected(want: Any) -> str:
     """A type in words; of ``X | None`` that of X, of numbers with their bounds."""
     if want in WORDS:
         return WORDS[want]
@@ -205,8 +203,9 @@ def _expected(want: Any) -> str:
     if _fields(kind):
         return "tables, each below its name in [[ ]]"
     if get_origin(want) is Annotated:
-        return f"{WORDS[kind]} above zero and at most {more[0].le:g}"
-    return _expected(kind)
+        lowest = "above zero" if more[0].ge is None else "from zero"
+        return f"{WORDS[kind]} {lowest} and at most {more[0].le:g}"
+    return expected(kind)
 
 
 def _shown(value: object) -> str:
