@@ -12,7 +12,7 @@ from pathlib import Path
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.judge.advice.advise import TOP, Trial, record, to_try
+from workbench.judge.advice.ranking import TOP, Trial, record, to_try
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.words import Change

@@ -15,7 +15,7 @@ from statistics import median
 
 from workbench.evidence import store
 from workbench.evidence.timing import Timing
-from workbench.judge.inputs import TimedTogether
+from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.sessions import TimingFacts, Twin, timing_facts
 from workbench.study.workspace import Workspace, find_workspace
 

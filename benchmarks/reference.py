@@ -14,7 +14,7 @@ import msgspec
 
 from workbench.cli.main import VERBS, command
 from workbench.study.config import Config
-from workbench.study.ladder import LadderFile, Reference
+from workbench.study.ladder_file import LadderFile, Reference
 from workbench.study.model import Prediction, Step
 from workbench.study.text import expected
 

@@ -68,7 +68,7 @@ CHEATS = (
     cheat("copied out of memory", "uninitialised", WRONG, "correct"),
     cheat("patched", "patched_clock", r"changes time\.\w+", *FOUND_FIRST),
     cheat("patched", "patched_event", "changes .*Event.elapsed_time", *FOUND_FIRST),
-    cheat("patched", "patched_check", "changes workbench.run.worker.check", *FOUND_FIRST),
+    cheat("patched", "patched_check", "changes workbench.run.worker.correctness", *FOUND_FIRST),
     cheat("patched", "patched_code", "changes the code of workbench.*compare", *FOUND_FIRST),
     cheat("patched", "patched_modules", r"changes sys.modules\['workbench", *FOUND_FIRST),
     cheat("patched", "patched_statistics", r"changes (numpy|statistics)\.median", *FOUND_FIRST),

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.cuda import build
+from workbench.cuda import compiler
 from workbench.shipped import facts, op
-from workbench.shipped.calls import Instances
+from workbench.shipped.dispatch import Instances
 from workbench.shipped.facts import ONE, TENSOR, Domain, Facts, Given, given_of, inferred
 from workbench.shipped.op import Operator
 
@@ -74,7 +74,7 @@ def handmade(
         ),
     )
     monkeypatch.syspath_prepend(root)
-    monkeypatch.setattr(build, "_folder", None)
+    monkeypatch.setattr(compiler, "_folder", None)
     if on_gpu:
         monkeypatch.setattr(op, "elsewhere", lambda tensors: "")
         monkeypatch.setattr(op, "on_device", lambda device: nullcontext())

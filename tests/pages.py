@@ -24,7 +24,7 @@ from workbench.derive.largest_changes import LargestChanges
 from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row

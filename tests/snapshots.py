@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Check, Provenance
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
-from workbench.judge.inputs import (
+from workbench.judge.known_evidence import (
     ShapeEvidence,
     Snapshot,
     TimedTogether,

@@ -23,9 +23,9 @@ from msgspec import structs
 from workbench.evidence.records import BuiltKernel, Ceiling, Environment
 from workbench.evidence.timing import GraphNode, Series, Session
 from workbench.ncu.command import flags
-from workbench.run import build, calibrate, machine, measure, recording, trial
+from workbench.run import calibration, compilation, machine, measurement, recording, trial
 from workbench.run.gpu import Gpu
-from workbench.run.measure import Measurement
+from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,
@@ -86,9 +86,9 @@ class StandIn:
         gpu = Gpu("NVIDIA H200", "580", "9.0")
         self.monkeypatch.setattr(machine, "find_gpu", lambda: gpu)
         self.monkeypatch.setattr(machine, "can_measure", lambda: True)
-        self.monkeypatch.setattr(measure, "run_worker", self.work)
-        self.monkeypatch.setattr(measure, "Worker", self.start)
-        self.monkeypatch.setattr(build, "MOST_COMPILERS", 0)
+        self.monkeypatch.setattr(measurement, "run_worker", self.work)
+        self.monkeypatch.setattr(measurement, "Worker", self.start)
+        self.monkeypatch.setattr(compilation, "MOST_COMPILERS", 0)
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
         self.monkeypatch.setattr(recording, "now", self.now)
@@ -213,7 +213,7 @@ def stand_in_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
         return run_worker(scratch, structs.replace(job, device="cpu"), *given)
 
-    monkeypatch.setattr(calibrate, "Worker", Benchmarks)
+    monkeypatch.setattr(calibration, "Worker", Benchmarks)
     monkeypatch.setattr(trial, "run_worker", on_the_cpu)
 
 

@@ -19,7 +19,7 @@ from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import stall_shares
-from workbench.judge.advice.advise import (
+from workbench.judge.advice.ranking import (
     Advice,
     AdviceRecord,
     KindRecord,

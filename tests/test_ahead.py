@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from workbench.cuda import CUBIN_FOLDER
-from workbench.cuda import build as nvrtc
-from workbench.cuda.build import Compiled, Source
-from workbench.run import build
-from workbench.run.build import compilers
+from workbench.cuda import compiler as nvrtc
+from workbench.cuda.compiler import Compiled, Source
+from workbench.run import compilation
+from workbench.run.compilation import compilers
 from workbench.run.gpu import Gpu
 from workbench.run.scratch import compiler_environment, scratch_folder
 from workbench.study.workspace import find_workspace
@@ -41,7 +41,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorded]:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "study.py").write_text("")
     Recorded.made = []
-    monkeypatch.setattr(build, "Worker", Recorded)
+    monkeypatch.setattr(compilation, "Worker", Recorded)
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: H200)
     return Recorded.made

@@ -19,7 +19,7 @@ from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.commits import first_bad
-from workbench.run import machine, measure
+from workbench.run import machine, measurement
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
@@ -71,7 +71,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measure, "Measurement", Bench)
+    monkeypatch.setattr(measurement, "Measurement", Bench)
     Bench.asked = []
     return Bench
 

@@ -14,7 +14,7 @@ import pytest
 from commits import IDENTITY, Repository, repository
 from workbench.cli.main import main
 from workbench.errors import WorkbenchError
-from workbench.run.commits import repository_of
+from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
 
@@ -22,7 +22,7 @@ CU = "kernels/scale/baseline.cu"
 HOLDS = """
 import sys, time
 from pathlib import Path
-from workbench.run.commits import repository_of
+from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
 
 found = repository_of(find_workspace(Path(sys.argv[1])))

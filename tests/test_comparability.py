@@ -13,7 +13,7 @@ from snapshots import snapshot, step, timing, together
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.evidence.timing import Session
 from workbench.judge.comparability import environment
-from workbench.judge.inputs import Snapshot, TimedTogether
+from workbench.judge.known_evidence import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
 from workbench.ncu.capture import Capture

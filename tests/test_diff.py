@@ -17,7 +17,7 @@ from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.line_diff import SourceDiff
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import pair_sources
 from workspaces import FIXTURE, copy_of_fixture, ladder_steps

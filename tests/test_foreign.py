@@ -25,7 +25,7 @@ from workbench.derive.matching import (
     match,
 )
 from workbench.judge.comparability import warnings
-from workbench.ncu.report import Launch, Report, parse_options, read_report
+from workbench.ncu.report_file import Launch, Report, parse_options, read_report
 from workbench.render import markdown
 from workbench.render.document.blocks import Paragraph, words
 from workbench.render.document.launches import extent, kernel, unmatched

@@ -155,7 +155,7 @@ def test_a_check_of_a_large_shape_takes_three_times_its_operands() -> None:
     """1.6 GB of operands; what the reference takes is its own."""
     import torch
 
-    from workbench.run.worker import check
+    from workbench.run.worker import correctness
     from workbench.study.model import Tolerance
 
     n, peaks = 1 << 28, []
@@ -177,7 +177,7 @@ def test_a_check_of_a_large_shape_takes_three_times_its_operands() -> None:
     run: Callable[..., Any] = lambda x, y: x + y  # noqa: E731
     study: Any = type("study", (), {"tolerance": Tolerance(1e-2, 1e-3)})
     study.inputs, study.reference = staticmethod(inputs), staticmethod(reference)
-    assert check.check_once(study, run, None, None, run).why == ""
+    assert correctness.check_once(study, run, None, None, run).why == ""
     operands = 3 * 2 * n
     assert peaks[0] < 3 * operands
     assert torch.cuda.max_memory_allocated() - 8 * n < 3 * operands

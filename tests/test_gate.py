@@ -21,7 +21,7 @@ import workspaces
 from commits import Repository, repository
 from workbench.app.sides import Side
 from workbench.cli.main import main
-from workbench.cuda.build import CUBIN_FOLDER, CUBINS, Source
+from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
@@ -41,10 +41,10 @@ from workbench.judge.differences import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
 from workbench.render.document.sentences import sentence
-from workbench.run import machine, measure
-from workbench.run.commits import Commit, join, older
+from workbench.run import machine, measurement
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.repository import Commit, join, older
 from workbench.study.config import CommitGate, Config
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
@@ -648,7 +648,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measure, "Measurement", Bench)
+    monkeypatch.setattr(measurement, "Measurement", Bench)
     Bench.asked, Bench.captures, Bench.wrong = [], {}, set()
     return Bench
 

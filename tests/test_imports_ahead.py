@@ -44,13 +44,13 @@ torch.cuda.Event.elapsed_time = lambda self, other: 1.0
 SESSION = """
 import json, sys
 from pathlib import Path
-from workbench.run.worker import sessions
+from workbench.run.worker import session_forks
 def measured(self, variants, alone):
     found = {name: name in sys.modules for name in ("quick", "torch._dynamo")}
     Path("found.json").write_text(json.dumps(found | {"arguments": sys.argv[2:]}))
     return set(variants)
-sessions.Server.measured = measured
-sessions.main()
+session_forks.Server.measured = measured
+session_forks.main()
 """
 
 

@@ -21,24 +21,30 @@ from workbench.judge import (
     comparison,
     differences,
     leave_one_out,
+    parameter_sweep,
     regimes,
     sessions,
     sizes,
-    sweep,
 )
-from workbench.judge.advice.advise import KindRecord
+from workbench.judge.advice.ranking import KindRecord
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
-from workbench.ncu.report import Launch, Report
+from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import shown_names
 
 TESTS = Path(__file__).parent
 DOCS = (TESTS.parent / "docs" / "json.md").read_text()
 RECORDS = (
     *(regimes.InRegime, regimes.Elsewhere, regimes.AtShape, regimes.AcrossShapes),
-    *(sizes.AtSize, sizes.SizeLine, sizes.OverSizes, sweep.Sweep, sweep.Combination),
+    *(
+        sizes.AtSize,
+        sizes.SizeLine,
+        sizes.OverSizes,
+        parameter_sweep.Sweep,
+        parameter_sweep.Combination,
+    ),
     *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
     *(sessions.TimingFacts, sessions.Company, sessions.Twin, sessions.Throttling),
     *(commits.VariantChange, commits.TimedPair, commits.SourceSpot, differences.Difference),

@@ -26,7 +26,7 @@ from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageErr
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
-from workbench.ncu.report import Report
+from workbench.ncu.report_file import Report
 from workbench.study.model import Study
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
 

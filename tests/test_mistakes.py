@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
 from workbench.run.worker import lines
-from workbench.run.worker.journal import describe
+from workbench.run.worker.event_log import describe
 from workbench.run.worker.lines import lines_of_origin, lines_of_users, marked, origins
 from workbench.study.front_ends import (
     FRONT_ENDS,
@@ -268,9 +268,9 @@ def test_what_study_and_variant_both_build_is_built_alike(
     from torch.utils import cpp_extension
 
     from workbench.run.protocol import TrialJob, VariantsJob
-    from workbench.run.worker.journal import EventLog
-    from workbench.run.worker.main import JobWorker
-    from workbench.run.worker.trial import TrialRun
+    from workbench.run.worker.event_log import EventLog
+    from workbench.run.worker.job_worker import JobWorker
+    from workbench.run.worker.trial_call import TrialRun
 
     built: list[str] = []
     monkeypatch.setattr(cpp_extension, "load_inline", lambda name, code, *rest: built.append(code))

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from workbench.evidence.records import CheckOutcome  # noqa: E402
-from workbench.run.worker import check, deviation  # noqa: E402
-from workbench.run.worker.check import check_variant  # noqa: E402
+from workbench.run.worker import correctness, deviation  # noqa: E402
+from workbench.run.worker.correctness import check_variant  # noqa: E402
 from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
 from workbench.run.worker.output import (  # noqa: E402
     NoResult,
@@ -255,7 +255,7 @@ def test_what_is_not_written_again_is_told() -> None:
         return written[0]
 
     study = study_of(doubled)
-    found = check.check_once(study, run, None)
+    found = correctness.check_once(study, run, None)
     assert found.why == "leaves NaN in its result when it is called again: not written anew"
 
 
@@ -269,12 +269,12 @@ def test_what_launches_on_another_stream_does_not_find_its_inputs(
         given.append(x)
         return early[0] if early else x * 2
 
-    monkeypatch.setattr(check, "pause", lambda: early.append(given[0] * 2))
-    found = check.check_once(study_of(doubled), run, None)
+    monkeypatch.setattr(correctness, "pause", lambda: early.append(given[0] * 2))
+    found = correctness.check_once(study_of(doubled), run, None)
     assert found.why == "leaves NaN in its result when it is called again: not written anew"
     early.clear()
-    monkeypatch.setattr(check, "pause", lambda: None)
-    assert check.check_once(study_of(doubled), run, None).why == ""
+    monkeypatch.setattr(correctness, "pause", lambda: None)
+    assert correctness.check_once(study_of(doubled), run, None).why == ""
 
 
 def test_what_only_the_first_call_changes_is_told() -> None:
@@ -287,7 +287,7 @@ def test_what_only_the_first_call_changes_is_told() -> None:
         called.append(1)
         return result
 
-    assert check.check_once(study_of(doubled), run, None).why == "changes its input 'x'"
+    assert correctness.check_once(study_of(doubled), run, None).why == "changes its input 'x'"
 
 
 def test_results_that_differ_from_call_to_call_are_noted() -> None:
@@ -402,7 +402,7 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without what the reference itself takes."""
-    monkeypatch.setattr(check, "POISON_BYTES", 0)
+    monkeypatch.setattr(correctness, "POISON_BYTES", 0)
     monkeypatch.setattr(deviation.chunks, "__defaults__", (1 << 14,))
     memory, peaks = Memory(), []
 
@@ -420,9 +420,9 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
 
     study = SimpleNamespace(inputs=inputs, reference=reference, tolerance=BOUND)
     with memory:
-        assert check.check_once(cast(Any, study), run, shape, None, run).why == ""
+        assert correctness.check_once(cast(Any, study), run, shape, None, run).why == ""
     operands = 4 * 4 * math.prod(shape)
     expected = 2 * 8 * math.prod(shape)
-    margins = 4 * check.GUARD_BYTES
+    margins = 4 * correctness.GUARD_BYTES
     assert operands <= peaks[0] <= 2.2 * operands + margins
     assert memory.peak - expected <= 1.6 * operands

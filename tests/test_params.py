@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench import cuda
-from workbench.cuda.build import kept_cubin
+from workbench.cuda.compiler import kept_cubin
 from workbench.errors import UsageError
 from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
@@ -16,7 +16,7 @@ from workbench.study.workspace import find_workspace, including, load_module
 from workspaces import FIXTURE
 
 MODULE = """from workbench import cuda
-from workbench.cuda.build import kept_cubin
+from workbench.cuda.compiler import kept_cubin
 params = cuda.params(warps=4, label="a", fast=False)
 kernel = cuda.kernel("k.cu", "f", defines=params)
 def run(x):

@@ -22,12 +22,12 @@ from workbench.problems.given.calls import put
 from workbench.problems.given.inputs import made
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import TrialFacts, write
-from workbench.run.build import sources_of
+from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
-from workbench.run.worker.check import check_variant
+from workbench.run.worker.correctness import check_variant
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.trial import TrialRun
+from workbench.run.worker.trial_call import TrialRun
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult

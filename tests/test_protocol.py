@@ -291,7 +291,7 @@ def worker(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
-    from workbench.run.worker import check, device, main
+    from workbench.run.worker import correctness, device, job_worker
     from workbench.run.worker.timing import card, surroundings
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
@@ -304,11 +304,11 @@ def worker(
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> check.ComparedCall:
+    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> correctness.ComparedCall:
         assert run(3) == 6
-        return check.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
+        return correctness.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
 
-    monkeypatch.setattr(check, "check_once", once)
+    monkeypatch.setattr(correctness, "check_once", once)
 
     def run(
         *phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any
@@ -326,7 +326,7 @@ def worker(
         )
         protocol.write_job(tmp_path / protocol.JOB, structs.replace(job, **more))
         monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
-        main.main()
+        job_worker.main()
         lines = (tmp_path / EVENTS).read_text().splitlines()
         return [decode(line) for line in lines]
 

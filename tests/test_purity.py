@@ -25,7 +25,7 @@ from rich.console import Console
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.line_diff import SourceDiff, Sources
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot

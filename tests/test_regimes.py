@@ -17,7 +17,7 @@ from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.inputs import ShapeEvidence, Snapshot
+from workbench.judge.known_evidence import ShapeEvidence, Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row

@@ -36,7 +36,7 @@ from workbench.remote import bootstrap, cluster, job, ssh
 from workbench.remote.intake import Intake
 from workbench.remote.job import AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
 from workbench.remote.pipe import exchange, framed
-from workbench.remote.target import Remote
+from workbench.remote.remote_target import Remote
 from workbench.run.plan import Plan
 from workbench.run.recording import Recorder
 from workbench.study.workspace import find_workspace
@@ -70,7 +70,7 @@ class Here:
 def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cards:
     """A GPU, on which ``--on gpu1`` measures."""
     monkeypatch.setattr(
-        "workbench.remote.target.remote_of",
+        "workbench.remote.remote_target.remote_of",
         lambda name, verb, reporter: Remote(verb, reporter, Here()),
     )
     return install(tmp_path, monkeypatch, [card(0)])
@@ -228,7 +228,7 @@ class Back:
             return type("Nothing", (), {"record": lambda self: None})()
 
         with monkeypatch.context() as patched:
-            patched.setattr("workbench.remote.target.Intake", kept)
+            patched.setattr("workbench.remote.remote_target.Intake", kept)
             Remote("ablate", Reporter(), Here()).perform([self.task], lambda event: None)
 
     def record(self, **files: bytes | None) -> None:

@@ -23,10 +23,10 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex, Checks, Provenance
 from workbench.evidence.timing import Series, Session, Timing
 from workbench.ncu import command as ncu
-from workbench.run import machine, measure
-from workbench.run.build import worker_stopped
+from workbench.run import machine, measurement
+from workbench.run.compilation import worker_stopped
 from workbench.run.gpu import Gpu
-from workbench.run.measure import Measurement
+from workbench.run.measurement import Measurement
 from workbench.run.plan import Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
@@ -348,15 +348,15 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
         study = find_workspace(tmp_path / "ws").study()
         folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
         scripted = Scripted(*scripts, **ends)
-        monkeypatch.setattr(measure, "run_worker", scripted.run)
+        monkeypatch.setattr(measurement, "run_worker", scripted.run)
         clock = clock or Clock([SessionsDone(sessions=0), Done()])
-        monkeypatch.setattr(measure, "Worker", clock.start)
+        monkeypatch.setattr(measurement, "Worker", clock.start)
         plan = Plan("large", timed=("baseline", "bad"))
         answers = list(more)
-        measurement = Measurement(
+        made = Measurement(
             study, Config(), folder, plan, lambda e: None, lambda timing: answers.pop(0)
         )
-        return measurement.run(), folder, scripted
+        return made.run(), folder, scripted
 
     return run
 

@@ -35,8 +35,8 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
-from workbench.run.worker.journal import EventLog
-from workbench.run.worker.sessions import Server
+from workbench.run.worker.event_log import EventLog
+from workbench.run.worker.session_forks import Server
 from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
 from workbench.words import CheckResult, Regime
@@ -79,7 +79,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     def run(fate: Callable[[int, Sequence[str]], set[str]], *gates: list[str]) -> Served:
         answers = list(gates)
         monkeypatch.setattr(
-            "workbench.run.worker.sessions.wait_at_gate", lambda: tuple(answers.pop(0))
+            "workbench.run.worker.session_forks.wait_at_gate", lambda: tuple(answers.pop(0))
         )
         pid = os.fork()
         if pid == 0:
@@ -477,7 +477,7 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.check import GUARD_BYTES, guarded
+    from workbench.run.worker.correctness import GUARD_BYTES, guarded
     from workbench.run.worker.timing.surroundings import is_dense
 
     given = make()
@@ -504,7 +504,7 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
 def test_inputs_without_a_tensor_are_checked_like_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from workbench.run.worker import check
+    from workbench.run.worker import correctness
 
     here = SimpleNamespace(manual_seed=lambda seed: None)
     monkeypatch.setattr(torch, "Generator", lambda device: here)
@@ -514,23 +514,23 @@ def test_inputs_without_a_tensor_are_checked_like_others(
         reference=lambda n: torch.ones(n, dtype=torch.float64),
         tolerance=Tolerance(absolute=1e-6, relative=1e-6),
     )
-    one = check.check_once(cast(Any, study), lambda n: torch.ones(n), None)
+    one = correctness.check_once(cast(Any, study), lambda n: torch.ones(n), None)
     assert (one.why, one.absolute) == ("", 0.0)
 
 
 def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from workbench.run.worker import check, main
+    from workbench.run.worker import correctness, job_worker
 
     def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
         return CheckOutcome(status=CheckResult.CORRECT)
 
-    monkeypatch.setattr(check, "check_variant", fails)
-    monkeypatch.setattr(main.JobWorker, "load", lambda *given: None)
-    worker = object.__new__(main.JobWorker)
+    monkeypatch.setattr(correctness, "check_variant", fails)
+    monkeypatch.setattr(job_worker.JobWorker, "load", lambda *given: None)
+    worker = object.__new__(job_worker.JobWorker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
     job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
@@ -582,7 +582,7 @@ def test_a_session_ends_with_whoever_wanted_it(
     monkeypatch.chdir(tmp_path)
     wanted_by = subprocess.Popen(["sleep", "600"])
     monkeypatch.setenv(PARENT, str(wanted_by.pid))
-    monkeypatch.setattr("workbench.run.worker.sessions.wait_at_gate", lambda: ("baseline",))
+    monkeypatch.setattr("workbench.run.worker.session_forks.wait_at_gate", lambda: ("baseline",))
 
     def hangs(number: int, names: Sequence[str]) -> set[str]:
         (tmp_path / "pid").write_text(str(os.getpid()))

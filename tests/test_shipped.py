@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from packages import domain_of, handmade
-from workbench.shipped import calls
-from workbench.shipped.calls import Instances
+from workbench.shipped import dispatch
+from workbench.shipped.dispatch import Instances
 from workbench.shipped.facts import NAMED, NOTHING, SEVERAL, Domain, Facts, given_of, read, write
 from workbench.shipped.op import Operator
 from workbench.study.keeps import kept_between_calls
@@ -373,7 +373,7 @@ class Streams:
         self.stream, self.capture = 7, 0
         current = lambda index: SimpleNamespace(cuda_stream=self.stream)  # noqa: E731
         monkeypatch.setattr(torch.cuda, "current_stream", current)
-        monkeypatch.setattr(calls, "_capture", lambda stream: self.capture)
+        monkeypatch.setattr(dispatch, "_capture", lambda stream: self.capture)
 
 
 def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(

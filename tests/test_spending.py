@@ -17,7 +17,7 @@ from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
 from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
 from workbench.render.document.sentences import sentence
-from workbench.run import gpu, machine, measure
+from workbench.run import gpu, machine, measurement
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan
 from workbench.study.config import Budget
@@ -132,7 +132,7 @@ class Bench:
 def bench(monkeypatch: Patch) -> type[Bench]:
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
-    monkeypatch.setattr(measure, "Measurement", Bench)
+    monkeypatch.setattr(measurement, "Measurement", Bench)
     Bench.begun = 0
     return Bench
 

@@ -9,7 +9,7 @@ import pytest
 from snapshots import build, check, snapshot, step
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
-from workbench.judge.inputs import Snapshot, VariantEvidence
+from workbench.judge.known_evidence import Snapshot, VariantEvidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Row
 from workbench.render.document.sentences import sentence

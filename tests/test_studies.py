@@ -183,7 +183,7 @@ def test_a_study_may_allow_no_error_at_all() -> None:
 
 def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from workbench.run.worker import main as worker_main
+    from workbench.run.worker import job_worker as worker_main
 
     def flat(x: Any) -> Any:
         return x.t().clone()

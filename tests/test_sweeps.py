@@ -14,8 +14,8 @@ from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of
 from workbench.errors import UsageError
-from workbench.judge.sweep import fastest
-from workbench.run import build, machine
+from workbench.judge.parameter_sweep import fastest
+from workbench.run import compilation, machine
 from workbench.study.params import Axis, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
@@ -295,7 +295,7 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
-    monkeypatch.setattr(build, "FEWEST_VARIANTS", 2)
+    monkeypatch.setattr(compilation, "FEWEST_VARIANTS", 2)
     bad = 'if (i < n) out[i] = 2 * x[i];\n#if WARPS == 2\n#error "not with two"\n#endif'
     (root / "kernels" / "scale" / "baseline.cu").write_text(KERNEL.format(body=bad))
     assert main(["build", "fix", "fix[warps=1..3+1]", "--json", "--project", str(root)]) == 4

@@ -26,7 +26,7 @@ from workbench.judge.cross_checks import (
     work_gate,
 )
 from workbench.judge.cross_checks import testimony as gates_of
-from workbench.judge.inputs import VariantEvidence
+from workbench.judge.known_evidence import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable
 from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.render.document.sentences import sentence

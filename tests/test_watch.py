@@ -25,7 +25,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
 from workbench.evidence.timing import Timing
 from workbench.render.document.environment import Save, told
-from workbench.run import machine, measure
+from workbench.run import machine, measurement
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan as Result
 from workbench.run.plan import Plan
@@ -269,7 +269,7 @@ def test_with_a_gpu_it_is_checked_and_timed_beside_its_parent(
     root = workspaces.make(tmp_path / "ws", kernels)
     monkeypatch.setattr(machine, "can_measure", lambda: True)
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measure, "Measurement", Measured)
+    monkeypatch.setattr(measurement, "Measurement", Measured)
     watch.rounds(WatchOptions("fix1", project=root), HERE, script())
     built_, check, time_ = capsys.readouterr().out.splitlines()
     assert built_.endswith("fix1: built for sm_90a: registers 96, spills 0")

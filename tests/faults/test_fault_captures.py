@@ -22,7 +22,7 @@ from workbench.derive.matching import groups
 from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.ncu import reader
-from workbench.ncu.report import Launch, chunks, read_report
+from workbench.ncu.report_file import Launch, chunks, read_report
 from workbench.run.recording import compressed
 from workspaces import recorded_report
 

@@ -26,12 +26,12 @@ from workbench.derive.largest_changes import largest_changes
 from workbench.derive.matching import groups
 from workbench.derive.roofline.ceilings import LEVELS, counted_flops, peaks, used
 from workbench.derive.roofline.point import point
-from workbench.judge.advice.advise import advise
+from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks, parts
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS, needed_metrics
-from workbench.ncu.report import Launch
+from workbench.ncu.report_file import Launch
 from workbench.render.document import launches as document
 from workbench.render.markdown import blocks
 

@@ -21,7 +21,7 @@ from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.captures import LAUNCHES, Captures, KeptTables, tables_of
 from workbench.run import recording

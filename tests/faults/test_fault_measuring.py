@@ -26,10 +26,10 @@ from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.render.document.sentences import sentence
-from workbench.run import build as building
-from workbench.run import events, machine, measure
-from workbench.run.build import build_only
-from workbench.run.measure import Measurement
+from workbench.run import compilation as building
+from workbench.run import events, machine, measurement
+from workbench.run.compilation import build_only
+from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_check_is_no_answer(
     def stopped(*given: Any) -> WorkerEnd:
         return WorkerEnd(events=[], returncode=-2, interrupted=True)
 
-    monkeypatch.setattr(measure, "run_worker", stopped)
+    monkeypatch.setattr(measurement, "run_worker", stopped)
     assert main(["check", "--project", str(tmp_path)]) == 130
     assert "interrupted" in capsys.readouterr().err
 
@@ -316,17 +316,17 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
         tool = Profiled(study, unseen, log, ends_at)
         held.clear()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(measure, "Worker", tool.worker)
+            patch.setattr(measurement, "Worker", tool.worker)
             patch.setattr(events, "launches_by_range", tool.launches)
             patch.setattr(machine, "find_ncu", lambda: "ncu")
             patch.setattr(machine, "ncu_version", lambda tool: "2026.1.0")
             plan = Plan("large", captured=tuple(study.variants))
             folder = EvidenceFolder(tmp_path / "gpu")
-            measurement = Measurement(study, Config(), folder, plan, lambda event: None)
+            made = Measurement(study, Config(), folder, plan, lambda event: None)
             patch.setattr(
-                measurement.recorder, "captures", lambda report, found, *rest: held.extend(found)
+                made.recorder, "captures", lambda report, found, *rest: held.extend(found)
             )
-            result = measurement.run()
+            result = made.run()
             if result.unprofiled is not None:
                 raise result.unprofiled.error()
             return result, held, tool

@@ -19,7 +19,7 @@ from workbench.cli import show
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
-from workbench.ncu.report import Report, read_report
+from workbench.ncu.report_file import Report, read_report
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report

@@ -18,11 +18,11 @@ import torch
 
 from cheats import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
 from workbench import cuda
-from workbench.cuda.build import Source, waits
+from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
-from workbench.run.worker.check import compare
+from workbench.run.worker.correctness import compare
 from workbench.run.worker.guard import Opened, unseen
 from workbench.run.worker.output import refuse_output
 from workbench.study.model import Study, Tolerance
@@ -62,7 +62,7 @@ SEALED = """
 import json, statistics, sys
 from pathlib import Path
 import numpy, torch
-import workbench.run.worker.check
+import workbench.run.worker.correctness
 from workbench import cuda
 from workbench.run.worker.seal import Seal
 from workbench.study.workspace import load_module
@@ -121,12 +121,13 @@ def test_honest_variants_break_no_seal(variant: str, told: Mapping[str, list[str
 
 PATCHES = {
     "defaults": (
-        "from workbench.run.worker import check\ncheck.check_variant.__kwdefaults__ = {'a': 1}\n",
-        "changes the code of workbench.run.worker.check.check_variant",
+        "from workbench.run.worker import correctness\n"
+        "correctness.check_variant.__kwdefaults__ = {'a': 1}\n",
+        "changes the code of workbench.run.worker.correctness.check_variant",
     ),
     "shadow": (
-        "from workbench.run.worker import check\ncheck.isinstance = lambda *a: True\n",
-        "adds workbench.run.worker.check.isinstance",
+        "from workbench.run.worker import correctness\ncorrectness.isinstance = lambda *a: True\n",
+        "adds workbench.run.worker.correctness.isinstance",
     ),
     "tensor": ("import torch\ntorch.Tensor.double = torch.Tensor.float\n", "adds torch.Tensor.dou"),
     "builtin": ("import builtins\nbuiltins.abs = lambda x: 0\n", "changes builtins.abs"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.cuda import CompileError, declare, nvcc
-from workbench.cuda.build import NVCC, PROGRAM, Source, kept_cubin, key_of
+from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin, key_of
 from workbench.cuda.host_code import entries, is_host, items, masked, without
 from workbench.cuda.programs import without_host_code
 from workbench.errors import EnvironmentLacks, UsageError

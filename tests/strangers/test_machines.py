@@ -17,7 +17,7 @@ from remotes import card, nvml
 from workbench.app import doctor
 from workbench.cli.main import main
 from workbench.cuda import nvcc
-from workbench.cuda.build import compiler_version
+from workbench.cuda.compiler import compiler_version
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.ncu.support import known_error, support, unsupported
 from workbench.run import gpu, machine, self_test

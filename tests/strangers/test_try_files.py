@@ -25,10 +25,10 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.problems.given.calls import File, bound, call
 from workbench.problems.given.inputs import Empty
 from workbench.run import machine
-from workbench.run.measure import Measurement
+from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText
-from workbench.run.worker.check import Calls
+from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace

@@ -29,8 +29,8 @@ from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.judge.commits import BisectResult, first_bad, judge_change
 from workbench.judge.differences import AtCommit, is_same
 from workbench.render.document.sentences import sentence
-from workbench.run.commits import Commit, Repository, older, repository_of
 from workbench.run.plan import Plan
+from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.workspace import Workspace
 from workbench.words import Move
 

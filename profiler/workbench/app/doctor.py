@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from workbench.cuda import header_folders
-from workbench.cuda.build import compiler_version
+from workbench.cuda.compiler import compiler_version
 from workbench.ncu.support import known_error, unsupported
 from workbench.render.document.environment import DoctorRow
 from workbench.run import machine

@@ -77,7 +77,7 @@ def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
     from workbench.run.protocol import CeilingsJob, TrialJob
 
     if isinstance(task.instead, CeilingsJob):
-        from workbench.run.calibrate import calibrate
+        from workbench.run.calibration import calibrate
 
         calibrate(task.folder, hear, wanted=task.instead.ceilings)
         return MeasuredPlan()
@@ -86,7 +86,7 @@ def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
 
         return MeasuredPlan(learned=try_once(task.study, task.instead, builds))
     from workbench.judge.open_verdicts import Deciding
-    from workbench.run.measure import Measurement
+    from workbench.run.measurement import Measurement
 
     deciding = task.deciding or Deciding()
     return Measurement(

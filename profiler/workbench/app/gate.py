@@ -22,7 +22,7 @@ from workbench.judge.findings import Finding, finding
 from workbench.judge.rules import changed_rules
 from workbench.ncu.captures import Captures
 from workbench.run import machine
-from workbench.run.commits import Commit, Repository, older, repository_of
+from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace

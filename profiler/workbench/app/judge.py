@@ -17,8 +17,8 @@ from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import write_bytes
-from workbench.judge.advice.advise import AdviceRecord, together
-from workbench.judge.inputs import Snapshot
+from workbench.judge.advice.ranking import AdviceRecord, together
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot

@@ -62,7 +62,7 @@ def changed_files(
     stale = [n for n, es in known.items() if any(r.state == Status.STALE for r in es)]
     if not stale or workspace.packaged:
         return {}
-    from workbench.run.commits import repository_of
+    from workbench.run.repository import repository_of
 
     found = {}
     with suppress(WorkbenchError):

@@ -12,7 +12,7 @@ from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
 from workbench.evidence.store import write_bytes
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.rows import Ablation
 from workbench.judge.view import ladder_sources
 from workbench.study.workspace import Workspace

@@ -33,9 +33,9 @@ from workbench.judge.rows import Row
 from workbench.render import package as rendered
 from workbench.render.document.phrases import what_it_is
 from workbench.render.document.sentences import sentence
-from workbench.run.commits import repository_of
 from workbench.run.protocol import Packable
 from workbench.run.recording import now
+from workbench.run.repository import repository_of
 from workbench.shipped.facts import Facts
 from workbench.study import json_text
 from workbench.study.front_ends import is_compiling

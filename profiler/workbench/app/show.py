@@ -20,7 +20,7 @@ from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
 from workbench.errors import BadCapture, UsageError
 from workbench.evidence.layout import is_there
-from workbench.judge.advice.advise import advise
+from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparison import Comparison
@@ -37,7 +37,7 @@ from workbench.ncu.capture import (
 )
 from workbench.ncu.captures import Captures
 from workbench.ncu.reader import Wanted
-from workbench.ncu.report import Launch, Report, pick_kernel, pick_launch
+from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.launches import Details
 from workbench.render.document.sentences import why_no_lines
 from workbench.render.source_lines import SourceLine

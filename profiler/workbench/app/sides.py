@@ -21,15 +21,15 @@ from workbench.evidence.recorded import Evidence
 from workbench.judge.commits import TimedPair
 from workbench.judge.differences import AtCommit
 from workbench.judge.gates import HARMLESS
-from workbench.judge.inputs import TimedTogether
+from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.rules import Rules
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import REPORTS, Captures, Reports
-from workbench.run.build import build_only
-from workbench.run.commits import Commit, join, older
+from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
+from workbench.run.repository import Commit, join, older
 from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest

@@ -16,9 +16,9 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.judge.parameter_sweep import Sweep, judge_sweep
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
-from workbench.judge.sweep import Sweep, judge_sweep
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document import parameters as document
 from workbench.render.document import size_tables as sizes_document

@@ -18,7 +18,7 @@ from workbench.app.measure import ensure, needed
 from workbench.app.target import find_target, shown_path
 from workbench.errors import UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
-from workbench.judge.inputs import Snapshot
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
@@ -29,7 +29,7 @@ from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.environment import Save
 from workbench.render.document.environment import told as told_of
-from workbench.run.build import build_only
+from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
 from workbench.run.trial import trial_of

@@ -26,7 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.render.document.environment import Save
-from workbench.run.build import build_only
+from workbench.run.compilation import build_only
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event

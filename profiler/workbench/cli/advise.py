@@ -9,7 +9,7 @@ from workbench.app.show import current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import tell
 from workbench.errors import UsageError
-from workbench.ncu.report import is_report
+from workbench.ncu.report_file import is_report
 from workbench.render.as_json import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Paragraph

@@ -13,7 +13,7 @@ from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, ToolFailed, with_hint
 from workbench.render.document.blocks import Block
 from workbench.render.document.environment import CompiledKernel, compiled
-from workbench.run.build import build_only
+from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study
 from workbench.study.params import base_name, expanded, is_space, names_of

@@ -16,7 +16,7 @@ from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
 from workbench.judge.view import judge_pair, pair_sources
-from workbench.ncu.report import Report, is_report, read_report
+from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words

@@ -24,7 +24,7 @@ from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.capture import find_metric
-from workbench.ncu.report import Report, is_report, read_report
+from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
 from workbench.render.document import launches, variant

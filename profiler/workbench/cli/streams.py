@@ -53,7 +53,7 @@ def executor(verb: str, on: str | None = None) -> Executor:
     """Where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
     if on is None:
         return Local(verb, Stderr())
-    from workbench.remote.target import remote_of
+    from workbench.remote.remote_target import remote_of
 
     return remote_of(on, verb, Stderr())
 

@@ -20,7 +20,7 @@ from workbench.cli.options import SweepOptions
 from workbench.cli.printing import output, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
-from workbench.judge.sweep import Sweep
+from workbench.judge.parameter_sweep import Sweep
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.size_tables import sizes_view
 from workbench.study.params import is_space

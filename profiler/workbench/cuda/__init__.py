@@ -8,7 +8,7 @@ builds for a named architecture and needs no GPU. Torch tensors are passed as po
 ints and floats take the width of the kernel's own parameter.
 """
 
-from workbench.cuda.build import CUBIN_FOLDER, Compiled, KernelBuild, parse_log
+from workbench.cuda.compiler import CUBIN_FOLDER, Compiled, KernelBuild, parse_log
 from workbench.cuda.declare import Part, kernel, overridden, params, take_declared, variant
 from workbench.cuda.includes import expand_includes, header_folders
 from workbench.cuda.launch import Extent, Kernel, tensor_map

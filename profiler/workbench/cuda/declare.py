@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from workbench.cuda.build import NVCC, NVRTC, PROGRAM
+from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM
 from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError

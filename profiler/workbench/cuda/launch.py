@@ -8,7 +8,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.cuda.build import NVRTC, Compiled, Source, arch_of, code_of
+from workbench.cuda.compiler import NVRTC, Compiled, Source, arch_of, code_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 

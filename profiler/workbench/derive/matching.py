@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.derive.figures import added
-from workbench.ncu.report import Launch
+from workbench.ncu.report_file import Launch
 
 BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST, BY_HAND = (
     "range",

@@ -12,13 +12,13 @@ from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.evidence.layout import timing_name
 from workbench.judge.findings import Finding, finding
 from workbench.ncu.command import counting
-from workbench.ncu.report import OPTIONS, Report
+from workbench.ncu.report_file import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import SessionEntry
     from workbench.evidence.records import CaptureIndex, Provenance
-    from workbench.judge.inputs import Snapshot
+    from workbench.judge.known_evidence import Snapshot
     from workbench.judge.rows import Row, ShapeLadder
     from workbench.judge.view import View
     from workbench.study.config import Gates

@@ -21,7 +21,7 @@ from workbench.words import GateState, NodeKind, Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import GraphNode, Series, Timing
-    from workbench.judge.inputs import VariantEvidence
+    from workbench.judge.known_evidence import VariantEvidence
     from workbench.judge.view import View
     from workbench.ncu.capture import Launched
     from workbench.study.model import Work

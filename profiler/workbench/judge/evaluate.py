@@ -36,7 +36,7 @@ from workbench.words import CheckResult, GateState, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex
-    from workbench.judge.inputs import VariantEvidence
+    from workbench.judge.known_evidence import VariantEvidence
     from workbench.judge.view import View
     from workbench.study.model import Step
 

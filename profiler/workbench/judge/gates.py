@@ -18,7 +18,7 @@ from workbench.words import GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState
 if TYPE_CHECKING:
     from workbench.derive.figures import Figure
     from workbench.evidence.records import Build, CapturedKernel, Check
-    from workbench.judge.inputs import VariantEvidence
+    from workbench.judge.known_evidence import VariantEvidence
     from workbench.ncu.capture import Capture
     from workbench.study.model import Step
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import DRAM, Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings
-from workbench.judge.advice.advise import Trial, record, told_what_was_tried, trials_of
+from workbench.judge.advice.ranking import Trial, record, told_what_was_tried, trials_of
 from workbench.judge.comparability import (
     EvidenceEnvironment,
     ceiling_warnings,
@@ -20,7 +20,7 @@ from workbench.judge.comparability import (
 from workbench.judge.comparison import Comparison
 from workbench.judge.evaluate import reference_row, start_row, step_row
 from workbench.judge.findings import Finding, finding
-from workbench.judge.inputs import (
+from workbench.judge.known_evidence import (
     Snapshot,
     VariantEvidence,
     asked_for,

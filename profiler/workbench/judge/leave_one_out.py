@@ -18,7 +18,7 @@ from workbench.study.params import base_name
 from workbench.words import Origin, Parameter, shown
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import ShapeEvidence
+    from workbench.judge.known_evidence import ShapeEvidence
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,6 @@ class Deciding:
 
     def refused(self, config: Config) -> Callable[[Build], bool] | None:
         """Which builds are not worth checking and timing."""
-        from workbench.judge.sweep import is_refused
+        from workbench.judge.parameter_sweep import is_refused
 
         return partial(is_refused, gates=config.gates) if self.refusing else None

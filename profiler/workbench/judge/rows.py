@@ -12,7 +12,7 @@ from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Time
-from workbench.judge.advice.advise import Advice, AdviceRecord, Trial
+from workbench.judge.advice.ranking import Advice, AdviceRecord, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparability import EvidenceEnvironment, Recordings
 from workbench.judge.comparison import Comparison

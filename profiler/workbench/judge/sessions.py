@@ -16,7 +16,7 @@ from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import TimedTogether
+    from workbench.judge.known_evidence import TimedTogether
 
 TWIN_WITHIN = 1.01  # an interval of twins that lies wholly beyond is no accident of 1 in 20
 COMPANY = "in company"

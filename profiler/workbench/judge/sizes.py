@@ -17,7 +17,7 @@ from workbench.judge.view import ShapeTimes, main_timing
 from workbench.words import shown
 
 if TYPE_CHECKING:
-    from workbench.judge.inputs import ShapeEvidence
+    from workbench.judge.known_evidence import ShapeEvidence
     from workbench.study.model import Work
     from workbench.words import Parameter
 

@@ -10,7 +10,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence, derived_shapes
-from workbench.judge.inputs import (
+from workbench.judge.known_evidence import (
     ShapeEvidence,
     Snapshot,
     TimedTogether,

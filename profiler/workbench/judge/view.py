@@ -12,20 +12,20 @@ from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.intervals import Ratio
 from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
-from workbench.judge.advice.advise import Advice, advise
+from workbench.judge.advice.ranking import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.cross_checks import clocks_finding
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.judge.inputs import ShapeEvidence, Snapshot, VariantEvidence
+from workbench.judge.known_evidence import ShapeEvidence, Snapshot, VariantEvidence
 from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
 from workbench.words import Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
-    from workbench.judge.inputs import TimedTogether
+    from workbench.judge.known_evidence import TimedTogether
     from workbench.judge.rows import Ablation, Row
 
 

@@ -77,7 +77,7 @@ def read(path: str | Path) -> ReadReport:
     Raises UsageError, BadCapture.
     """
     from workbench.library.results import ReadReport, values
-    from workbench.ncu.report import read_report
+    from workbench.ncu.report_file import read_report
 
     return ReadReport(**values(read_report(Path(path))))
 

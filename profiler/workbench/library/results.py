@@ -17,7 +17,7 @@ from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
-from workbench.ncu.report import Report, pick_launch
+from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_table, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, told
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from workbench.app.try_ import Attempt
-    from workbench.judge.inputs import Snapshot
+    from workbench.judge.known_evidence import Snapshot
     from workbench.ncu.capture import Capture
 
 STYLE = """<style>

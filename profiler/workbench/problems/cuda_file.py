@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workbench.cuda.build import PROGRAM
+from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.host_code import Entry, entries
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError, unknown
@@ -18,7 +18,7 @@ from workbench.problems.expressions import (
 )
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
-from workbench.problems.sources import COMPILE, find_versus, modules, together
+from workbench.problems.user_files import COMPILE, find_versus, modules, together
 
 
 def read(request: Request) -> Problem:

@@ -16,7 +16,7 @@ from workbench.problems import (
     python_function,
 )
 from workbench.problems.problem import Format, Problem, Request, require
-from workbench.problems.sources import study_name
+from workbench.problems.user_files import study_name
 from workbench.study.users_code import in_words, prints_to_stderr
 
 GROUP = "workbench.problems"

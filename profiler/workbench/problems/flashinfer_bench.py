@@ -22,7 +22,7 @@ from workbench.problems.problem import (
     largest,
     require,
 )
-from workbench.problems.sources import Versus, baseline, compared_with, modules, study_name
+from workbench.problems.user_files import Versus, baseline, compared_with, modules, study_name
 from workbench.study import json_text
 from workbench.study.text import read_text
 from workbench.words import Parameter

@@ -14,7 +14,7 @@ from typing import Any
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, require
-from workbench.problems.sources import (
+from workbench.problems.user_files import (
     Versus,
     baseline,
     bound,

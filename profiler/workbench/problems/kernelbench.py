@@ -12,7 +12,7 @@ import ast
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, require
-from workbench.problems.sources import (
+from workbench.problems.user_files import (
     Versus,
     baseline,
     bound,

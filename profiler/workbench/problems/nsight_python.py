@@ -19,7 +19,7 @@ from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
 from workbench.problems.problem import Format, GivenShape, Problem, Request, largest
-from workbench.problems.sources import (
+from workbench.problems.user_files import (
     Versus,
     baseline,
     compared_with,

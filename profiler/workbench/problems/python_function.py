@@ -14,7 +14,7 @@ from pathlib import Path
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import Made, literal, read_input
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request
-from workbench.problems.sources import (
+from workbench.problems.user_files import (
     Versus,
     baseline,
     bound,

@@ -17,8 +17,8 @@ import msgspec
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, standard_error, top_stall
-from workbench.judge.advice import advise as ranked
-from workbench.judge.advice.advise import Advice, AdviceRecord, KindRecord
+from workbench.judge.advice import ranking as ranked
+from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.comparison import Comparison, rule_words
 from workbench.judge.findings import Finding
 from workbench.judge.regimes import AtShape

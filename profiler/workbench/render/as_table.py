@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figure_label
 from workbench.judge.rows import Ablation
-from workbench.ncu.report import Launch
+from workbench.ncu.report_file import Launch
 from workbench.render import as_json
 from workbench.render.as_json import plain_data
 from workbench.render.document.blocks import (

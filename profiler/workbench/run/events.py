@@ -15,7 +15,7 @@ from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.ncu.reader import actions, launches_by_range, resources_of, without_number
 from workbench.run import machine
-from workbench.run.build import worker_stopped
+from workbench.run.compilation import worker_stopped
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (

@@ -66,7 +66,7 @@ class Gpu:
                 f"NVML does not report the compute capability of {self.name}",
                 hint="update NVIDIA's driver",
             )
-        from workbench.cuda.build import arch_of  # with the whole package
+        from workbench.cuda.compiler import arch_of  # with the whole package
 
         return arch_of(int(match[1]), int(match[2]))
 

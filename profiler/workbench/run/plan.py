@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from workbench.ncu.command import range_name
-from workbench.run.build import params_of, sources_of
+from workbench.run.compilation import params_of, sources_of
 from workbench.run.protocol import ErrorText, Learned, SessionsJob, VariantsJob
 from workbench.study.config import TimingSettings
 from workbench.study.model import Study

@@ -45,12 +45,12 @@ STOP_SECONDS = 60.0
 STARTING_SECONDS = 120.0  # of silence until more than a greeting is heard: it imports
 COMPILING_SECONDS = 600.0  # of silence while a front end compiles, or an autotuner chooses
 LOG_BYTES = 16 << 20  # of a log that are kept, and its end
-MAIN = "workbench.run.worker.main"
+MAIN = "workbench.run.worker.job_worker"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
-    SessionsJob: "workbench.run.worker.sessions",
+    SessionsJob: "workbench.run.worker.session_forks",
     ShipJob: "workbench.run.worker.shipping",
-    TrialJob: "workbench.run.worker.trial",
+    TrialJob: "workbench.run.worker.trial_call",
 }
 
 E = TypeVar("E", bound=WorkerEvent)

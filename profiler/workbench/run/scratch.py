@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from workbench.cuda.build import CUBINS
+from workbench.cuda.compiler import CUBINS
 from workbench.evidence.store import disk_full
 from workbench.study.model import Study
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.cuda import nvcc
-from workbench.cuda.build import arch_of
+from workbench.cuda.compiler import arch_of
 from workbench.errors import BadCapture
 from workbench.ncu.command import QUOTED, quoted
 from workbench.ncu.reader import actions, without_number

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError
 from workbench.run import machine
-from workbench.run.build import worker_stopped
+from workbench.run.compilation import worker_stopped
 from workbench.run.process import run_worker
 from workbench.run.protocol import Broken, Learned, Packable, ShipJob, TrialJob
 from workbench.run.scratch import scratch_folder

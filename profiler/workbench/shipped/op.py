@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from workbench.cuda.build import carry
+from workbench.cuda.compiler import carry
 from workbench.cuda.declare import overridden, take_declared
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
-from workbench.shipped.calls import Instances, aligned, like, settled, tensors_of
+from workbench.shipped.dispatch import Instances, aligned, like, settled, tensors_of
 from workbench.shipped.facts import CUBINS, FILE, TENSOR, Facts, Given, given_of, read
 from workbench.words import Inputs, Parameter
 

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
-from workbench.study.ladder import read_ladder
+from workbench.study.ladder_file import read_ladder
 from workbench.study.model import (
     EXAMPLE,
     Ladder,

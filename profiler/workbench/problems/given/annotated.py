@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.problems.given.calls import File, only
 from workbench.problems.given.inputs import filled, seeded
-from workbench.problems.sources import parameters
+from workbench.problems.user_files import parameters
 from workbench.words import Inputs
 
 if TYPE_CHECKING:

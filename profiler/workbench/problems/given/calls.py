@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.given.inputs import Empty, filled, rebuilt
-from workbench.problems.sources import dotted, package_root
+from workbench.problems.user_files import dotted, package_root
 from workbench.study.users_code import in_words, line_in
 from workbench.study.workspace import load_module
 from workbench.words import Inputs

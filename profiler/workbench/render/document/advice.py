@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.judge.advice import advise as ranked
-from workbench.judge.advice.advise import Advice, AdviceRecord, KindRecord
+from workbench.judge.advice import ranking as ranked
+from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.advice.subject import LEAST, Limit, Spot
 from workbench.judge.rows import Ablation, Row, best_of
 from workbench.render.document.blocks import (

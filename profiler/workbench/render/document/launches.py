@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from workbench.derive.figures import Figure, added
 from workbench.derive.matching import LaunchGroup, Matching, PairGroup
-from workbench.judge.advice.advise import Advice
+from workbench.judge.advice.ranking import Advice
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.ncu.report import Launch, Report
+from workbench.ncu.report_file import Launch, Report
 from workbench.render.document import advice, limits, variant
 from workbench.render.document.blocks import (
     Block,

@@ -7,7 +7,7 @@ from functools import partial
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
-from workbench.judge.advice.advise import AdviceRecord
+from workbench.judge.advice.ranking import AdviceRecord
 from workbench.judge.rows import Row
 from workbench.judge.view import VariantPair
 from workbench.render.document import advice, hunks, limits, variant, why

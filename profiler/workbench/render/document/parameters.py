@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from workbench.judge.sweep import Combination, Fate, Sweep
+from workbench.judge.parameter_sweep import Combination, Fate, Sweep
 from workbench.render.document.blocks import (
     Block,
     Bullets,

@@ -30,7 +30,7 @@ from workbench.run.protocol import (
     DeviceFound,
 )
 from workbench.run.worker.device import context_lost, environment, gpu_uuid
-from workbench.run.worker.journal import EventLog, describe
+from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.startup import job_of
 
 ROUNDS = 15

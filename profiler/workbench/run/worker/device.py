@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from workbench.cuda.build import arch_of
+from workbench.cuda.compiler import arch_of
 from workbench.evidence.records import Environment
 from workbench.run.gpu import look
 from workbench.words import ABSENT

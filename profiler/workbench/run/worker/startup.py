@@ -25,7 +25,7 @@ import msgspec
 
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
-from workbench.run.worker.journal import EventLog, or_broken
+from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 
 POLL_SECONDS = 0.02

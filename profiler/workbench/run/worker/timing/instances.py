@@ -18,8 +18,8 @@ from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.timing import GraphNode
 from workbench.ncu.command import variant_module
+from workbench.run.worker.event_log import STREAM_HINT
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.journal import STREAM_HINT
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.card import END, START, Card, Marks, captured, nodes
 from workbench.run.worker.timing.surroundings import (

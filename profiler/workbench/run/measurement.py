@@ -19,7 +19,7 @@ from workbench.evidence.records import Build
 from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
-from workbench.run.build import build_job, compilers, copy_sources
+from workbench.run.compilation import build_job, compilers, copy_sources
 from workbench.run.events import Listener, ReportRecorder, passes
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker

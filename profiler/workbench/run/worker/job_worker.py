@@ -1,4 +1,4 @@
-"""The process that holds the GPU: ``python -m workbench.run.worker.main job.json``.
+"""The process that holds the GPU: ``python -m workbench.run.worker.job_worker job.json``.
 
 It runs in a scratch directory on a copy of the sources, imports torch, the study and the
 variants, and appends one event per finished piece of work to ``events.jsonl``. The parent reads
@@ -28,7 +28,7 @@ from workbench.run.protocol import (
     Start,
     VariantsJob,
 )
-from workbench.run.worker.journal import STREAM_HINT, EventLog, describe
+from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import ENVIRONMENT, import_ahead, job_of, wait_at_gate
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
@@ -162,7 +162,7 @@ class JobWorker:
         return device_arch()
 
     def check(self, name: str) -> None:
-        from workbench.run.worker.check import check_variant
+        from workbench.run.worker.correctness import check_variant
 
         run, peer = self.load(name), self.reference
         if is_compiling(self.sources(name)):
@@ -251,7 +251,7 @@ class JobWorker:
 
 def guard_of(folder: Path, job: VariantsJob) -> Guard:
     """Of all that variants may meet here."""
-    from workbench.run.worker import check  # noqa: F401
+    from workbench.run.worker import correctness  # noqa: F401
     from workbench.run.worker.guard import Guard
     from workbench.run.worker.timing import surroundings  # noqa: F401
 
