@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -225,14 +226,14 @@ def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
     """
     values = {reason: subject.value(STALL + reason) or 0.0 for reason in (what, *others)}
     ranked = sorted(values, key=lambda reason: -values[reason])
-    least = MENTIONED * sum(values.values())
+    least = MENTIONED * math.fsum(values.values())
     named = [reason for reason in ranked if values[reason] > least] or [what]
     return Limit(
         stage=Stage.LATENCY,
         what=what,
         share=subject.waits(what, *others),
         metric=" + ".join(STALL_PREFIX + reason for reason in named),
-        value=sum(values[reason] for reason in named),
+        value=math.fsum(values[reason] for reason in named),
         unit="% of samples",
         counters=(what, *others),
         reasons=tuple(named),
