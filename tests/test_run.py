@@ -623,11 +623,12 @@ def index_of(**changes: Any) -> CaptureIndex:
     return structs.replace(entry, **changes)
 
 
-def test_reports_that_no_index_names_are_deleted(tmp_path: Path) -> None:
+def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path)
     entry = index_of()
     store.write(folder.capture_index("large", "baseline"), entry)
-    for name in ("new", "unused"):
+    journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))
+    for name in ("new", "old", "somebodys"):
         store.write_bytes(folder.reports / f"{name}.ncu-repz", b"")
     remove_unused(folder)
-    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new"]
+    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "somebodys"]
