@@ -454,7 +454,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     for after in every - {"fix3"}:
         made = rows[after]["against_parent"]["decomposition"]
         assert made["ratio"] == pytest.approx(
-            made["residual"] * _product(f["gain"] for f in made["factors"].values())
+            made["residual"] * _product(f["gain"] for f in made["factors"])
         )
         assert made["residual"] == pytest.approx(1, abs=0.02)
     gains: dict[str, float] = {}
@@ -467,14 +467,14 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         made_here = speedup_factors(was, came, (parent, at))
         if rows[at]["against_parent_at"] is None:
             told = rows[at]["against_parent"]["decomposition"]["factors"]
-            assert {key: part["gain"] for key, part in told.items()} == {
+            assert {part["id"]: part["gain"] for part in told} == {
                 part.id: part.gain for part in made_here.factors
             }
         for part in made_here.factors:
             gains[part.id] = gains.get(part.id, 1.0) * part.gain
         at = parent
     whole = data["whole"]["decomposition"]["factors"]
-    assert {key: factor["gain"] for key, factor in whole.items()} == pytest.approx(gains)
+    assert {each["id"]: each["gain"] for each in whole} == pytest.approx(gains)
     absent = {row["variant"] for row in data["versions"] if row["status"] != "current"}
     assert absent == {"fix3"}
     assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
@@ -513,7 +513,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     data = json.loads(output_of("ablate --json"))
     out = output_of("ablate")
     whole, score = data["whole"], data["predictions"]
-    gains = whole["decomposition"]["factors"]
+    gains = {each["id"]: each for each in whole["decomposition"]["factors"]}
     assert (
         f"baseline to {whole['after']} under ncu: {factor(whole['decomposition']['ratio'])} = "
         f"{factor(gains['instructions']['gain'])} (fewer instructions) × "

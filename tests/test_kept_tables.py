@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from workbench.app.executor import Local
 from workbench.app.judge import judged
@@ -14,7 +15,9 @@ from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import digest_of
 from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
 from workbench.ncu.captures import KeptTables, tables_of
@@ -153,7 +156,8 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
         printed = []
         for root in (with_reports, without):
             assert main([*verb, "--project", str(root)]) == 0, verb
-            printed.append(capsys.readouterr().out.replace(str(root), ""))
+            out = capsys.readouterr().out.replace(" (tables without their report)", "")
+            printed.append(out.replace(str(root), ""))
         assert printed[0] == printed[1], verb
     assert main(["show", "padded", "--source", "--sass", "--project", str(without)]) == 0
     assert "LDG" in capsys.readouterr().out
@@ -176,6 +180,8 @@ def test_tables_go_with_their_report(tmp_path: Path) -> None:
         shutil.copy(SMALL, folder.reports / report.name)
         folder.tables(report.name).parent.mkdir(exist_ok=True)
         shutil.copy(FOLDER.tables(report.name), folder.tables(report.name))
+    index = store.read(folder.capture_index(CAUSAL, "fix10"), CaptureIndex)
+    journal.append(folder, journal.capture_entry(structs.replace(index, report=OTHER.name)))
     remove_unused(folder)
     assert folder.tables(SMALL.name).is_file()
     assert not folder.tables(OTHER.name).exists()

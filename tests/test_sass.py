@@ -126,9 +126,7 @@ def test_show_lists_the_instructions_under_their_lines() -> None:
 def test_show_has_every_instruction_as_data() -> None:
     told = json.loads(output_of("show fix7 --source --sass --json"))["sass"]
     assert len(told) == len(listed("fix7").instructions)
-    assert {"launch", "address", "sass", "ptx", "file", "line", "executed", "stalls"} <= set(
-        told[0]
-    )
+    assert {"launch", "address", "sass", "ptx", "place", "executed", "stalls"} <= set(told[0])
 
 
 def test_a_library_kernel_has_its_hottest_instructions() -> None:

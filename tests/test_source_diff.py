@@ -312,7 +312,7 @@ def test_a_shift_within_the_error_of_its_samples_is_not_told() -> None:
 def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
     found = source_diff(
         costed(BEFORE, "one", {7: 60}),
-        ProfiledSource({FILE.format("two"): AFTER}, None, "no capture"),
+        ProfiledSource({FILE.format("two"): AFTER}, None, "no_capture"),
     )
     assert not found.has_costs
     assert absences(found, ("one", "two")) == ("Costs by line are not collected (two: no capture).")
