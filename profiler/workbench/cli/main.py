@@ -33,28 +33,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# In the order of the help; each is run by the module of its name in ``workbench.cli``.
 VERBS: dict[str, type] = {
-    "doctor": options.DoctorOptions,
-    "try": options.TryOptions,
-    "init": options.InitOptions,
-    "new": options.NewOptions,
-    "list": options.ListOptions,
-    "build": options.BuildOptions,
-    "check": options.CheckOptions,
-    "watch": options.WatchOptions,
-    "profile": options.ProfileOptions,
-    "ablate": options.AblateOptions,
-    "sweep": options.SweepOptions,
-    "calibrate": options.CalibrateOptions,
-    "report": options.ReportOptions,
-    "show": options.ShowOptions,
-    "diff": options.DiffOptions,
-    "advise": options.AdviseOptions,
-    "gate": options.GateOptions,
-    "bisect": options.BisectOptions,
-    "ship": options.ShipOptions,
-    "status": options.StatusOptions,
+    each.__name__.removesuffix("Options").lower(): each
+    for each in vars(options).values()
+    if getattr(each, "__module__", "") == options.__name__
 }
 
 

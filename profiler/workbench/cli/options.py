@@ -1,7 +1,8 @@
 """The options of every verb: name, type, default and help.
 
-The fields of a class are the arguments and options of its verb; the docstring is its ``--help``.
-Import nothing heavy here: every ``workbench --help`` reads this module.
+A class ``NameOptions`` makes the verb ``name``, in the order of the help, run by the module of
+that name in ``workbench.cli``. Its fields are the arguments and options, and its docstring is the
+``--help``. Import nothing heavy here: every ``workbench --help`` reads this module.
 """
 
 from dataclasses import dataclass
@@ -34,37 +35,10 @@ from workbench.cli.option_types import (
 
 
 @dataclass(frozen=True)
-class BuildOptions(Printed, OfStudy):
-    """Compile without a GPU: registers, shared memory, spills."""
+class DoctorOptions(Printed):
+    """Check what works on this machine, and how to fix the rest."""
 
-    variants: Variants = None
-    arch: Arch = "sm_90a"
-
-
-@dataclass(frozen=True)
-class CheckOptions(Printed, MeasuredOptions):
-    """Compare variants with the float64 reference."""
-
-    variants: Variants = None
-    shape: Shapes = None
-    all_shapes: Annotated[
-        bool, Option("--all-shapes", help="Check at every shape of the study.")
-    ] = False
-
-
-@dataclass(frozen=True)
-class CalibrateOptions(Printed, MeasuredOptions):
-    """Measure the ceilings that this GPU reaches, for rooflines."""
-
-
-@dataclass(frozen=True)
-class ProfileOptions(Printed, MeasuredOptions):
-    """Build, check, time and profile: where does the time go?"""
-
-    variants: Annotated[list[str], Argument(metavar="VARIANT")]
-    shape: Shapes = None
-    fresh: Fresh = False
-    csv: Csv = False
+    on: On = None
 
 
 @dataclass(frozen=True)
@@ -114,59 +88,6 @@ class TryOptions(Printed):
 
 
 @dataclass(frozen=True)
-class AblateOptions(Printed, MeasuredOptions):
-    """Measure, judge and report the ladder up to the named fixes.
-
-    Current evidence is not profiled again.
-    """
-
-    fixes: Fixes = None
-    shape: Shapes = None
-    all_shapes: Annotated[
-        bool, Option("--all-shapes", help="Print a table for each shape and one for all shapes.")
-    ] = False
-    leave_one_out: Annotated[
-        bool, Option("--leave-one-out", help="Measure what each parameter contributes.")
-    ] = False
-    no_profile: NoProfile = False
-    fresh: Fresh = False
-    csv: Csv = False
-
-
-@dataclass(frozen=True)
-class SweepOptions(Printed, MeasuredOptions):
-    """Time all values of parameters, or a range of shapes.
-
-    Times every combination of parameters, or variants and references over the size.
-    """
-
-    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]")]
-    shape: Shapes = None
-    fresh: Fresh = False
-    csv: Csv = False
-
-
-@dataclass(frozen=True)
-class WatchOptions(MeasuredOptions):
-    """Build, check and time a variant on every save.
-
-    Without a GPU it only builds. Press Ctrl-C to stop.
-    """
-
-    variant: Variant
-    arch: Arch = "sm_90a"
-    shape: ShapeName = None
-    json: Annotated[bool, Option("--json", help="Print one JSON object per save.")] = False
-
-
-@dataclass(frozen=True)
-class DoctorOptions(Printed):
-    """Check what works on this machine, and how to fix the rest."""
-
-    on: On = None
-
-
-@dataclass(frozen=True)
 class InitOptions:
     """Create a workspace that runs unchanged.
 
@@ -209,13 +130,143 @@ class ListOptions(Printed, OfStudy):
 
 
 @dataclass(frozen=True)
-class StatusOptions(Printed):
-    """Show GPU time and cost so far, and what the budget leaves.
+class BuildOptions(Printed, OfStudy):
+    """Compile without a GPU: registers, shared memory, spills."""
 
-    By verb, study and GPU.
+    variants: Variants = None
+    arch: Arch = "sm_90a"
+
+
+@dataclass(frozen=True)
+class CheckOptions(Printed, MeasuredOptions):
+    """Compare variants with the float64 reference."""
+
+    variants: Variants = None
+    shape: Shapes = None
+    all_shapes: Annotated[
+        bool, Option("--all-shapes", help="Check at every shape of the study.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class WatchOptions(MeasuredOptions):
+    """Build, check and time a variant on every save.
+
+    Without a GPU it only builds. Press Ctrl-C to stop.
     """
 
-    project: Project = None
+    variant: Variant
+    arch: Arch = "sm_90a"
+    shape: ShapeName = None
+    json: Annotated[bool, Option("--json", help="Print one JSON object per save.")] = False
+
+
+@dataclass(frozen=True)
+class ProfileOptions(Printed, MeasuredOptions):
+    """Build, check, time and profile: where does the time go?"""
+
+    variants: Annotated[list[str], Argument(metavar="VARIANT")]
+    shape: Shapes = None
+    fresh: Fresh = False
+    csv: Csv = False
+
+
+@dataclass(frozen=True)
+class AblateOptions(Printed, MeasuredOptions):
+    """Measure, judge and report the ladder up to the named fixes.
+
+    Current evidence is not profiled again.
+    """
+
+    fixes: Fixes = None
+    shape: Shapes = None
+    all_shapes: Annotated[
+        bool, Option("--all-shapes", help="Print a table for each shape and one for all shapes.")
+    ] = False
+    leave_one_out: Annotated[
+        bool, Option("--leave-one-out", help="Measure what each parameter contributes.")
+    ] = False
+    no_profile: NoProfile = False
+    fresh: Fresh = False
+    csv: Csv = False
+
+
+@dataclass(frozen=True)
+class SweepOptions(Printed, MeasuredOptions):
+    """Time all values of parameters, or a range of shapes.
+
+    Times every combination of parameters, or variants and references over the size.
+    """
+
+    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]")]
+    shape: Shapes = None
+    fresh: Fresh = False
+    csv: Csv = False
+
+
+@dataclass(frozen=True)
+class CalibrateOptions(Printed, MeasuredOptions):
+    """Measure the ceilings that this GPU reaches, for rooflines."""
+
+
+@dataclass(frozen=True)
+class ReportOptions(Recorded):
+    """Rebuild the report from recorded evidence."""
+
+    fixes: Fixes = None
+    html: Annotated[bool, Option("--html", help="Also write report.html.")] = False
+    open_: Annotated[
+        bool, Option("--open", help="Write report.html and open it in the browser.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class ShowOptions(Printed, Recorded):
+    """Print the profile of a variant or of any .ncu-rep file."""
+
+    name: Annotated[str, Argument(metavar="VARIANT|REPORT")]
+    metric: Annotated[
+        str | None, Option("--metric", help="Print any ncu metric of the capture.")
+    ] = None
+    source: Annotated[
+        bool, Option("--source", help="Print the source with the stalls of each line.")
+    ] = False
+    top: Annotated[
+        int | None,
+        Option("--top", help="With --source: only the N hottest lines.", metavar="N", min=1),
+    ] = None
+    sass: Annotated[
+        bool, Option("--sass", help="With --source: also the SASS and PTX of each line.")
+    ] = False
+    kernel: Kernel = None
+    launch: Launch = None
+    csv: Csv = False
+
+
+@dataclass(frozen=True)
+class DiffOptions(Printed, Recorded):
+    """Explain the time difference of two variants or captures.
+
+    With --source, print the cost of each line.
+    """
+
+    before: Annotated[str, Argument(metavar="A")]
+    after: Annotated[str, Argument(metavar="B")]
+    source: Annotated[
+        bool, Option("--source", help="Print the source diff with the cost of each line.")
+    ] = False
+    kernel: Kernel = None
+    launch: Annotated[
+        str | None,
+        Option("--launch", help="For .ncu-rep files: the launch in A and in B.", metavar="A:B"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AdviseOptions(Printed, Recorded):
+    """Print what limits a variant and what to change next."""
+
+    name: Variant
 
 
 @dataclass(frozen=True)
@@ -293,60 +344,10 @@ class ShipOptions(OfStudy):
 
 
 @dataclass(frozen=True)
-class ReportOptions(Recorded):
-    """Rebuild the report from recorded evidence."""
+class StatusOptions(Printed):
+    """Show GPU time and cost so far, and what the budget leaves.
 
-    fixes: Fixes = None
-    html: Annotated[bool, Option("--html", help="Also write report.html.")] = False
-    open_: Annotated[
-        bool, Option("--open", help="Write report.html and open it in the browser.")
-    ] = False
-
-
-@dataclass(frozen=True)
-class ShowOptions(Printed, Recorded):
-    """Print the profile of a variant or of any .ncu-rep file."""
-
-    name: Annotated[str, Argument(metavar="VARIANT|REPORT")]
-    metric: Annotated[
-        str | None, Option("--metric", help="Print any ncu metric of the capture.")
-    ] = None
-    source: Annotated[
-        bool, Option("--source", help="Print the source with the stalls of each line.")
-    ] = False
-    top: Annotated[
-        int | None,
-        Option("--top", help="With --source: only the N hottest lines.", metavar="N", min=1),
-    ] = None
-    sass: Annotated[
-        bool, Option("--sass", help="With --source: also the SASS and PTX of each line.")
-    ] = False
-    kernel: Kernel = None
-    launch: Launch = None
-    csv: Csv = False
-
-
-@dataclass(frozen=True)
-class DiffOptions(Printed, Recorded):
-    """Explain the time difference of two variants or captures.
-
-    With --source, print the cost of each line.
+    By verb, study and GPU.
     """
 
-    before: Annotated[str, Argument(metavar="A")]
-    after: Annotated[str, Argument(metavar="B")]
-    source: Annotated[
-        bool, Option("--source", help="Print the source diff with the cost of each line.")
-    ] = False
-    kernel: Kernel = None
-    launch: Annotated[
-        str | None,
-        Option("--launch", help="For .ncu-rep files: the launch in A and in B.", metavar="A:B"),
-    ] = None
-
-
-@dataclass(frozen=True)
-class AdviseOptions(Printed, Recorded):
-    """Print what limits a variant and what to change next."""
-
-    name: Variant
+    project: Project = None
