@@ -24,7 +24,7 @@ from workbench.render.chart import svg
 from workbench.render.chart.size_lines import size_lines
 from workbench.render.document.size_tables import sizes_section
 from workbench.render.numbers import interval, microseconds
-from workbench.study.shapes import pick_shapes, with_derived
+from workbench.study.params import pick_shapes, with_derived
 from workbench.study.workspace import Workspace, find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
 from workbench.cuda.launch import Kernel
-from workbench.study.shapes import pick_shapes
+from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.app.new import predicted
+from workbench.app.new import predicted, step_text, with_step
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.study.copying import step_text, with_step
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make, step

@@ -26,7 +26,7 @@ from workbench.render.as_json import plain_data
 from workbench.run import machine
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
-from workbench.study.shapes import pick_shapes
+from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
 from workspaces import GOOD, ROOT, STUDY, make, step

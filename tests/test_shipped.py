@@ -18,7 +18,7 @@ from workbench.shipped import dispatch
 from workbench.shipped.dispatch import Instances
 from workbench.shipped.facts import NAMED, NOTHING, SEVERAL, Domain, Facts, given_of, read, write
 from workbench.shipped.op import Operator
-from workbench.study.keeps import kept_between_calls
+from workbench.study.front_ends import kept_between_calls
 
 Make = Callable[..., Operator]
 

@@ -31,7 +31,7 @@ from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import Facts
 from workbench.study.config import Config
 from workbench.study.model import Study
-from workbench.study.shapes import pick_shapes
+from workbench.study.params import pick_shapes
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import Move
 

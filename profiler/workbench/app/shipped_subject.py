@@ -38,8 +38,7 @@ from workbench.run.recording import now
 from workbench.run.repository import repository_of
 from workbench.shipped.facts import Facts
 from workbench.study import json_text
-from workbench.study.front_ends import is_compiling
-from workbench.study.keeps import kept_between_calls
+from workbench.study.front_ends import is_compiling, kept_between_calls
 from workbench.study.model import Study, Variant
 from workbench.study.params import base_name
 from workbench.study.sources import Fingerprints, named_from, source_files

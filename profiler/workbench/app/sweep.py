@@ -25,8 +25,7 @@ from workbench.render.document import size_tables as sizes_document
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
-from workbench.study.params import base_name, declared, expanded, find_variant, names_of
-from workbench.study.shapes import Picked
+from workbench.study.params import Picked, base_name, declared, expanded, find_variant, names_of
 from workbench.study.workspace import Workspace, including
 from workbench.words import Origin, Parameter
 

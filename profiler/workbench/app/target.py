@@ -14,7 +14,7 @@ from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, 
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
 from workbench.study.model import Ladder, Step, Study
-from workbench.study.shapes import Picked, pick_shapes
+from workbench.study.params import Picked, pick_shapes
 from workbench.study.sources import virtual_name
 from workbench.study.workspace import (
     CONFIG_FILE,

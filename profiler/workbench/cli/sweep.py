@@ -23,8 +23,7 @@ from workbench.errors import UsageError
 from workbench.judge.parameter_sweep import Sweep
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.size_tables import sizes_view
-from workbench.study.params import is_space
-from workbench.study.shapes import Picked
+from workbench.study.params import Picked, is_space
 
 
 def run(options: SweepOptions) -> int:

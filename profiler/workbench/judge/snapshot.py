@@ -24,7 +24,7 @@ from workbench.ncu.captures import Captures
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, outcomes
-from workbench.study.shapes import with_derived
+from workbench.study.params import with_derived
 from workbench.study.sources import source_files, source_texts
 from workbench.words import CheckResult, Status
 

@@ -28,7 +28,7 @@ from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder, typed
-from workbench.study.shapes import parameters_of_derived
+from workbench.study.params import parameters_of_derived
 
 
 class Carrier(Protocol):

@@ -45,7 +45,7 @@ from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
 from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText, Event, Passes, WithoutNumber, encode
 from workbench.run.recording import act_for
-from workbench.study.shapes import with_derived
+from workbench.study.params import with_derived
 from workbench.study.workspace import find_workspace, including
 
 KEPT_SECONDS = 86400.0  # for which builds are kept after they were used last

@@ -10,7 +10,7 @@ from workbench.run.compilation import params_of, sources_of
 from workbench.run.protocol import ErrorText, Learned, SessionsJob, VariantsJob
 from workbench.study.config import TimingSettings
 from workbench.study.model import Study
-from workbench.study.shapes import parameters_of_derived
+from workbench.study.params import parameters_of_derived
 from workbench.words import Phase
 
 

@@ -170,7 +170,7 @@ def outcomes(steps: Sequence[Step]) -> list[Step]:
 class Study:
     """``study.py`` read: the shapes and work of one operation, and where its files stand.
 
-    ``derived`` are those of its shapes that ``study.py`` does not list: see ``study.shapes``.
+    ``derived`` are those of its shapes that ``study.py`` does not list: see ``study.params``.
     """
 
     name: str

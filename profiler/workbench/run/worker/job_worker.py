@@ -33,8 +33,7 @@ from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import ENVIRONMENT, import_ahead, job_of, wait_at_gate
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
-from workbench.study.params import base_name
-from workbench.study.shapes import add_shapes
+from workbench.study.params import add_shapes, base_name
 from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 

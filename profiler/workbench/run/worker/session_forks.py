@@ -37,7 +37,7 @@ from workbench.run.worker.startup import (
     wait_at_gate,
 )
 from workbench.study.front_ends import is_compiling
-from workbench.study.shapes import add_shapes
+from workbench.study.params import add_shapes
 from workbench.words import Phase
 
 ALONE = "--alone"  # nothing is imported ahead
