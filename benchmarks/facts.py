@@ -18,7 +18,7 @@ from pathlib import Path
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.figures import TIME, stall_times
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot

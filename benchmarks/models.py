@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 import torch
 
-from workbench.derive.intervals import Interval, over_sessions
+from workbench.derive.speedup import Interval, over_sessions
 from workbench.render.numbers import number, percent
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints

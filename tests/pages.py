@@ -30,8 +30,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import ladder_sources
-from workbench.render.chart.placing import text_width
-from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems
+from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
 from workbench.render.templates import template_environment

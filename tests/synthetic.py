@@ -12,11 +12,10 @@ from typing import Any
 
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
-from workbench.derive.intervals import Ratio
 from workbench.derive.largest_changes import FigureChange, LargestChanges
 from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import Comparison, RuleChange

@@ -34,9 +34,8 @@ from workbench.render import as_json, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
-from workbench.render.chart.marks import roofs
-from workbench.render.chart.placing import plot
-from workbench.render.chart.scene import Box
+from workbench.render.chart.frame import roofs
+from workbench.render.chart.scene import Box, plot
 from workbench.render.document import rooflines
 from workspaces import copy_of_fixture
 

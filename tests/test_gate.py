@@ -25,7 +25,7 @@ from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.diff.side_by_side import kernel_line, plain_name
 from workbench.derive.figures import Figure
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
@@ -37,7 +37,7 @@ from workbench.judge.commits import (
     time_verdict,
     with_controls,
 )
-from workbench.judge.differences import AtCommit
+from workbench.judge.comparison import AtCommit
 from workbench.judge.sessions import Twin
 from workbench.ncu.captures import LAUNCHES
 from workbench.render.document.sentences import sentence

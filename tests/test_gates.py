@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.derive.figures import Figure
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import (

@@ -12,14 +12,12 @@ import pytest
 from workbench.cli.main import main
 from workbench.derive import factors, figures, largest_changes
 from workbench.derive.diff import costs, line_diff
-from workbench.derive.intervals import Interval, Ratio
 from workbench.derive.roofline import point
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Interval, Ratio, Time
 from workbench.judge import (
     bottlenecks,
     commits,
     comparison,
-    differences,
     leave_one_out,
     parameter_sweep,
     regimes,
@@ -47,7 +45,7 @@ RECORDS = (
     ),
     *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
     *(sessions.TimingFacts, sessions.Company, sessions.Twin, sessions.Throttling),
-    *(commits.VariantChange, commits.TimedPair, commits.SourceSpot, differences.Difference),
+    *(commits.VariantChange, commits.TimedPair, commits.SourceSpot, comparison.Difference),
     *(figures.Figure, figures.StallTime, bottlenecks.Bottleneck, bottlenecks.HotLine),
     *(point.Point, point.LevelPoint, point.MeasuredCeiling, point.MeasuredCeilings),
     *(factors.SpeedupFactors, factors.Factor, comparison.Comparison, comparison.RuleChange),

@@ -10,8 +10,7 @@ import pages
 from synthetic import ablation
 from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
-from workbench.render.chart.placing import spread
-from workbench.render.chart.scene import Box, Label, Polyline, Sign
+from workbench.render.chart.scene import Box, Label, Polyline, Sign, spread
 
 
 def test_places_in_a_column_keep_their_order_and_distance() -> None:

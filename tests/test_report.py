@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
-from workbench.derive.intervals import Interval, Ratio
+from workbench.derive.speedup import Interval, Ratio
 from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import Gate

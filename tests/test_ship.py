@@ -32,7 +32,7 @@ from workbench.cli.main import main
 from workbench.cuda import compiler
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import gpu_slug

@@ -10,8 +10,7 @@ import pages
 from workbench.derive.speedup import Time
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.render.chart import svg
-from workbench.render.chart.placing import text_width
-from workbench.render.chart.scene import Anchor, Scene
+from workbench.render.chart.scene import Anchor, Scene, text_width
 from workbench.render.chart.size_lines import shown, size_lines
 from workbench.words import Regime
 

@@ -9,17 +9,15 @@ import pytest
 from msgspec import structs
 
 from snapshots import AROUND, MHZ, series, session, timing
-from workbench.derive.intervals import (
+from workbench.derive.speedup import (
     T_975,
     Interval,
     Ratio,
+    adds_nothing,
     between_sessions,
+    instance_time,
     over_sessions,
     ratio_interval,
-)
-from workbench.derive.speedup import (
-    adds_nothing,
-    instance_time,
     ratio_of,
     session_times,
     time_of,

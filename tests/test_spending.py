@@ -15,7 +15,7 @@ from workbench.app.executor import Local, Reporter
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
-from workbench.judge.spending import Run, by_kind, expected_seconds, refusal
+from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
 from workbench.render.document.sentences import sentence
 from workbench.run import gpu, machine, measurement
 from workbench.run.gpu import Gpu

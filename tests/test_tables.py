@@ -10,18 +10,19 @@ import pytest
 from markdown_it import MarkdownIt
 
 from synthetic import ablation, not_current, ratio, with_row
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.document import ladder_table
-from workbench.render.document.authored import authored, first_sentence
 from workbench.render.document.blocks import (
     Field,
     Paragraph,
     Span,
     Table,
+    authored,
     code,
     field,
+    first_sentence,
     line,
     only,
     strong,

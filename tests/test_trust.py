@@ -14,7 +14,7 @@ from benchmarks import controls
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.intervals import over_sessions
+from workbench.derive.speedup import over_sessions
 from workbench.judge.cross_checks import CLOCKS
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation

@@ -25,7 +25,6 @@ from workbench.render import as_json, html, markdown, terminal
 from workbench.render import as_json as ladder_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
-from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Cell,
     Chart,
@@ -37,6 +36,7 @@ from workbench.render.document.blocks import (
     Table,
     TableColumn,
     TableRow,
+    authored,
     words,
 )
 from workbench.render.document.ladder_report import report

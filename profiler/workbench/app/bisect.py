@@ -27,7 +27,7 @@ from workbench.errors import (
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.judge.commits import BisectResult, first_bad, judge_change
-from workbench.judge.differences import AtCommit, is_same
+from workbench.judge.comparison import AtCommit, is_same
 from workbench.render.document.sentences import sentence
 from workbench.run.plan import Plan
 from workbench.run.repository import Commit, Repository, older, repository_of

@@ -26,8 +26,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.layout import EvidenceFolder
     from workbench.evidence.recorded import Evidence
-    from workbench.judge.open_verdicts import Deciding
-    from workbench.judge.spending import Run
+    from workbench.judge.open_verdicts import Deciding, Run
     from workbench.run.plan import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
     from workbench.study.config import Config
@@ -184,7 +183,7 @@ class Executor(ABC):
 
     def begin(self, task: Task, gpu: str) -> Run:
         """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
-        from workbench.judge.spending import Run, refusal
+        from workbench.judge.open_verdicts import Run, refusal
         from workbench.render.document.sentences import sentence
 
         run = Run(self.verb, task.study.name, task.plan.shape, gpu)

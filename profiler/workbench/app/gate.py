@@ -16,10 +16,15 @@ from workbench.app.target import require_arch
 from workbench.derive.diff.side_by_side import kernel_line
 from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import UsageError, WorkbenchError, unknown
-from workbench.judge.commits import SourceSpot, VariantChange, judge_change, with_controls
-from workbench.judge.differences import is_same
+from workbench.judge.commits import (
+    SourceSpot,
+    VariantChange,
+    changed_rules,
+    judge_change,
+    with_controls,
+)
+from workbench.judge.comparison import is_same
 from workbench.judge.findings import Finding, finding
-from workbench.judge.rules import changed_rules
 from workbench.ncu.captures import Captures
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of

@@ -29,8 +29,7 @@ from workbench.evidence import store
 from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
-from workbench.render import package as rendered
-from workbench.render.templates import template_environment
+from workbench.render.templates import Told, render_report, template_environment, texts
 from workbench.run.trial import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
@@ -40,13 +39,13 @@ VERSION = "0.1.0"
 
 def told_of(
     subject: Subject, facts: Facts, shipped: Shipped, distribution: str, files: Mapping[str, bytes]
-) -> rendered.Told:
+) -> Told:
     study = subject.study
     licence, text = licence_of(subject.target.workspace)
     python = {n: data.decode() for n, data in files.items() if n.endswith(".py")}
     compared = next((time.reference for time in subject.times if time.reference), "the reference")
     reference = subject.reference
-    return rendered.Told(
+    return Told(
         facts=facts,
         distribution=distribution,
         title=study.ladder.title or study.name,
@@ -86,8 +85,8 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     shipped = provenance_of(subject, facts, found, cubins)
     told = told_of(subject, facts, shipped, distribution, own)
     workspace = subject.target.workspace
-    texts = {
-        **rendered.texts(told, template_environment(workspace.template_folders)),
+    written_files = {
+        **texts(told, template_environment(workspace.template_folders)),
         **{f"torch-ext/{package}/{name}": text for name, text in packaging.runtime().items()},
         f"torch-ext/{package}/kernels/__init__.py": "",
         f"torch-ext/{package}/kernels/{facts.study}/__init__.py": "",
@@ -95,7 +94,7 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
         f"torch-ext/{package}/py.typed": "",
         **{f"report/{name}": text for name, text in report_of(subject).items()},
     }
-    data = {name: text.encode(errors="replace") for name, text in texts.items()}
+    data = {name: text.encode(errors="replace") for name, text in written_files.items()}
     data |= {f"torch-ext/{package}/kernels/{facts.study}/{n}": each for n, each in own.items()}
     _, licence = licence_of(workspace)
     if licence is not None:
@@ -112,7 +111,7 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     return shipped
 
 
-def metadata(told: rendered.Told, fingerprint: str) -> str:
+def metadata(told: Told, fingerprint: str) -> str:
     """``metadata.json`` as `kernels` reads it; by its id the package is known in a process."""
     content = {
         "id": f"_{told.facts.package}_cuda_{fingerprint[:8]}",
@@ -128,7 +127,6 @@ def metadata(told: rendered.Told, fingerprint: str) -> str:
 def report_of(subject: Subject) -> Mapping[str, str]:
     """The report of the steps that lead to the variant, and its charts."""
     from workbench.render.chart.charts import chart_files
-    from workbench.render.templates import render_report
 
     target = subject.target
     steps = target.study.ladder.chain([subject.variant.name])

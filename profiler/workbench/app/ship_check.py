@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from workbench.app import packaging
 from workbench.app.executor import Executor, Task
 from workbench.app.shipped_subject import timed
-from workbench.derive.intervals import Ratio, at_other_level
+from workbench.derive.speedup import Ratio, at_other_level
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, gpu_slug

@@ -16,8 +16,7 @@ import workbench
 from workbench.app import packaging
 from workbench.app.judge import judged
 from workbench.app.target import Target, require_arch
-from workbench.derive.intervals import LEVEL
-from workbench.derive.speedup import ratio_of, session_times, time_of
+from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence, TimingFile
 from workbench.evidence.records import (
@@ -30,9 +29,9 @@ from workbench.evidence.records import (
 )
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
-from workbench.render import package as rendered
 from workbench.render.document.phrases import what_it_is
 from workbench.render.document.sentences import sentence
+from workbench.render.templates import RESERVED
 from workbench.run.protocol import Packable
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
@@ -262,7 +261,7 @@ def facts_of(subject: Subject, package: str, found: Packable) -> Facts:
             f"the study '{study.name}' has no name that a function can have",
             hint="letters, digits and '_': rename its folders",
         )
-    function = f"{study.name}_" if study.name in rendered.RESERVED else study.name
+    function = f"{study.name}_" if study.name in RESERVED else study.name
     return Facts(
         package=package,
         function=function,

@@ -18,12 +18,11 @@ from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.recorded import Evidence
-from workbench.judge.commits import TimedPair
-from workbench.judge.differences import AtCommit
+from workbench.judge.commits import Rules, TimedPair
+from workbench.judge.comparison import AtCommit
 from workbench.judge.gates import HARMLESS
 from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.open_verdicts import Deciding, timed_pair
-from workbench.judge.rules import Rules
 from workbench.judge.sessions import timing_facts
 from workbench.ncu.captures import REPORTS, Captures, Reports
 from workbench.run.compilation import build_only

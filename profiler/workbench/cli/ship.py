@@ -13,7 +13,7 @@ from workbench.app.target import find_recorded, shown_path
 from workbench.cli.options import ShipOptions
 from workbench.cli.printing import say, show_json
 from workbench.cli.streams import executor, note
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.records import ShippedTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workbench.cli.options import StatusOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor
-from workbench.judge.spending import by_kind, seconds_of
+from workbench.judge.open_verdicts import by_kind, seconds_of
 from workbench.render.document import listing as document
 from workbench.study.workspace import find_workspace
 

@@ -1,4 +1,5 @@
-"""Two captures side by side: how the ratio of their durations multiplies out, and what changed.
+"""Two captures side by side: how the ratio of their durations multiplies out, and what changed;
+and what differs between two commits in builds and counters. Pure.
 
 ``compare`` needs nothing but captures, so that it serves any two of them, in a ladder or not.
 """
@@ -6,17 +7,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
-from workbench.derive.largest_changes import LargestChanges, largest_changes
+from workbench.derive.largest_changes import (
+    CERTAIN,
+    LargestChanges,
+    counted,
+    largest_changes,
+    surprise,
+)
 from workbench.judge.bottlenecks import READABLE
+from workbench.ncu.catalog import catalog
+from workbench.study.config import CommitGate
 from workbench.words import RuleMove
 
 if TYPE_CHECKING:
+    from workbench.evidence.records import BuiltKernel, CaptureIndex
     from workbench.ncu.capture import Capture, ColumnTable
 
 
@@ -134,3 +144,174 @@ def rule_words(rule: str, title: str) -> str:
     if not title:
         return READABLE.get(rule, rule)
     return f"{title} (launch configuration)" if rule == "LaunchConfiguration" else title
+
+
+# What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
+# such as sectors a request nobody knows which way is better.
+REQUESTS, SECTORS_EACH = "global_load_requests", "sectors_per_request"
+REPEATING = (
+    "warp_instructions",
+    REQUESTS,
+    "shared_conflicts",
+    "local_loads",
+    "dram_read",
+    "dram_write",
+)
+REGISTERS = "registers"
+SIZES = (REGISTERS, "shared_bytes", "stack_bytes")
+SPILLS, WARNINGS, CODE, HOST = "spill_bytes", "warnings", "machine_code", "host_code"
+COMPILES, SECTORS = "compiles", "global_load_sectors"
+
+
+@dataclass(frozen=True)
+class AtCommit:
+    """A variant at one commit.
+
+    ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
+    Python means, ``launches`` of the same with machine code for the files that it is of, ``method``
+    of the study's code. ``kernels`` with their macros are what was compiled; None where that was
+    not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
+    ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
+    None are not collected. ``without_report``: the recorded capture has tables
+    alone, which anyone can write: no figures are taken from it.
+    """
+
+    fingerprint: str
+    plain: str
+    host: str
+    method: str
+    launches: str = ""
+    kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    lacks: str = ""
+    wrong: str = ""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    index: CaptureIndex | None = None
+    without_report: bool = False
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as before: ``what`` is its id, or that of a figure. ``worse`` is None
+    where more is neither worse nor better.
+    """
+
+    tier: int
+    what: str
+    before: float | str
+    after: float | str
+    worse: bool | None = None
+    kernel: str = ""
+
+
+def same_code(before: AtCommit, after: AtCommit) -> bool | None:
+    """Whether the GPU runs the same; None where the machine code of a side is not known."""
+    if before.kernels is None or after.kernels is None:
+        return True if before.fingerprint == after.fingerprint else None
+    codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
+    if any(side.kernels and not known for side, known in zip((before, after), codes, strict=True)):
+        return None
+    return sorted(codes[0]) == sorted(codes[1])
+
+
+def is_same(before: AtCommit, after: AtCommit) -> bool:
+    """Whether nothing of what runs is another: neither kernels nor what launches them."""
+    if before.fingerprint == after.fingerprint:
+        return same_code(before, after) is not False
+    if before.plain == after.plain:
+        return True
+    return bool(same_code(before, after)) and same_host(before, after)
+
+
+def same_host(before: AtCommit, after: AtCommit) -> bool:
+    """Whether the same is launched in the same way, whatever the kernels' files are called."""
+    known = before.launches and before.launches == after.launches
+    return bool(known) or before.host == after.host
+
+
+def compiled(before: AtCommit, after: AtCommit) -> Iterator[Difference]:
+    """Tier 0."""
+    if after.error != before.error and bool(after.error) != bool(before.error):
+        yield Difference(
+            0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error)
+        )
+    if before.kernels is not None and after.kernels is not None and not after.error:
+        for old, new in _paired(before.kernels, after.kernels):
+            yield from _kernel(old, new)
+        if len(before.warnings) != len(after.warnings):
+            more = len(after.warnings) > len(before.warnings)
+            yield Difference(0, WARNINGS, len(before.warnings), len(after.warnings), more)
+    if not (same_host(before, after) or before.error or after.error):
+        yield Difference(0, HOST, "", "changed")
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Difference]:
+    if old is None or new is None:
+        known = old or new
+        name = known.kernel if known else ""
+        yield Difference(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
+        return
+    name = new.kernel
+    for size in SIZES:
+        one, other = getattr(old, size), getattr(new, size)
+        if one != other:
+            yield Difference(0, size, one, other, other > one, name)
+    spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
+    if spilled[0] != spilled[1]:
+        yield Difference(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
+    if old.code != new.code:
+        yield Difference(0, CODE, old.code[:12], new.code[:12], None, name)
+
+
+def _paired(
+    before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
+) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
+    """By name and macros, then what is left in order; kernels that are not launched are left out.
+
+    Two commits often give a kernel other macros, which makes it no other kernel.
+    """
+    old = [one for one in before if one[0].code or not one[0].source]
+    new = [one for one in after if one[0].code or not one[0].source]
+    old, new = old or list(before), new or list(after)
+    left = list(old)
+    alone: list[tuple[BuiltKernel, str]] = []
+    for one in new:
+        same = (o for o in left if (o[0].kernel, o[1]) == (one[0].kernel, one[1]))
+        partner = next(same, None)
+        if partner is None:
+            alone.append(one)
+        else:
+            left.remove(partner)
+            yield partner[0], one[0]
+    for place in range(max(len(left), len(alone))):
+        yield (
+            left[place][0] if place < len(left) else None,
+            alone[place][0] if place < len(alone) else None,
+        )
+
+
+def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Difference]:
+    """Tier 1: those that moved by more than their noise and the least that counts."""
+    known = [_with_sectors(side.figures) for side in (before, after)]
+    for name in REPEATING:
+        if any(name not in figures for figures in known):
+            continue
+        old, new = counted(catalog()[name], *known)
+        size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
+        if size < gate.counters or surprise(old, new) < CERTAIN:
+            continue
+        one, other = (figures[name] for figures in known)
+        yield Difference(1, one.id, one.value, other.value, new.value > old.value)
+
+
+def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
+    """Requests of loads as the sectors that they ask for, where both are known."""
+    if REQUESTS not in figures or SECTORS_EACH not in figures:
+        return figures
+    one, each = figures[REQUESTS], figures[SECTORS_EACH]
+    return {**figures, REQUESTS: replace(one, id=SECTORS, value=one.value * each.value)}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
-from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
+from workbench.derive.speedup import Ratio
 from workbench.judge.cross_checks import case_of, compared_gates, testimony
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import (

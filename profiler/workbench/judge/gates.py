@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from workbench.derive.intervals import LEVEL, Ratio
+from workbench.derive.speedup import LEVEL, Ratio
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.ncu.capture import has_lines
 from workbench.study.config import Gates

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
 from workbench.judge.sessions import warnings_of

@@ -14,8 +14,7 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio
-from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.derive.speedup import Ratio, SessionTimes, Time, adds_nothing, ratio_of, time_of
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
 from workbench.judge.sessions import warnings_of

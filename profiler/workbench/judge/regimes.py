@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
-from workbench.derive.intervals import Ratio
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.gates import speed_verdict
 from workbench.study.config import Gates
 from workbench.words import Regime, Verdict, shown

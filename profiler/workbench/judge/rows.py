@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
-from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.advice.ranking import Advice, AdviceRecord, Trial
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparability import EvidenceEnvironment, Recordings

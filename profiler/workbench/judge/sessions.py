@@ -9,8 +9,16 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Interval, Ratio, between_sessions, mean_log, over_sessions
-from workbench.derive.speedup import SessionTimes, adds_nothing, ratio_of
+from workbench.derive.speedup import (
+    Interval,
+    Ratio,
+    SessionTimes,
+    adds_nothing,
+    between_sessions,
+    mean_log,
+    over_sessions,
+    ratio_of,
+)
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
 from workbench.words import ABSENT, GateState, Regime

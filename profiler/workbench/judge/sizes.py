@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import Ratio
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import Finding
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of

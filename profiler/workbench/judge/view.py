@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
-from workbench.derive.intervals import Ratio
-from workbench.derive.speedup import SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.derive.speedup import Ratio, SessionTimes, Time, adds_nothing, ratio_of, time_of
 from workbench.judge.advice.ranking import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparability import file_warnings, ladder_warnings

@@ -6,12 +6,11 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING
 
-from workbench.derive.intervals import LEVEL
+from workbench.derive.speedup import LEVEL
 from workbench.words import ABSENT, NONE
 
 if TYPE_CHECKING:
-    from workbench.derive.intervals import Ratio
-    from workbench.derive.speedup import Time
+    from workbench.derive.speedup import Ratio, Time
 
 
 NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one

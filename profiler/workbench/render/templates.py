@@ -1,18 +1,25 @@
-"""``OPTIMIZATION_REPORT.md``: a document's sections in the frame that a template gives."""
+"""Files written from templates: ``OPTIMIZATION_REPORT.md``, and those of a package. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.derive.speedup import LEVEL
+from workbench.evidence.records import ShippedTime
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Callout, Section
 from workbench.render.document.ladder_report import summary
-from workbench.render.numbers import harmless
+from workbench.render.numbers import harmless, number
+from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
+from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     import jinja2
+
 
 TEMPLATE = "OPTIMIZATION_REPORT.md.j2"
 
@@ -59,3 +66,155 @@ def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:
         facts=document.facts,
     )
     return text.rstrip() + "\n"
+
+
+FOLDER = "package"
+RESERVED = ("counts", "layers", "provenance", "serial", "strict")  # what every package offers
+WIDTH = 88  # of a line of a docstring
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the templates tell beside the facts. ``dependencies`` are as pip writes them, ``archs``
+    those that there are cubins for, by ``compiler``; ``other_code`` says which of them are not the
+    machine code that was measured, "" for none; ``licence`` is an SPDX expression, "" where
+    none is known, and ``has_licence`` whether its text is there.
+    """
+
+    facts: Facts
+    distribution: str
+    title: str
+    key_change: str
+    reference: str
+    compared: str
+    gpu: str
+    times: Sequence[ShippedTime]
+    dependencies: Sequence[str]
+    archs: Sequence[str]
+    compiler: str
+    other_code: str
+    licence: str
+    has_licence: bool
+    has_backward: bool
+    workbench: str
+    date: str
+    version: str
+
+
+def texts(told: Told, environment: jinja2.Environment) -> Mapping[str, str]:
+    """By their paths in the package's folder."""
+    facts = told.facts
+    top = f"torch-ext/{facts.package}"
+    given = {
+        **vars(told),
+        "title": _plain(told.title),
+        "key_change": _plain(told.key_change),
+        "reference": _plain(told.reference),
+        "doc": _wrapped(_plain(told.key_change)),
+        "names": [name for name, _ in facts.arguments],
+        "exported": sorted([*RESERVED, facts.function]),
+        "layer": "".join(part.capitalize() for part in facts.function.split("_")),
+        "returned": returned(facts),
+        "supported": supported(facts),
+        "wrapped": [line for each in supported(facts) for line in _wrapped(each)],
+        "rows": [_row(each) for each in told.times],
+        "has_kernels": bool(told.archs),
+        "capabilities": [_capability(arch) for arch in told.archs],
+        "backward": _backward(told),
+        "licence_words": _licence(told),
+        "virtual_root": "/workbench/kernels",
+    }
+    named = {
+        f"{top}/__init__.py": "init.py.j2",
+        f"{top}/_ops.py": "ops.py.j2",
+        f"{top}/layers.py": "layers.py.j2",
+        f"{top}/_runtime/__init__.py": "runtime_init.py.j2",
+        f"{top}/_runtime/words.py": "runtime_words.py.j2",
+        f"tests/test_{facts.package}.py": "test_package.py.j2",
+        "pyproject.toml": "pyproject.toml.j2",
+        "build.toml": "build.toml.j2",
+        "README.md": "README.md.j2",
+    }
+    return {
+        path: environment.get_template(f"{FOLDER}/{name}").render(given)
+        for path, name in named.items()
+    }
+
+
+def returned(facts: Facts) -> str:
+    """The annotation of what the function returns."""
+    kinds = {ONE: TENSOR, NOTHING: "None", NAMED: f"dict[str, {TENSOR}]"}
+    several = ", ".join([TENSOR] * len(facts.outputs))
+    return kinds.get(facts.returns, f"tuple[{several}]")
+
+
+def supported(facts: Facts) -> list[str]:
+    """The domain, a sentence a relation."""
+    names, domain = facts.tensors, facts.domain
+    told = ["It was checked for:"] if len(domain.cases) > 1 else []
+    for case in domain.cases:
+        sizes = [
+            f"{name} [{', '.join(_extents(case.fixed, which, rank))}]"
+            for which, (name, rank) in enumerate(zip(names, case.ranks, strict=True))
+        ]
+        told.append(f"Tensors {', '.join(sizes)} on one GPU.")
+        types = [" and ".join(dict.fromkeys(each)) for each in case.dtypes]
+        told.append(f"Types: {'; '.join(types)}.")
+        for group in case.equal:
+            places = [f"{names[which]}.shape[{at}]" for which, at in group]
+            told.append(f"The same: {', '.join(places)}.")
+    for name, values in domain.values.items():
+        if values:
+            told.append(f"{name} is {' or '.join(map(repr, values))}.")
+    told.append("What the variant itself refuses besides is said when it is called.")
+    loose = [name for name in names if name not in domain.strided]
+    if loose:
+        told.append(f"Copied where they do not lie in order: {', '.join(loose)}.")
+    return told
+
+
+def _extents(fixed: Sequence[tuple[int, int, int]], which: int, rank: int) -> list[str]:
+    known = {at: extent for tensor, at, extent in fixed if tensor == which}
+    return [str(known.get(at, "any")) for at in range(rank)]
+
+
+def _plain(text: str) -> str:
+    """In a line that ends neither a docstring nor a string of TOML."""
+    return " ".join(text.replace('"', "'").replace("\\", "/").split())
+
+
+def _wrapped(text: str) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, WIDTH, break_long_words=False) if len(text) > WIDTH else [text]
+
+
+def _row(time: ShippedTime) -> dict[str, str]:
+    ratio = ABSENT
+    if time.ratio is not None and time.low is not None and time.high is not None:
+        level = "" if time.level == LEVEL else f" at {time.level} %"
+        ratio = f"{time.ratio:.3g}x [{time.low:.3g}, {time.high:.3g}]{level}"
+    elif time.ratio is not None:
+        ratio = f"{time.ratio:.3g}x"
+    error = ABSENT if time.times_reference is None else f"{time.times_reference:.3g}x"
+    return {"shape": time.shape, "time": number(time.microseconds), "ratio": ratio, "error": error}
+
+
+def _capability(arch: str) -> str:
+    """``9.0a`` of ``sm_90a``."""
+    digits = arch.removeprefix("sm_")
+    suffix = digits[-1] if digits[-1] in "af" else ""
+    digits = digits.removesuffix(suffix) if suffix else digits
+    return f"{digits[:-1]}.{digits[-1]}{suffix}"
+
+
+def _backward(told: Told) -> str:
+    if told.has_backward:
+        return "is the study's own"
+    return f"goes through {told.reference}, which is computed again for it"
+
+
+def _licence(told: Told) -> str:
+    if told.has_licence:
+        return f"{told.licence or 'That'} of the workspace that it was shipped from: `LICENSE`."
+    return "The workspace that it was shipped from has no `LICENSE`: ask its authors."

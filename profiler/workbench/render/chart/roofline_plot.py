@@ -13,27 +13,38 @@ from workbench.judge.rows import Ablation
 from workbench.render.chart.frame import (
     EDGE,
     NO_ARITHMETIC,
+    SIGNS,
+    WORDS,
+    WRONG,
     Drawn,
     LegendEntry,
+    Mark,
+    Roof,
+    Roofs,
     axes,
     framed,
     key,
+    marks_at,
     name_label,
+    roofs,
     where,
 )
-from workbench.render.chart.marks import SIGNS, WORDS, WRONG, Mark, Roof, Roofs, marks_at, roofs
-from workbench.render.chart.placing import Plot, block, plot, spread, text_width
 from workbench.render.chart.scene import (
     XY,
     Anchor,
     Box,
     Item,
     Label,
+    Plot,
     Polyline,
     Scene,
     Segment,
     Stroke,
     VariantItems,
+    block,
+    plot,
+    spread,
+    text_width,
 )
 from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import parent_of

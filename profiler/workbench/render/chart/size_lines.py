@@ -8,8 +8,17 @@ from itertools import pairwise
 
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
 from workbench.render.chart.frame import EDGE, LegendEntry, axes, key
-from workbench.render.chart.placing import Plot, plot
-from workbench.render.chart.scene import Box, Item, Marker, Polyline, Scene, Sign, Stroke
+from workbench.render.chart.scene import (
+    Box,
+    Item,
+    Marker,
+    Plot,
+    Polyline,
+    Scene,
+    Sign,
+    Stroke,
+    plot,
+)
 from workbench.render.document.phrases import shape_words
 from workbench.render.document.size_tables import ALT, CAPTION, NAME, rate, rate_unit
 

@@ -18,12 +18,11 @@ from workbench.render.chart.frame import (
     LegendEntry,
     framed,
     key,
+    kind_of,
     name_label,
     row_left,
     where,
 )
-from workbench.render.chart.marks import kind_of
-from workbench.render.chart.placing import text_width
 from workbench.render.chart.scene import (
     Anchor,
     Bar,
@@ -35,6 +34,7 @@ from workbench.render.chart.scene import (
     Stroke,
     VariantItems,
     ink_on,
+    text_width,
 )
 from workbench.render.document.blocks import Marking
 from workbench.render.document.limits import stall_words

@@ -10,24 +10,27 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
+    SIGNS,
+    WORDS,
     LegendEntry,
     framed,
     key,
+    kind_of,
     name_label,
     row_left,
     where,
 )
-from workbench.render.chart.marks import SIGNS, WORDS, kind_of
-from workbench.render.chart.placing import Log, text_width
 from workbench.render.chart.scene import (
     Anchor,
     Box,
     Item,
     Label,
+    Log,
     Polyline,
     Scene,
     Stroke,
     VariantItems,
+    text_width,
 )
 from workbench.render.numbers import number
 from workbench.words import Verdict

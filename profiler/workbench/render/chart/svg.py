@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import singledispatchmethod
 
-from workbench.render.chart.placing import fitted
 from workbench.render.chart.scene import (
     PALETTE,
     XY,
@@ -26,6 +25,7 @@ from workbench.render.chart.scene import (
     Sign,
     Stroke,
     VariantItems,
+    fitted,
 )
 
 HEAD = 46.0  # of a file, for its title

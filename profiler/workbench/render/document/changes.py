@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from workbench.judge.commits import VariantChange
-from workbench.judge.differences import Difference
+from workbench.judge.comparison import Difference
 from workbench.render.document.blocks import (
     Block,
     Field,

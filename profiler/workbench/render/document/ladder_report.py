@@ -18,7 +18,6 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.chart import charts
 from workbench.render.document import advice, limits, method, rooflines, why
 from workbench.render.document import result as said
-from workbench.render.document.authored import paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -31,6 +30,7 @@ from workbench.render.document.blocks import (
     Text,
     code,
     line,
+    paragraphs,
     warned,
     words,
 )

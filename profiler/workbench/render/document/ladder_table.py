@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.regimes import AtShape
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document import result, step, timings, variant, why

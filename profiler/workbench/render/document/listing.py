@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.judge.spending import Spent
-from workbench.render.document.authored import authored
+from workbench.judge.open_verdicts import Spent
 from workbench.render.document.blocks import (
     Block,
     Field,
     Paragraph,
     Section,
     Table,
+    authored,
     code,
     field,
     figure_cell,

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
-from workbench.render.document.authored import authored
-from workbench.render.document.blocks import Marking, Text, code, joined
+from workbench.render.document.blocks import Marking, Text, authored, code, joined
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, NodeKind, Regime, Role, Status, Verdict

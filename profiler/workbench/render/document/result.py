@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import step
-from workbench.render.document.authored import first_sentence
-from workbench.render.document.blocks import Text, bold, code, joined, line, words
+from workbench.render.document.blocks import Text, bold, code, first_sentence, joined, line, words
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,

@@ -10,7 +10,6 @@ from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
 from workbench.render.document import hunks, limits, timings, why
-from workbench.render.document.authored import authored, paragraphs
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -21,10 +20,12 @@ from workbench.render.document.blocks import (
     SourceChange,
     Table,
     Text,
+    authored,
     bold,
     code,
     field,
     line,
+    paragraphs,
     quantity_cell,
     strong,
     table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.derive.intervals import Ratio
+from workbench.derive.speedup import Ratio
 from workbench.judge.leave_one_out import LeftOut, Worth
 from workbench.render.document.blocks import (
     Block,

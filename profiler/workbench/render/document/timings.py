@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.derive.intervals import Ratio
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts

@@ -9,7 +9,6 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
-from workbench.render.document.authored import authored
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -20,6 +19,7 @@ from workbench.render.document.blocks import (
     Section,
     Table,
     Text,
+    authored,
     code,
     field,
     figure_cell,
