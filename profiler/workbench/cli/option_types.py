@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Project = Annotated[
     Path | None,
-    Option("--project", help="Folder of the workspace; default: found upwards.", metavar="DIR"),
+    Option("--project", help="Workspace folder; default: here or a folder above.", metavar="DIR"),
 ]
 StudyName = Annotated[str | None, Option("--study", help="Study; default: from workbench.toml.")]
 Shapes = Annotated[
@@ -44,9 +44,9 @@ Kernel = Annotated[
 Launch = Annotated[
     int | None, Option("--launch", help="For .ncu-rep files: launch number, from 0.", metavar="N")
 ]
-Variant = Annotated[str, Argument(metavar="VARIANT")]
-Fixes = Annotated[list[str] | None, Argument(metavar="FIX")]
-Variants = Annotated[list[str] | None, Argument(metavar="VARIANT")]
+Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
+Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; default: all.")]
+Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class TryOptions(Printed):
     --launch.
     """
 
-    source: Annotated[str, Argument(metavar="FILE[:FUNCTION]")]
+    source: Annotated[str, Argument(metavar="FILE[:FUNCTION]", help="File, and its function.")]
     inputs: Annotated[
         list[str] | None,
         Option("--input", help="Argument: x=randn(4096,8192), n=8; repeatable.", metavar="X=.."),
@@ -94,7 +94,7 @@ class InitOptions:
     It contains a study, a baseline, a reference and a first fix to edit.
     """
 
-    folder: Annotated[Path, Argument(metavar="DIR")] = Path()
+    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the workspace.")] = Path()
     template: Annotated[
         str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
     ] = "cuda"
@@ -108,7 +108,7 @@ class NewOptions(OfStudy):
     Write its key change and its prediction before you measure.
     """
 
-    name: Annotated[str, Argument(metavar="NAME")]
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the new step.")]
     parent: Annotated[str, Option("--from", help="Step to copy.", metavar="VARIANT")]
     change: Annotated[
         str | None, Option("--change", help="The one change, in one line.", metavar="TEXT")
@@ -165,7 +165,7 @@ class WatchOptions(MeasuredOptions):
 class ProfileOptions(Printed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT")]
+    variants: Annotated[list[str], Argument(metavar="VARIANT", help="Variants to profile.")]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -198,7 +198,9 @@ class SweepOptions(Printed, MeasuredOptions):
     Times every combination of parameters, or variants and references over the size.
     """
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]")]
+    variants: Annotated[
+        list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]", help="Variants, with values.")
+    ]
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -224,7 +226,7 @@ class ReportOptions(Recorded):
 class ShowOptions(Printed, Recorded):
     """Print the profile of a variant or of any .ncu-rep file."""
 
-    name: Annotated[str, Argument(metavar="VARIANT|REPORT")]
+    name: Annotated[str, Argument(metavar="VARIANT|REPORT", help="Variant or .ncu-rep file.")]
     metric: Annotated[
         str | None, Option("--metric", help="Print any ncu metric of the capture.")
     ] = None
@@ -250,8 +252,8 @@ class DiffOptions(Printed, Recorded):
     With --source, print the cost of each line.
     """
 
-    before: Annotated[str, Argument(metavar="A")]
-    after: Annotated[str, Argument(metavar="B")]
+    before: Annotated[str, Argument(metavar="A", help="Variant or .ncu-rep file before.")]
+    after: Annotated[str, Argument(metavar="B", help="Variant or .ncu-rep file after.")]
     source: Annotated[
         bool, Option("--source", help="Print the source diff with the cost of each line.")
     ] = False
@@ -276,8 +278,8 @@ class GateOptions(Printed):
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
     """
 
-    base: Annotated[str, Argument(metavar="BASE")]
-    head: Annotated[str, Argument(metavar="HEAD")] = "HEAD"
+    base: Annotated[str, Argument(metavar="BASE", help="Commit to compare with.")]
+    head: Annotated[str, Argument(metavar="HEAD", help="Commit to test.")] = "HEAD"
     tier: Annotated[
         int | None,
         Option("--tier", help="Highest tier: 0 compiled code, 1 counters, 2 times.", min=0, max=2),
@@ -309,7 +311,9 @@ class BisectOptions(MeasuredOptions):
     good: Annotated[
         str, Argument(metavar="GOOD", help="Default: commit of the last correct evidence.")
     ] = ""
-    bad: Annotated[str, Argument(metavar="BAD")] = "HEAD"
+    bad: Annotated[str, Argument(metavar="BAD", help="A commit in which it is wrong or slow.")] = (
+        "HEAD"
+    )
     what: Annotated[
         str, Option("--what", help="wrong, slow, or either (wrong first).", metavar="WHAT")
     ] = "either"
@@ -325,7 +329,7 @@ class ShipOptions(OfStudy):
     With --check, test a package and time it again.
     """
 
-    variant: Annotated[str | None, Argument(metavar="VARIANT")] = None
+    variant: Annotated[str | None, Argument(metavar="VARIANT", help="A kept step.")] = None
     name: Annotated[str | None, Option("--as", help="Name of the package.", metavar="NAME")] = None
     to: Annotated[
         Path | None,
