@@ -26,7 +26,7 @@ from workbench.ncu.reader import launches
 from workbench.render.document import method
 from workbench.run.recording import remove_unused
 from workbench.words import Status
-from workspaces import CAUSAL, EVIDENCE, FIXTURE, SHOWN, copy_of_fixture, recorded_report
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, SHOWN, YOUNGER, copy_of_fixture, recorded_report
 
 FOLDER = EvidenceFolder(EVIDENCE)
 SMALL = recorded_report(CAUSAL, "fix10")
@@ -42,7 +42,7 @@ def content(launch: Tables) -> list[object]:
     """All of it; the texts of floats, since an estimate that is missing is no number."""
     return [
         launch.kernel,
-        sorted(map(repr, launch.metrics)),
+        sorted(repr(row) for row in launch.metrics if row[0] not in YOUNGER),
         sorted(map(repr, launch.lines)),
         list(map(repr, launch.rules)),
         launch.collected,

@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixture"  # studies with evidence, frozen
 EVIDENCE = FIXTURE / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHOWN, CAUSAL = "b2h8s512d64", "b4h16s2048d128-causal"
+# Metrics of the catalogue that are younger than recorded tables, which lack them.
+YOUNGER: frozenset[str] = frozenset()
 # A report of the ladder at ``SHOWN`` as it was before, with the caches flushed before every replay
 # pass: ``FLUSHED`` stands for a shape.
 RAW = ROOT / "tests" / "recorded" / "ncu-raw.ncu-repz"
