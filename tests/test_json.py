@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from workbench.app.bisect import Bisected
+from workbench.app.gate import Gated, StudyChanges
+from workbench.app.new import NewStep, NewWorkspace
 from workbench.cli.main import main
 from workbench.derive import factors, figures, largest_changes
 from workbench.derive.diff import costs, line_diff
@@ -29,8 +32,13 @@ from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
+from workbench.ncu.capture import MetricValue
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import shown_names
+from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
+from workbench.render.document.environment import Save
+from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
+from workbench.run.repository import Commit
 
 TESTS = Path(__file__).parent
 DOCS = (TESTS.parent / "docs" / "json.md").read_text()
@@ -59,7 +67,9 @@ RECORDS = (
         costs.InstructionCost,
     ),
     *(Time, Ratio, Interval, Gate, Accuracy, PredictionOutcome, Score, Finding, KindRecord),
-    *(Launch, Report, Row),
+    *(Launch, Report, Row, MetricValue),
+    *(NewWorkspace, NewStep, Gated, StudyChanges, Bisected, Commit, Save),
+    *(Listed, ListedStudy, EvidenceState, CheckRow, CheckedStudy, ErrorBound),
 )
 MOST = 120
 # Objects whose keys are data: regimes, gates, stall reasons, shapes, or what a finding is about.

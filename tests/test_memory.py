@@ -58,7 +58,7 @@ def test_levels_agree_with_each_other(shape: str, variant: str) -> None:
 def test_l1_gets_no_less_than_l2_is_asked_for(variant: str) -> None:
     """Several SMs that ask for one sector at once may be answered with one read of it."""
     rows = find_metric(*recorded_range(FLUSHED, variant), "lts__t_sectors_srcunit_tex_op_read.sum")
-    asked = sum(32e-6 * row["value"] for row in rows)
+    asked = sum(32e-6 * float(row.value or 0) for row in rows)
     got = figures(load_capture(*recorded_range(FLUSHED, variant)).metrics)["l2_to_l1"].value
     assert 0 < asked <= 1.05 * got
 

@@ -98,7 +98,9 @@ def test_the_ladder_says_that_it_is_a_tie() -> None:
     assert found.reasons == ("wait", "barrier")
     told = stall_certainty(row.stalls, row.figures)
     assert told["top_stalls"] == ("wait", "barrier")
-    assert told["stall_standard_errors"]["wait"] == pytest.approx(0.0237, rel=1e-2)
+    errors = told["stall_standard_errors"]
+    assert isinstance(errors, dict)
+    assert errors["wait"] == pytest.approx(0.0237, rel=1e-2)
 
 
 @cache

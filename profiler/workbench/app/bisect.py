@@ -32,7 +32,7 @@ from workbench.render.document.sentences import sentence
 from workbench.run.plan import Plan
 from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.workspace import Workspace
-from workbench.words import Move
+from workbench.words import Move, shown
 
 WRONG, SLOW, EITHER = "wrong", "slow", "either"
 ANSWERS = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
@@ -234,19 +234,26 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult |
 
 @dataclass(frozen=True)
 class Bisected:
-    """``what`` the variant became after ``last_good``: ``wrong`` or ``slow``. ``untested`` are the
-    commits before ``first_bad`` that could not be tested; of all ``commits``, ``touching`` touch
-    kernels.
+    """``what`` the variant became after ``last_good``: ``wrong`` or ``slow``. ``not_tested`` are
+    the commits before ``first_bad`` that could not be tested; of all ``commits``, ``touching``
+    touch kernels.
     """
 
+    variant: str
     what: str
     first_bad: Commit
     last_good: Commit
-    untested: tuple[Commit, ...]
+    not_tested: tuple[Commit, ...] = field(repr=False)
     commits: int
-    touching: int
+    touching: int = field(repr=False)
     tested: int
     same: int
+
+    @property
+    @shown
+    def untested(self) -> list[str]:
+        """In full."""
+        return [commit.sha for commit in self.not_tested]
 
 
 def bisect(
@@ -278,10 +285,11 @@ def bisect(
             found = search(history, each)
             if found is not None:
                 return Bisected(
+                    variant=sought.variant,
                     what=each,
                     first_bad=commits[found.first_bad],
                     last_good=commits[found.last_good],
-                    untested=tuple(commits[place] for place in found.untested),
+                    not_tested=tuple(commits[place] for place in found.untested),
                     commits=len(every),
                     touching=len(commits),
                     tested=history.tests,

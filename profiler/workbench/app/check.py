@@ -10,10 +10,10 @@ from workbench.app.target import (
     Target,
 )
 from workbench.evidence.recorded import Evidence
-from workbench.render.document.checks import CheckRow
+from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import Plan
 from workbench.study.model import tolerance_at
-from workbench.words import ABSENT, CheckResult, Status
+from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
 def measure(
@@ -67,11 +67,9 @@ def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     )
 
 
-def check(
-    targets: Sequence[Target], variants: list[str], *, everywhere: bool
-) -> tuple[list[CheckRow], dict[str, str]]:
-    """At the shape of each target, ``everywhere`` at every shape of the study; and what failed
-    without a record, by variant. What can be measured is; the rest is read.
+def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -> CheckedStudy:
+    """At the shape of each target, ``everywhere`` at every shape of the study. What can be measured
+    is; the rest is read.
     """
     checks: list[CheckRow] = []
     lost: dict[str, str] = {}
@@ -83,4 +81,12 @@ def check(
             lost |= measure(target, names, everywhere=everywhere, here=again)
             checked |= set(names) - lost.keys()
         checks += results(target, names, alone=len(targets) > 1)
-    return checks, lost
+    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
+    return CheckedStudy(
+        study=target.study.name,
+        gpu=target.folder.gpu,
+        evidence=Origin.MEASURED if target.live else Origin.RECORDED,
+        tolerance=ErrorBound(bound.absolute, bound.relative),
+        checks=tuple(checks),
+        lost=lost,
+    )

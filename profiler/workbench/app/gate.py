@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
@@ -31,7 +31,7 @@ from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
 from workbench.study.text import readable_text
 from workbench.study.workspace import Workspace
-from workbench.words import Cause, Move
+from workbench.words import Cause, Move, shown
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,22 @@ def _gained(base: Side, head: Side, name: str, together: Together | None) -> Sou
 class Gated:
     """All variants of two commits, study by study; ``tier`` is how far they were compared."""
 
-    base: Commit
-    head: Commit
+    older: Commit = field(repr=False)
+    newer: Commit = field(repr=False)
     tier: int
     studies: tuple[StudyChanges, ...]
+
+    @property
+    @shown
+    def base(self) -> str:
+        """In full."""
+        return self.older.sha
+
+    @property
+    @shown
+    def head(self) -> str:
+        """In full."""
+        return self.newer.sha
 
     @property
     def changes(self) -> list[VariantChange]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
 from workbench.evidence.recorded import Evidence
-from workbench.render.document.listing import EvidenceState, Listed
+from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
@@ -79,7 +79,7 @@ def changed_files(
     return found
 
 
-def variants_of(workspace: Workspace, study: Study) -> list[Listed]:
+def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
     known = on_record(workspace, study)
     changed = changed_files(workspace, study, known)
     told = []
@@ -87,12 +87,13 @@ def variants_of(workspace: Workspace, study: Study) -> list[Listed]:
         variant, step = study.variants[name], study.ladder.step(name)
         told.append(
             Listed(
-                name=name,
-                parent=(step.parent if step else None) or "",
+                variant=name,
+                parent=(step.parent if step else None) or None,
                 key_change=step.key_change if step else variant.title,
-                is_reference=variant.is_reference,
+                reference=variant.is_reference,
                 evidence=tuple(evidence),
                 changed=tuple(changed.get(name, ())),
             )
         )
-    return told
+    title, shapes = study.ladder.title, tuple(study.shapes)
+    return ListedStudy(study.name, title, shapes, study.default_shape, tuple(told))

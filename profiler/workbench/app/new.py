@@ -8,9 +8,11 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
+from workbench.app.target import shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.evidence.store import write_bytes
@@ -20,6 +22,7 @@ from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.text import read_text, stands
 from workbench.study.workspace import packaged_content
+from workbench.words import shown
 
 KERNELS = (".cu",)  # what a variant's module names and a change goes into
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -210,12 +213,28 @@ def merged(path: Path, lines: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class NewWorkspace:
-    """``ignored`` are the lines that ``.gitignore`` lacked; ``left`` are files that were there."""
+    """``files`` were copied, ``left_alone`` were there; ``ignored`` are the lines that
+    ``.gitignore`` lacked.
+    """
 
+    folder: Path
+    template: str
     study: str
-    written: list[Path]
-    ignored: list[str]
-    left: list[Path]
+    files: list[Path] = field(repr=False)
+    ignored: list[str] = field(repr=False)
+    left_alone: list[Path]
+
+    @property
+    @shown
+    def written(self) -> list[Path]:
+        return [*self.files, *([Path(IGNORED)] if self.ignored else [])]
+
+    @property
+    @shown
+    def next(self) -> str:
+        """The command."""
+        here = resolved(self.folder) == Path.cwd()
+        return ("" if here else f"cd {quote(str(self.folder))} && ") + "workbench ablate"
 
 
 def new_workspace(root: Path, template: str) -> NewWorkspace:
@@ -233,7 +252,7 @@ def new_workspace(root: Path, template: str) -> NewWorkspace:
         lines = merged(root / IGNORED, ignored)
     left = [name for name in files if name not in written]
     study = next(name.parts[1] for name in files if name.name == STUDY)
-    return NewWorkspace(study, written, lines, left)
+    return NewWorkspace(root, template, study, written, lines, left)
 
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
@@ -310,16 +329,48 @@ def step_of(
 
 @dataclass(frozen=True)
 class NewStep:
-    """``shared`` are the files that it shares with its parent."""
+    """``files`` are its own, ``shared`` those that it shares with its parent; ``next`` is the
+    command to go on with.
+    """
 
-    step: Step
-    written: list[Path]
+    study: str
+    step: Step = field(repr=False)
+    files: list[Path] = field(repr=False)
     shared: list[str]
+    ladder: str
+    next: str
+
+    @property
+    @shown
+    def variant(self) -> str:
+        return self.step.variant
+
+    @property
+    @shown
+    def parent(self) -> str:
+        return self.step.parent or ""
+
+    @property
+    @shown
+    def written(self) -> list[str]:
+        return list(map(shown_path, self.files))
+
+    @property
+    @shown
+    def predictions(self) -> int:
+        """How many it has."""
+        return len(self.step.predictions)
 
 
-def new_step(study: Study, name: str, parent: str, change: str, predict: Sequence[str]) -> NewStep:
-    """A copy of ``parent``, and the step. Raises UsageError."""
+def new_step(
+    study: Study, name: str, parent: str, change: str, predict: Sequence[str], *, by_name: bool
+) -> NewStep:
+    """A copy of ``parent``, and the step. ``by_name``: the next command names the study. Raises
+    UsageError.
+    """
     step = step_of(study, name, parent, change, predict, copied=True)
     copy = copied(study, study.variants[parent], name)
     added(study, step, {path: text.encode() for path, text in copy.files.items()})
-    return NewStep(step, list(copy.files), list(copy.shared))
+    command = f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else "")
+    ladder = shown_path(study.ladder.path)
+    return NewStep(study.name, step, list(copy.files), list(copy.shared), ladder, command)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from workbench.app.target import Target
 from workbench.derive.diff.alignment import physical_lines
@@ -27,6 +26,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.comparison import compare as compare_captures
 from workbench.ncu.capture import (
     Capture,
+    MetricValue,
     find_metric,
     has_lines,
     has_rules,
@@ -70,7 +70,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
     return capture.path if is_there(capture.path) else None, index.range, capture
 
 
-def variant_metric(target: Target, name: str, metric: str) -> tuple[str, list[dict[str, Any]]]:
+def variant_metric(target: Target, name: str, metric: str) -> tuple[str, list[MetricValue]]:
     """The name of the report, and a row a launch."""
     report, wanted, capture = current_capture(target, name)
     if report is not None:

@@ -16,21 +16,10 @@ def run(options: BisectOptions) -> None:
     sought = Sought(name, options.study, options.shape, options.arch)
     here, workspace = executor("bisect", options.on), find_workspace(options.project)
     found = bisect(here, workspace, sought, options.good, options.bad, options.what)
-    first, last, untested = found.first_bad, found.last_good, found.untested
+    first, last, untested = found.first_bad, found.last_good, found.not_tested
     verb = "became wrong" if found.what == WRONG else "became slower"
     if options.json:
-        show_json(
-            {
-                "variant": name,
-                "what": found.what,
-                "first_bad": {"commit": first.sha, "subject": first.subject},
-                "last_good": {"commit": last.sha, "subject": last.subject},
-                "untested": [commit.sha for commit in untested],
-                "commits": found.commits,
-                "tested": found.tested,
-                "same": found.same,
-            }
-        )
+        show_json(found)
     else:
         one = f"in {first.short} {first.subject}"
         say(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from workbench.app.check import check
 from workbench.app.target import (
-    Target,
     find_study,
     in_place,
     of_one_gpu,
@@ -20,26 +17,8 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Paragraph, words
-from workbench.render.document.checks import CheckRow
-from workbench.study.model import tolerance_at
 from workbench.study.workspace import including
-from workbench.words import ABSENT, Origin, Status
-
-
-def as_data(target: Target, checks: list[CheckRow]) -> dict[str, Any]:
-    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
-    always = ("variant", "shape", "status", "why", "max_abs", "relative", "times_reference", "kind")
-    return {
-        "study": target.study.name,
-        "gpu": target.folder.gpu,
-        "evidence": Origin.MEASURED if target.live else Origin.RECORDED,
-        "tolerance": {"max_abs": bound.absolute, "relative": bound.relative},
-        "checks": [
-            {key: getattr(check, key) for key in (*always, "varies")}
-            | {key: getattr(check, key) for key in ("output", "hint") if getattr(check, key)}
-            for check in checks
-        ],
-    }
+from workbench.words import ABSENT, Status
 
 
 def run(options: CheckOptions) -> int:
@@ -51,13 +30,14 @@ def run(options: CheckOptions) -> int:
     targets = of_one_gpu(
         [target_at(here, workspace, each) for each in profiled_shapes(study, options.shape)]
     )
-    checks, lost = check(targets, options.variants or [], everywhere=options.all_shapes)
+    found = check(targets, options.variants or [], everywhere=options.all_shapes)
+    checks, lost = found.checks, found.lost
     target = targets[-1]
     text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
     head = [] if target.live else [Paragraph(words(text))]
     tell(
         options,
-        lambda: as_data(target, checks),
+        lambda: found,
         lambda: [*head, document.checks(checks, wide=options.wide)],
     )
     bad = list(dict.fromkeys(one.variant for one in checks if one.wrong))
@@ -70,7 +50,7 @@ def run(options: CheckOptions) -> int:
     note_failures(lost, study)
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
-    found = {c.variant: {one.status for one in checks if one.variant == c.variant} for c in checks}
+    states = {c.variant: {one.status for one in checks if one.variant == c.variant} for c in checks}
     if not (bad or lost):
-        require_current([v for v, states in found.items() if {Status.STALE} == states - {ABSENT}])
+        require_current([v for v, its in states.items() if {Status.STALE} == its - {ABSENT}])
     return int(bool(bad or lost))

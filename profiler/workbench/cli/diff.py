@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from workbench.app.judge import judged
 from workbench.app.show import SIDES, PairRead, pairs, read_pair, require_pairs
@@ -118,7 +117,7 @@ def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> 
 
 def diff_data(
     before: Report, after: Report, matching: Matching, told: list[Finding]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "before": before,
         "after": after,
@@ -131,7 +130,7 @@ def diff_data(
     }
 
 
-def pair_data(read: PairRead, group: PairGroup) -> dict[str, Any]:
+def pair_data(read: PairRead, group: PairGroup) -> dict[str, object]:
     return {
         "launches": [[p.before.index, p.after.index] for p in group.pairs],
         "matched_by": group.typical.how,

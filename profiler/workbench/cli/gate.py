@@ -31,10 +31,9 @@ def run(options: GateOptions) -> int:
     )
     changes = {each.study: each.changes for each in found.studies}
     folders = {each.study: each.folder for each in found.studies}
-    ends = {"base": found.base.sha, "head": found.head.sha}
     tell(
         options,
-        lambda: {**ends, "tier": found.tier, "studies": found.studies},
+        lambda: found,
         lambda: document.gate(verdict(found), changes, wide=options.wide),
     )
     if options.junit:
@@ -48,7 +47,7 @@ def verdict(found: Gated) -> str:
     """In a line."""
     counts = {move: sum(change.verdict == move for change in found.changes) for move in Move}
     told = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    return f"{found.base.short} → {found.head.short}: {told or 'no variant'}"
+    return f"{found.older.short} → {found.newer.short}: {told or 'no variant'}"
 
 
 def finish(changes: Sequence[VariantChange]) -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from shlex import quote
-
 from workbench.app.new import IGNORED, new_workspace
 from workbench.cli.options import InitOptions
 from workbench.cli.printing import say, show_json
@@ -16,28 +13,16 @@ from workbench.study.workspace import CONFIG_FILE
 def run(options: InitOptions) -> None:
     root = options.folder
     made = new_workspace(root, options.template)
-    written = [*map(str, made.written), *([IGNORED] if made.ignored else [])]
-    here = resolved(root) == Path.cwd()
-    command = ("" if here else f"cd {quote(str(root))} && ") + "workbench ablate"
     if options.json:
-        return show_json(
-            {
-                "folder": str(root),
-                "template": options.template,
-                "study": made.study,
-                "written": written,
-                "left_alone": list(map(str, made.left)),
-                "next": command,
-            }
-        )
+        return show_json(made)
     said = [f"a workspace with the study {made.study} ({options.template}) in {resolved(root)}"]
-    said += [f"  wrote {name}" for name in made.written]
+    said += [f"  wrote {name}" for name in made.files]
     if made.ignored:
         said.append(f"  {IGNORED}: {', '.join(made.ignored)}")
-    if made.left:
-        said += [f"  left alone, since it was there: {name}" for name in made.left]
+    if made.left_alone:
+        said += [f"  left alone, since it was there: {name}" for name in made.left_alone]
         said.append("  the study is put together from those and these: `workbench list` tells more")
     above = [folder for folder in resolved(root).parents if stands(folder / CONFIG_FILE)]
     if above:
         said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")
-    return say(*said, f"next, where there is a GPU with ncu (`workbench doctor`): {command}")
+    return say(*said, f"next, where there is a GPU with ncu (`workbench doctor`): {made.next}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 from workbench.app.new import new_step
-from workbench.app.target import find_study, shown_path
+from workbench.app.target import find_study
 from workbench.cli.options import NewOptions
 from workbench.cli.printing import say, show_json
 from workbench.cli.streams import executor
@@ -20,28 +18,13 @@ def run(options: NewOptions) -> None:
             hint="`workbench init` makes one; or go to a folder with a workbench.toml",
         )
     given = (options.name, options.parent, options.change or "", options.predict or [])
-    made = new_step(study, *given)
-    step, ladder = made.step, study.ladder.path
-    chosen = f" --study {quote(study.name)}" if options.study else ""
-    command = f"workbench ablate {step.variant}{chosen}"
+    made = new_step(study, *given, by_name=options.study is not None)
     if options.json:
-        return show_json(
-            {
-                "study": study.name,
-                "variant": step.variant,
-                "parent": step.parent,
-                "written": [shown_path(path) for path in made.written],
-                "shared": made.shared,
-                "ladder": shown_path(ladder),
-                "predictions": len(step.predictions),
-                "next": command,
-            }
-        )
-    say(f"{step.variant}, a copy of {step.parent}:")
-    files = [f"  wrote {shown_path(path)}" for path in made.written]
-    say(*files, f"  a step in {shown_path(ladder)}")
+        return show_json(made)
+    say(f"{made.variant}, a copy of {made.parent}:")
+    say(*(f"  wrote {path}" for path in made.written), f"  a step in {made.ladder}")
     if made.shared:
-        say(f"  shared with {step.parent}, as before: {', '.join(made.shared)}")
-    if not step.predictions:
-        say(f"  no prediction: write one into {ladder.name} before you measure")
-    return say(f"next: change {shown_path(made.written[-1])}, then `{command}`")
+        say(f"  shared with {made.parent}, as before: {', '.join(made.shared)}")
+    if not made.predictions:
+        say(f"  no prediction: write one into {study.ladder.path.name} before you measure")
+    return say(f"next: change {made.written[-1]}, then `{made.next}`")

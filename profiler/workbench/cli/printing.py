@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.cli.streams import note, printing
 from workbench.render import markdown as markdown_writer
@@ -85,7 +85,7 @@ def output(options: Printed) -> Output:
 
 
 def tell(
-    options: Printed, data: Callable[[], Mapping[str, Any]], blocks: Callable[[], Iterable[Block]]
+    options: Printed, data: Callable[[], object], blocks: Callable[[], Iterable[Block]]
 ) -> None:
     """The result of a verb: as JSON, or as its options want it."""
     if options.json:
@@ -95,7 +95,8 @@ def tell(
 
 
 @printing()
-def show_json(data: Mapping[str, Any]) -> None:
+def show_json(data: object) -> None:
+    """A record, or an object of several."""
     from workbench.render.as_json import dumps
 
     print(dumps(data))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from workbench.app.judge import judged
 from workbench.app.measure import Ensured, ensure_each, profiled_with
@@ -54,12 +54,12 @@ def run(options: ProfileOptions) -> int:
 
 def profiled(
     options: ProfileOptions, target: Target, ensured: Ensured
-) -> tuple[dict[str, Any], bool, list[str]]:
+) -> tuple[Mapping[str, object], bool, list[str]]:
     """One shape: its JSON, whether a variant failed, and those with stale evidence alone."""
     names = target.variants(options.variants)
     found, _ = judged(target, names, source=ensured.source)
     rows = [found.row(name) for name in names]
-    data: dict[str, Any] = {}
+    data: Mapping[str, object] = {}
     if options.json:
         data = as_json.ablation(found, full=names)
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from workbench.app.judge import judged
 from workbench.app.show import (
@@ -23,7 +23,7 @@ from workbench.cli.printing import output, show_json, tell
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
-from workbench.ncu.capture import find_metric
+from workbench.ncu.capture import MetricValue, find_metric
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
@@ -75,7 +75,7 @@ def show_report(report: Report, options: ShowOptions) -> None:
     picked = chosen(report, options.kernel, options.launch)
     if options.metric is not None:
         rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
-        rows = [{**row, "launch": picked[row["launch"]].index} for row in rows]
+        rows = [replace(row, launch=picked[row.launch].index) for row in rows]
         title = f"{options.metric} ({report.name})"
         return show_metric(options, title, plain_data(report), rows)
     found = groups(picked)
@@ -101,7 +101,7 @@ def show_report(report: Report, options: ShowOptions) -> None:
 
 
 def show_metric(
-    options: ShowOptions, title: str, data: Mapping[str, Any], rows: Sequence[dict[str, Any]]
+    options: ShowOptions, title: str, data: Mapping[str, object], rows: Sequence[MetricValue]
 ) -> None:
     tell(
         options,
@@ -111,7 +111,7 @@ def show_metric(
 
 
 def show_lines(
-    options: ShowOptions, found: SourceListing, data: Mapping[str, Any], *head: Block
+    options: ShowOptions, found: SourceListing, data: Mapping[str, object], *head: Block
 ) -> None:
     """Every file with its stalls, or the hottest lines of all; ``data`` stands before the files in
     JSON, ``head`` before them elsewhere.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
@@ -13,10 +12,9 @@ from workbench.cli.options import WatchOptions
 from workbench.cli.printing import say
 from workbench.cli.streams import executor, note
 from workbench.errors import WorkbenchError
-from workbench.render.as_json import plain_data
+from workbench.render.as_json import dumps
 from workbench.render.document.environment import Save, told
 from workbench.study.model import Study
-from workbench.words import SCHEMA_VERSION
 
 
 def run(options: WatchOptions) -> None:
@@ -44,7 +42,7 @@ def rounds(options: WatchOptions, executor: Executor, pause: Callable[[float], N
 
 def show(now: Save, before: Save | None, study: Study, options: WatchOptions) -> None:
     if options.json:
-        say(json.dumps({"schema_version": SCHEMA_VERSION, **plain_data(now)}, allow_nan=False))
+        say(dumps(now, indent=None))
         return
     at = time.strftime("%H:%M:%S")
     first, *rest = told(now, before)

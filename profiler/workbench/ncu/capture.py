@@ -322,7 +322,18 @@ def load_sources(path: Path, wanted: Wanted) -> dict[str, str]:
     return texts
 
 
-def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class MetricValue:
+    """A metric of a launch, counted from 0; ``value`` is None where ncu has none of it."""
+
+    launch: int
+    kernel: str
+    metric: str
+    value: float | str | None
+    unit: str
+
+
+def find_metric(path: Path, wanted: Wanted, name: str) -> list[MetricValue]:
     """Any metric of the capture, launch by launch. Raises UsageError naming the nearest one."""
     rows = []
     known: set[str] = set()
@@ -333,20 +344,19 @@ def find_metric(path: Path, wanted: Wanted, name: str) -> list[dict[str, Any]]:
             continue
         found = metric_value(action, name)
         value, unit = found if found else (None, "")
-        row = {"launch": index, "kernel": kernel_name(action), "metric": name}
-        rows.append({**row, "value": value, "unit": unit})
+        rows.append(MetricValue(index, kernel_name(action), name, value, unit))
     if not rows:
         raise unknown("metric", name, known)
     return rows
 
 
-def kept_metric(capture: Capture, name: str) -> list[dict[str, Any]]:
+def kept_metric(capture: Capture, name: str) -> list[MetricValue]:
     """As ``find_metric``, of a capture whose report was not kept: its tables hold those metrics
     that some figure needs. Raises UsageError for others.
     """
     table = capture.metrics
     every = (dict(zip(table.columns, entry, strict=True)) for entry in table.entries)
-    rows = [row for row in every if row["metric"] == name]
+    rows = [MetricValue(**row) for row in every if row["metric"] == name]
     if not rows:
         error = unknown("metric", name, set(table["metric"]))
         raise UsageError(f"{error.message}: {capture.path.name} was not kept", hint=error.hint)

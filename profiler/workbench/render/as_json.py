@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -62,6 +63,8 @@ def plain_data(value: Any) -> Any:
         return shown_fields(value)
     if isinstance(value, Mapping):
         return {key: plain_data(each) for key, each in value.items()}
+    if isinstance(value, PurePath):
+        return str(value)
     if isinstance(value, list | tuple):
         return [plain_data(each) for each in value]
     return value
@@ -77,10 +80,10 @@ def picked(record: object, *names: str) -> Data:
     return {name: getattr(record, name) for name in names}
 
 
-def dumps(data: Mapping[str, Any]) -> str:
-    """One object with its ``schema_version``; never NaN."""
-    whole = {"schema_version": SCHEMA_VERSION, **data}
-    return json.dumps(plain_data(whole), indent=1, allow_nan=False)
+def dumps(data: object, indent: int | None = 1) -> str:
+    """A record, or an object of several, with its ``schema_version``; never NaN."""
+    whole = {"schema_version": SCHEMA_VERSION, **plain_data(data)}
+    return json.dumps(whole, indent=indent, allow_nan=False)
 
 
 def ablation(found: Ablation, *, full: Collection[str] = ()) -> Data:
@@ -145,7 +148,7 @@ def full_row(found: Ablation, each: Row) -> Data:
     }
 
 
-def stall_certainty(stalls: Mapping[str, float], known: Mapping[str, Figure]) -> dict[str, Any]:
+def stall_certainty(stalls: Mapping[str, float], known: Mapping[str, Figure]) -> Data:
     """The standard errors of the shares of stall samples, and the reasons that tie for the top."""
     count = samples(known)
     top = top_stall(stalls, count)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OWN = ("value", "ratio")  # of a number with an interval: it stands under the key itself
 
 
-def parts(key: str, value: Any) -> dict[str, Any]:
+def parts(key: str, value: object) -> dict[str, object]:
     """The columns of a key: itself, or those of an object as ``microseconds_low``. Lists, and what
     lies deeper, stay in the JSON.
     """
@@ -46,7 +46,7 @@ def parts(key: str, value: Any) -> dict[str, Any]:
     return {} if isinstance(value, list | tuple) else {key: value}
 
 
-def frame(rows: Iterable[Mapping[str, Any]], index: str) -> pd.DataFrame:
+def frame(rows: Iterable[Mapping[str, object]], index: str) -> pd.DataFrame:
     """One row each, under the value of ``index``. What a row has not is NaN or None."""
     import pandas as pd
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
@@ -97,7 +96,9 @@ def _id(move: Move) -> str:
     return f"workbench/{move.replace(' ', '-')}"
 
 
-def _results(study: str, changes: Sequence[VariantChange], folder: str) -> Iterator[dict[str, Any]]:
+def _results(
+    study: str, changes: Sequence[VariantChange], folder: str
+) -> Iterator[Mapping[str, object]]:
     for change in changes:
         if change.verdict not in LEVELS or change.spot is None:
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -96,7 +96,7 @@ def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
 
 def _versions(
     ablation: Ablation, sources: Sources, files: PageFiles, writer: html.Writer
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Every version with its figures, and the files that the page shows of it."""
     return [
         {
@@ -118,7 +118,7 @@ def _figures(row: Row) -> list[Fold]:
 
 def _data(
     ablation: Ablation, sources: Sources, files: PageFiles, drawn: list[str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What the script puts together where it is asked for: sources, diffs, and their costs.
     ``drawn`` are the stall reasons that have a colour of their own.
     """

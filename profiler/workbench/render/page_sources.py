@@ -74,7 +74,7 @@ class PageFiles:
 
 def diffs(
     ablation: Ablation, sources: Sources, files: PageFiles
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[dict[str, object]]]:
     """Of each step against its parent: the files that differ."""
     return {
         row.variant: list(_changed(row, row.step.parent, sources, files))
@@ -83,7 +83,9 @@ def diffs(
     }
 
 
-def _changed(row: Row, parent: str, sources: Sources, files: PageFiles) -> Iterator[dict[str, Any]]:
+def _changed(
+    row: Row, parent: str, sources: Sources, files: PageFiles
+) -> Iterator[dict[str, object]]:
     changed = [file for file in sources.diffs[row.variant].files if file.hunks]
     for file in sorted(changed, key=_cost_of_file, reverse=True):
         before, after = files.key(parent, file.before), files.key(row.variant, file.after)
@@ -144,12 +146,12 @@ def _pair(row: DiffRow) -> list[int | None]:
 
 def heat(
     ablation: Ablation, sources: Sources, files: PageFiles, reasons: list[str]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, dict[str, list[Any]]]]:
     """Variant, or variant and shape, to file to line to its cost; a reason is its place in
     ``reasons``.
     """
     places = {reason: place for place, reason in enumerate(reasons)}
-    heated: dict[str, dict[str, Any]] = {}
+    heated: dict[str, dict[str, dict[str, list[Any]]]] = {}
     for name, variant, side in _sides(ablation, sources):
         if side.costs is None:
             continue

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import disk_usage
 
@@ -27,6 +27,7 @@ from workbench.study.params import base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.text import readable_text
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
+from workbench.words import shown
 
 SECONDS = 120.0  # for one call of git
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
@@ -41,9 +42,15 @@ _QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false
 class Commit:
     """``sha`` in full; ``said`` is how the user called it, ``subject`` the message's first line."""
 
-    sha: str
-    said: str
+    sha: str = field(repr=False)
+    said: str = field(repr=False)
     subject: str = ""
+
+    @property
+    @shown
+    def commit(self) -> str:
+        """In full."""
+        return self.sha
 
     @property
     def short(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from workbench.render.document.blocks import Cell, Field, Marking, Table, field, figure_cell, table
 from workbench.render.numbers import factor, number, percent
-from workbench.words import ABSENT, NONE, CheckResult, Status
+from workbench.words import ABSENT, NONE, CheckResult, Origin, Status
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class CheckRow:
     variant: str
     shape: str
     status: str
-    bound: float
-    relative_bound: float
+    bound: float = dataclasses.field(repr=False)
+    relative_bound: float = dataclasses.field(repr=False)
     why: str = ""
     max_abs: float | None = None
     relative: float | None = None
@@ -46,6 +47,28 @@ class CheckRow:
         if self.max_abs is None or self.bound:
             return None if self.max_abs is None else self.max_abs / self.bound
         return math.inf if self.max_abs else 0.0
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """Errors of a result, or the largest allowed: of one element, and relative in norm."""
+
+    max_abs: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class CheckedStudy:
+    """``tolerance`` is what the study allows at the shape; ``lost`` is what failed without a
+    record, by variant.
+    """
+
+    study: str
+    gpu: str
+    evidence: Origin
+    tolerance: ErrorBound
+    checks: tuple[CheckRow, ...]
+    lost: dict[str, str] = dataclasses.field(repr=False)
 
 
 FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.regimes import AtShape
@@ -361,7 +360,7 @@ def shapes_table(ablation: Ablation) -> Table:
     return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
 
 
-def shared(shapes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def shared(shapes: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     """The parameters that several shapes have all the same; those of one shape are its own."""
     if len(shapes) < 2:
         return {}

@@ -21,7 +21,6 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.numbers import number
-from workbench.study.model import Study
 from workbench.words import NONE, Status
 
 
@@ -45,16 +44,27 @@ class EvidenceState:
 class Listed:
     """A variant as ``list`` shows it; ``changed`` are files that are newer than its evidence."""
 
-    name: str
-    parent: str
+    variant: str
+    parent: str | None
     key_change: str
-    is_reference: bool
+    reference: bool
     evidence: tuple[EvidenceState, ...]
     changed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ListedStudy:
+    """A study as ``list`` shows it."""
+
+    study: str
+    title: str
+    shapes: tuple[str, ...]
+    default_shape: str
+    variants: tuple[Listed, ...]
+
+
 LISTED: list[Field[Listed]] = [
-    field("variant", "variant", lambda v: v.name),
+    field("variant", "variant", lambda v: v.variant),
     field("parent", "parent", lambda v: _role(v), rank=2),
     field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
     field("change", "key change", lambda v: authored(v.key_change), rank=3),
@@ -63,7 +73,7 @@ PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), 
 
 
 def _role(listed: Listed) -> str:
-    return "reference" if listed.is_reference else listed.parent or NONE
+    return "reference" if listed.reference else listed.parent or NONE
 
 
 def summary(evidence: Sequence[EvidenceState]) -> str:
@@ -81,26 +91,28 @@ def _places(evidence: Sequence[EvidenceState]) -> str:
     return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
 
 
-def listing(study: Study, listed: Sequence[Listed], *, wide: bool) -> Section:
+def listing(listed: ListedStudy, *, wide: bool) -> Section:
     """One study: its shapes, and every variant with the state of its evidence."""
     fields = [*LISTED, PLACES] if wide else LISTED
-    name, title, default = study.name, study.ladder.title, study.default_shape
-    others = ", ".join(shape for shape in study.shapes if shape != default)
+    variants, default = listed.variants, listed.default_shape
+    others = ", ".join(shape for shape in listed.shapes if shape != default)
     known = f"shapes: {default} (default){', ' * bool(others)}{others}"
-    shown = table("variants", fields, listed, key=lambda v: v.name)
+    shown = table("variants", fields, variants, key=lambda v: v.variant)
     changed = [
-        Paragraph(words(f"{v.name}: changed since its evidence: {', '.join(v.changed)}"))
-        for v in listed
+        Paragraph(words(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}"))
+        for v in variants
         if v.changed
     ]
     damaged = [
-        Paragraph(words(f"{v.name} has a damaged capture at {each.shape} ({each.gpu}): {each.why}"))
-        for v in listed
+        Paragraph(
+            words(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
+        )
+        for v in variants
         for each in v.evidence
         if each.why
     ]
     blocks: tuple[Block, ...] = (Paragraph(words(known)), shown, *changed, *damaged)
-    return Section(name, line(code(name), f": {title}"), blocks)
+    return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 
 def states(known: Mapping[str, Mapping[str, Status]]) -> Table:

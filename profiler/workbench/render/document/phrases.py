@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
@@ -163,7 +162,7 @@ def names(variants: list[str]) -> Text:
     return joined([code(variant) for variant in variants])
 
 
-def shape_words(parameters: Mapping[str, Any]) -> str:
+def shape_words(parameters: Mapping[str, object]) -> str:
     """``B=2 H=8 causal``: a flag by its name alone, one that is off not at all."""
     return " ".join(
         key if value is True else f"{key}={value}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label, top_stall
 from workbench.judge.bottlenecks import Bottleneck
@@ -41,6 +42,9 @@ from workbench.render.document.phrases import (
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
 from workbench.words import ABSENT
+
+if TYPE_CHECKING:
+    from workbench.ncu.capture import MetricValue
 
 SHOWN = (
     "duration",
@@ -221,17 +225,14 @@ def evidence_states(row: Row) -> Paragraph:
     return Paragraph(words(f"evidence: {told}{alone}"))
 
 
-Metric = Mapping[str, object]
-METRICS: list[Field[Metric]] = [
-    field("launch", "launch", lambda m: str(m["launch"]), right=True),
-    field("kernel", "kernel", lambda m: str(m["kernel"])),
-    field(
-        "value", "value", lambda m: ABSENT if m["value"] is None else str(m["value"]), right=True
-    ),
-    field("unit", "unit", lambda m: str(m["unit"])),
+METRICS: list[Field[MetricValue]] = [
+    field("launch", "launch", lambda m: str(m.launch), right=True),
+    field("kernel", "kernel", lambda m: m.kernel),
+    field("value", "value", lambda m: ABSENT if m.value is None else str(m.value), right=True),
+    field("unit", "unit", lambda m: m.unit),
 ]
 
 
-def metric_table(rows: Sequence[Metric]) -> Table:
+def metric_table(rows: Sequence[MetricValue]) -> Table:
     """One ncu metric of every launch."""
     return table("metric", METRICS, rows)
