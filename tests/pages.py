@@ -21,13 +21,12 @@ from workbench.derive.diff.line_diff import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
-from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, EvidenceEnvironment, Row
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import ladder_sources
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems, text_width

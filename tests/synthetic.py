@@ -17,13 +17,12 @@ from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
-from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.comparison import Comparison, RuleChange
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
-from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
+from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
 from workbench.judge.sessions import Company, TimingFacts, Twin
 from workbench.study.model import Prediction, Step
 from workbench.words import (

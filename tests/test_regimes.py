@@ -17,13 +17,12 @@ from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.known_evidence import ShapeEvidence, Snapshot
+from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
-from workbench.judge.view import ShapeTimes
 from workbench.render import as_json
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import method, phrases, result, variant

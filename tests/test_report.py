@@ -13,11 +13,10 @@ from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
-from workbench.judge.comparability import EvidenceEnvironment
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, EvidenceEnvironment
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.evidence.layout import timing_name
 from workbench.judge.findings import Finding, finding
+from workbench.judge.rows import EvidenceEnvironment, Gone, Recordings, Row, ShapeLadder
 from workbench.ncu.command import counting
 from workbench.ncu.report_file import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
@@ -18,21 +18,21 @@ from workbench.words import ABSENT, CLOCK_TOLERANCE
 if TYPE_CHECKING:
     from workbench.evidence.journal import SessionEntry
     from workbench.evidence.records import CaptureIndex, Provenance
-    from workbench.judge.known_evidence import Snapshot
-    from workbench.judge.rows import Row, ShapeLadder
-    from workbench.judge.view import View
+    from workbench.judge.known_evidence import ShapeEvidence, Snapshot
     from workbench.study.config import Gates
 
 
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
 
-def ladder_warnings(rows: Sequence[Row], view: View, shape: str = "") -> Iterator[Finding]:
+def ladder_warnings(
+    rows: Sequence[Row], evidence: ShapeEvidence, shape: str = ""
+) -> Iterator[Finding]:
     """Of the captures behind some rows at one shape; ``shape`` names it where it is not the
     table's.
     """
     yield from _clocks(rows, shape)
-    indexes = [i for row in rows if (i := _measured_index(row, view)) is not None]
+    indexes = [i for row in rows if (i := _measured_index(row, evidence)) is not None]
     yield from _provenance(indexes, shape)
     for row in rows:
         if row.roofline and row.roofline.above_roof:
@@ -73,9 +73,9 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
         yield finding("captures.clocks", shape=shape, variants=ends)
 
 
-def _measured_index(row: Row, view: View) -> CaptureIndex | None:
+def _measured_index(row: Row, evidence: ShapeEvidence) -> CaptureIndex | None:
     """Of a capture made here."""
-    return view.variant(row.variant).index if row.capture else None
+    return evidence.variants[row.variant].index if row.capture else None
 
 
 def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:
@@ -163,39 +163,6 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
                 )
 
 
-@dataclass(frozen=True)
-class EvidenceEnvironment:
-    """GPU, driver and libraries of the timing session, else of the newest capture; None is not
-    collected. ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of
-    the newest capture.
-    """
-
-    gpu: str | None = None
-    compute_capability: str | None = None
-    driver: str | None = None
-    cuda: str | None = None
-    nvrtc: str | None = None
-    cudnn: str | None = None
-    torch: str | None = None
-    cuda_core: str | None = None
-    python: str | None = None
-    workbench: str | None = None
-    date: str | None = None
-    command: str | None = None
-    ncu: str = ABSENT
-    ncu_flags: tuple[str, ...] = ()
-
-    @property
-    def ncu_options(self) -> Mapping[str, str]:
-        """Options of ncu to their values, such as ``--cache-control`` to ``all``."""
-        return dict(pairwise(self.ncu_flags))
-
-    @property
-    def day(self) -> str:
-        """The date without its time; "" where not collected."""
-        return (self.date or "")[:10]
-
-
 # Fields of a provenance by what a difference in them may be put down to.
 COMPILERS = ("nvrtc",)
 LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
@@ -217,42 +184,6 @@ def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> 
 def _first(sources: Iterable[Provenance | None], name: str) -> str | None:
     values = (getattr(source, name) for source in sources if source is not None)
     return next((value for value in values if value is not None), None)
-
-
-@dataclass(frozen=True)
-class Gone:
-    """A timing run whose samples are gone; ``medians`` in microseconds, by variant."""
-
-    date: str
-    regime: str
-    medians: Mapping[str, float]
-
-    def ratio(self, before: str, after: str) -> float | None:
-        """Of two medians, above 1 where ``after`` is faster; None where one was not timed."""
-        if before not in self.medians or not self.medians.get(after):
-            return None
-        return self.medians[before] / self.medians[after]
-
-
-@dataclass(frozen=True)
-class Recordings:
-    """The timing runs of one shape on one GPU.
-
-    ``noted`` are in the journal. ``kept`` have their samples on record, ``unnoted`` of them from
-    before there was a journal: how many others there were then is not known. Of those that are gone
-    some were ``superseded``, and some ``cut_short``: ended, or begun again without a variant.
-    """
-
-    noted: int = 0
-    kept: int = 0
-    unnoted: int = 0
-    superseded: tuple[Gone, ...] = ()
-    cut_short: tuple[Gone, ...] = ()
-
-    @property
-    def total(self) -> int:
-        """All that are known of."""
-        return self.noted + self.unnoted
 
 
 def recordings(snapshot: Snapshot, shape: str) -> Recordings:

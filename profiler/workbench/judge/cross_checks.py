@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
-from workbench.derive.speedup import TwoClocks, two_clocks
+from workbench.derive.speedup import two_clocks
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
+from workbench.judge.known_evidence import clocks_finding
 from workbench.words import GateState, NodeKind, Regime
 
 if TYPE_CHECKING:
@@ -197,12 +198,6 @@ def rates_of(case: Case) -> Mapping[str, float]:
 
 
 CLOCKS = "clocks"
-
-
-def clocks_finding(clocks: TwoClocks) -> Finding:
-    """Both times; where they disagree, the measurement failed and not the kernel."""
-    code = "clocks.disagree" if clocks.disagree else "clocks.agree"
-    return finding(code, microseconds=clocks.stamps, by_events=clocks.events)
 
 
 def clocks_gate(case: Case) -> tuple[Gate, ...]:

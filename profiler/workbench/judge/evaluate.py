@@ -219,7 +219,9 @@ def _with_times(row: Row, view: View) -> Row:
     timing = view.times.together(row.variant)
     return replace(
         row,
-        regimes=in_regimes(view, row.variant, row.step.parent if judged and row.step else None),
+        regimes=in_regimes(
+            view.times, view.ladder, row.variant, row.step.parent if judged and row.step else None
+        ),
         call=timing.nodes(row.variant) if timing else (),
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.derive.roofline.ceilings import DRAM, Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings
-from workbench.judge.advice.ranking import Trial, record, told_what_was_tried, trials_of
+from workbench.judge.advice.ranking import JUDGED, Trial, Tried, record
 from workbench.judge.comparability import (
-    EvidenceEnvironment,
     ceiling_warnings,
     choice_warnings,
     environment,
@@ -29,13 +28,13 @@ from workbench.judge.known_evidence import (
     shown_at,
 )
 from workbench.judge.regimes import AcrossShapes, across_shapes
-from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
+from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
 from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step, outcomes
-from workbench.words import Origin, Status, Verdict
+from workbench.words import Change, Origin, Status, Verdict
 
 
 def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDED) -> Ablation:
@@ -75,7 +74,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         timing_file=table.times.table.file if table.times.table else "",
         warnings=(
             *file_warnings(snapshot),
-            *ladder_warnings(everything, table),
+            *ladder_warnings(everything, table.evidence),
             *_warnings_elsewhere(views, ladders[1:]),
             *choice_warnings(ladders, config.gates, snapshot.shape),
             *_other_timings(views, rows, ladders),
@@ -241,7 +240,7 @@ def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterato
     """Of the captures at the other shapes at which steps are judged."""
     for ladder in ladders:
         rows = (*ladder.rows, *ladder.references)
-        yield from ladder_warnings(rows, views.at(ladder.shape), ladder.shape)
+        yield from ladder_warnings(rows, views.at(ladder.shape).evidence, ladder.shape)
 
 
 def _environment(view: View, profiled: Sequence[VariantEvidence]) -> EvidenceEnvironment:
@@ -263,7 +262,10 @@ def _across(views: Views) -> AcrossShapes | None:
     snapshot = views.snapshot
     if not snapshot.steps or snapshot.shape != snapshot.default_shape:
         return None
-    found = [across_shapes(views, step.variant) for step in outcomes(snapshot.steps)]
+    every = [views.at(shape).times for shape in snapshot.shapes]
+    found = [
+        across_shapes(every, snapshot.ladder, step.variant) for step in outcomes(snapshot.steps)
+    ]
     at = max(range(len(found)), key=lambda at: (len(found[at].shapes), at))
     shapes = {result.shape for result in found[at].shapes}
     newer = {
@@ -279,3 +281,46 @@ def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
     if best is None or best.verdict == Verdict.BASELINE:
         return None
     return view.compare(rows[0].variant, best.variant)
+
+
+def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
+    """One a step that changes another to be faster, at the shape where it is judged."""
+    for row in rows:
+        if row.step is not None and row.step.parent is not None and not row.step.corrects:
+            view = views.at(row.judged_at) if row.judged_at else views.table
+            compared = row.against_parent_at or views.table.shape
+            yield _trial(view, row, row.against_parent if compared == view.shape else None)
+
+
+def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
+    assert row.step is not None
+    assert row.step.parent is not None
+    return Trial(
+        variant=row.variant,
+        parent=row.step.parent,
+        shape=view.shape,
+        kind=row.step.kind,
+        verdict=row.verdict,
+        ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
+        saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
+        advised=view.advice(row.step.parent),
+    )
+
+
+def told_what_was_tried(
+    rows: Iterable[Row], trials: Iterable[Trial], shape: str
+) -> tuple[Row, ...]:
+    """Rows of one shape, their advice with what came of it so far."""
+    here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
+    return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
+
+
+def _told(row: Row, trials: Iterable[Trial]) -> Row:
+    if row.advice is None:
+        return row
+    tried: dict[Change, list[Tried]] = {}
+    for trial in trials:
+        if trial.kind and trial.verdict:
+            tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
+    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
+    return replace(row, advice=tuple(told))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
+from workbench.judge.known_evidence import ShapeTimes, main_timing
 from workbench.judge.sessions import warnings_of
-from workbench.judge.view import ShapeTimes, main_timing
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
 from workbench.words import Origin, Parameter, shown

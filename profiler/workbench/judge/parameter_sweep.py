@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from workbench.derive.speedup import Ratio, SessionTimes, Time, adds_nothing, ratio_of, time_of
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
+from workbench.judge.known_evidence import main_timing
 from workbench.judge.sessions import warnings_of
-from workbench.judge.view import main_timing
 from workbench.study.config import Gates
 from workbench.words import CheckResult, GateState, Origin, Regime, shown
 

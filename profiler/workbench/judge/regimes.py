@@ -15,7 +15,8 @@ from workbench.words import Regime, Verdict, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import GraphNode
-    from workbench.judge.view import View, Views
+    from workbench.judge.known_evidence import ShapeTimes
+    from workbench.study.model import Ladder
     from workbench.words import Parameter
 
 
@@ -45,15 +46,20 @@ class Elsewhere:
     speedup: Ratio
 
 
-def in_regimes(view: View, variant: str, parent: str | None = None) -> Mapping[Regime, InRegime]:
+def in_regimes(
+    times: ShapeTimes, ladder: Ladder, variant: str, parent: str | None = None
+) -> Mapping[Regime, InRegime]:
     """A variant in the regimes that it was timed in, as it is now."""
     return {
-        regime: known for regime in Regime if (known := _in_regime(view, variant, parent, regime))
+        regime: known
+        for regime in Regime
+        if (known := _in_regime(times, ladder, variant, parent, regime))
     }
 
 
-def _in_regime(view: View, variant: str, parent: str | None, regime: Regime) -> InRegime | None:
-    times, ladder = view.times, view.ladder
+def _in_regime(
+    times: ShapeTimes, ladder: Ladder, variant: str, parent: str | None, regime: Regime
+) -> InRegime | None:
     time = times.time(variant, regime)
     if time is None:
         return None
@@ -177,35 +183,36 @@ def geometric_mean(ratios: Iterable[float]) -> float | None:
     return math.exp(added(logs) / len(logs)) if logs else None
 
 
-def across_shapes(views: Views, variant: str) -> AcrossShapes:
-    """The variant at every shape of the snapshot where it was timed as it is now."""
-    every = (views.at(shape) for shape in views.snapshot.shapes)
-    results = (_at_shape(view, variant) for view in every if variant in view.evidence.variants)
+def across_shapes(every: Iterable[ShapeTimes], ladder: Ladder, variant: str) -> AcrossShapes:
+    """The variant at every shape where it was timed as it is now."""
+    known = (times for times in every if variant in times.evidence.variants)
+    results = (_at_shape(times, ladder, variant) for times in known)
     return AcrossShapes(variant, tuple(result for result in results if result is not None))
 
 
-def _at_shape(view: View, variant: str) -> AtShape | None:
-    time, flops = view.times.time(variant), view.evidence.flops
+def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None:
+    evidence = times.evidence
+    time, flops = times.time(variant), evidence.flops
     if time is None or flops is None:
         return None
-    references = [reference.name for reference in view.ladder.references]
-    fastest, over = view.times.least(references, variant)
-    check = view.variant(variant).checks.get(view.shape)
+    references = [reference.name for reference in ladder.references]
+    fastest, over = times.least(references, variant)
+    check = evidence.variants[variant].checks.get(evidence.shape)
     error = check.times_reference if check else None
-    timing = view.times.together(fastest, variant) if fastest else None
+    timing = times.together(fastest, variant) if fastest else None
     if fastest:
-        time = view.times.beside(fastest, variant) or time
-    seconds, work = time.value * 1e-6, view.evidence.work
+        time = times.beside(fastest, variant) or time
+    seconds, work = time.value * 1e-6, evidence.work
     return AtShape(
-        shape=view.shape,
-        parameters=view.evidence.parameters,
+        shape=evidence.shape,
+        parameters=evidence.parameters,
         microseconds=time,
         fastest=fastest,
-        reference_microseconds=view.times.beside(variant, fastest) if fastest else None,
+        reference_microseconds=times.beside(variant, fastest) if fastest else None,
         speedup_over_fastest=over,
         flops_per_second=flops / seconds,
         bytes_per_second=work.bytes / seconds if work else None,
         accuracy=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
-        not_timed=tuple(r for r in references if view.times.ratio(r, variant) is None),
+        not_timed=tuple(r for r in references if times.ratio(r, variant) is None),
     )

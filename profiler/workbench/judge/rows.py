@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.advice.ranking import Advice, AdviceRecord, Trial
+from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.comparability import EvidenceEnvironment, Recordings
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
@@ -22,15 +22,12 @@ from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step
-from workbench.words import Origin, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, Origin, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build, Check
     from workbench.evidence.timing import GraphNode
     from workbench.words import Parameter
-
-NO_RECORDINGS = Recordings()
-NO_RECORD = AdviceRecord()
 
 
 @dataclass(frozen=True)
@@ -145,6 +142,78 @@ class ShapeLadder:
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises StopIteration for what is not shown."""
         return next(row for row in (*self.rows, *self.references) if row.variant == variant)
+
+
+@dataclass(frozen=True)
+class EvidenceEnvironment:
+    """GPU, driver and libraries of the timing session, else of the newest capture; None is not
+    collected. ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of
+    the newest capture.
+    """
+
+    gpu: str | None = None
+    compute_capability: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    nvrtc: str | None = None
+    cudnn: str | None = None
+    torch: str | None = None
+    cuda_core: str | None = None
+    python: str | None = None
+    workbench: str | None = None
+    date: str | None = None
+    command: str | None = None
+    ncu: str = ABSENT
+    ncu_flags: tuple[str, ...] = ()
+
+    @property
+    def ncu_options(self) -> Mapping[str, str]:
+        """Options of ncu to their values, such as ``--cache-control`` to ``all``."""
+        return dict(pairwise(self.ncu_flags))
+
+    @property
+    def day(self) -> str:
+        """The date without its time; "" where not collected."""
+        return (self.date or "")[:10]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A timing run whose samples are gone; ``medians`` in microseconds, by variant."""
+
+    date: str
+    regime: str
+    medians: Mapping[str, float]
+
+    def ratio(self, before: str, after: str) -> float | None:
+        """Of two medians, above 1 where ``after`` is faster; None where one was not timed."""
+        if before not in self.medians or not self.medians.get(after):
+            return None
+        return self.medians[before] / self.medians[after]
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The timing runs of one shape on one GPU.
+
+    ``noted`` are in the journal. ``kept`` have their samples on record, ``unnoted`` of them from
+    before there was a journal: how many others there were then is not known. Of those that are gone
+    some were ``superseded``, and some ``cut_short``: ended, or begun again without a variant.
+    """
+
+    noted: int = 0
+    kept: int = 0
+    unnoted: int = 0
+    superseded: tuple[Gone, ...] = ()
+    cut_short: tuple[Gone, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All that are known of."""
+        return self.noted + self.unnoted
+
+
+NO_RECORDINGS = Recordings()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import Finding
+from workbench.judge.known_evidence import ShapeTimes, main_timing
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
-from workbench.judge.view import ShapeTimes, main_timing
 from workbench.words import shown
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING
 from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
-from workbench.derive.speedup import Ratio, SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.derive.speedup import Ratio
 from workbench.judge.advice.ranking import Advice, advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.cross_checks import clocks_finding
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.judge.known_evidence import ShapeEvidence, Snapshot, VariantEvidence
+from workbench.judge.findings import Finding
+from workbench.judge.known_evidence import (
+    ShapeEvidence,
+    ShapeTimes,
+    Snapshot,
+    VariantEvidence,
+    main_timing,
+)
 from workbench.study.config import Config, for_study
 from workbench.study.model import Ladder
 from workbench.words import Regime
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
-    from workbench.judge.known_evidence import TimedTogether
     from workbench.judge.rows import Ablation, Row
 
 
@@ -127,112 +131,6 @@ class Views:
         )
 
 
-NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
-
-
-def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
-    """The newest timing that has nearly the most of ``variants`` chained as they are now; else the
-    one with most of them in any regime. Of equals one of several sessions, and the newest.
-    """
-    names = set(variants)
-
-    def worth(timing: TimedTogether) -> tuple[int, int, bool]:
-        several = len(timing.timing.together) > 1
-        return len(timing.chained & names), len(timing.timed & names), several
-
-    best = max(reversed(evidence.timings), key=worth, default=None)
-    if best is None or not best.timed & names:
-        return None
-    most, _, several = worth(best)
-    for timing in reversed(evidence.timings) if most else ():
-        held, _, also_several = worth(timing)
-        if held >= NEARLY * most and also_several >= several:
-            return timing
-    return best
-
-
-@dataclass(frozen=True, eq=False)
-class ShapeTimes:
-    """``table`` is the timing that the table is of."""
-
-    evidence: ShapeEvidence
-    table: TimedTogether | None
-
-    def together(self, *variants: str) -> TimedTogether | None:
-        """The timing of the table where it has them all, else the newest that has them chained,
-        else the newest that has them.
-        """
-        names = set(variants)
-        newest = [t for t in reversed(self.evidence.timings) if t.timed >= names]
-        own = [t for t in newest if t is self.table]
-        chained = [t for t in newest if t.chained >= names]
-        return next(iter((*own, *chained, *newest)), None)
-
-    def instances(self, variant: str, regime: Regime = Regime.CHAINED) -> SessionTimes:
-        """Those that a time is made of; empty where it was not timed so as it is now."""
-        timing = self.together(variant)
-        return timing.times.get((variant, regime, False), {}) if timing else {}
-
-    def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
-        """None where it was not timed so as it is now, or where its calls add nothing."""
-        return time_of(self.instances(variant, regime), regime)
-
-    def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
-        """The time of the variant in the timing that its ratio over ``other`` is of."""
-        timing = self.together(other, variant)
-        known = timing.times.get((variant, regime, False)) if timing else None
-        return time_of(known, regime) if known else None
-
-    def ratio(
-        self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
-    ) -> Ratio | None:
-        """How many times faster than ``over``; None unless both are correct."""
-        if not over or not self._are_correct(over, variant):
-            return None
-        timing, own = self.together(over, variant), self.together(variant)
-        if timing is None or own is None or timing.timing.method != own.timing.method:
-            return None
-        before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
-        return ratio_of(before, after, timing.first_planned) if before and after else None
-
-    def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
-        """In every regime in which there is one."""
-        every = {regime: self.ratio(over, variant, regime) for regime in Regime}
-        return {regime: ratio for regime, ratio in every.items() if ratio is not None}
-
-    def least(
-        self, others: Iterable[str], variant: str, regime: Regime = Regime.CHAINED
-    ) -> tuple[str, Ratio | None]:
-        """The one of ``others`` over which the ratio is the smallest; "" where none was timed
-        beside the variant.
-        """
-        ratios = {name: self.ratio(name, variant, regime) for name in others}
-        known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-        least = min(known, key=lambda name: known[name].ratio, default="")
-        return least, known.get(least)
-
-    def is_idle(self, variant: str) -> bool:
-        """Whether a chained call of it adds no time to its neighbours."""
-        return adds_nothing(self.instances(variant))
-
-    def why_no_ratio(self, over: str, variant: str) -> Finding:
-        """Why there is no chained ratio of two variants."""
-        timing = self.together(over, variant)
-        if timing is None or not {over, variant} <= timing.chained:
-            return NOT_COLLECTED
-        for name in (variant, over):
-            if name in timing.wrong:
-                return finding("untimed.wrong_outputs", variant=name)
-            if (clocks := timing.two_clocks.get(name)) and clocks.disagree:
-                return clocks_finding(clocks)
-        idle = next((name for name in (variant, over) if self.is_idle(name)), None)
-        return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
-
-    def _are_correct(self, *variants: str) -> bool:
-        known = [self.evidence.variants.get(variant) for variant in variants]
-        return all(evidence is not None and evidence.correct for evidence in known)
-
-
 @dataclass(frozen=True)
 class VariantPair:
     """Any two variants: how many times faster in every regime, and their captures compared; what
@@ -260,7 +158,10 @@ def judge_pair(snapshot: Snapshot, config: Config, before: Row, after: Row) -> V
         after=after,
         speedups=view.times.ratios(*names),
         comparison=view.compare(*names),
-        warnings=(*file_warnings(snapshot, names), *ladder_warnings([before, after], view)),
+        warnings=(
+            *file_warnings(snapshot, names),
+            *ladder_warnings([before, after], view.evidence),
+        ),
     )
 
 

@@ -10,21 +10,14 @@ promised of the duration under ncu. A promise that nobody tried says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
 from workbench.judge.advice import latency, throughput
 from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage, Verdict, shown
-
-if TYPE_CHECKING:
-    from workbench.judge.comparison import Comparison
-    from workbench.judge.rows import Row
-    from workbench.judge.view import View, Views
-
 
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
@@ -220,49 +213,6 @@ def _sum(found: Sequence[KindRecord]) -> KindRecord:
         **{name: int(added(getattr(each, name) for each in found)) for name in counts},
         ratios=tuple(ratio for each in found for ratio in each.ratios),
     )
-
-
-def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
-    """One a step that changes another to be faster, at the shape where it is judged."""
-    for row in rows:
-        if row.step is not None and row.step.parent is not None and not row.step.corrects:
-            view = views.at(row.judged_at) if row.judged_at else views.table
-            compared = row.against_parent_at or views.table.shape
-            yield _trial(view, row, row.against_parent if compared == view.shape else None)
-
-
-def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
-    assert row.step is not None
-    assert row.step.parent is not None
-    return Trial(
-        variant=row.variant,
-        parent=row.step.parent,
-        shape=view.shape,
-        kind=row.step.kind,
-        verdict=row.verdict,
-        ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
-        saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
-        advised=view.advice(row.step.parent),
-    )
-
-
-def told_what_was_tried(
-    rows: Iterable[Row], trials: Iterable[Trial], shape: str
-) -> tuple[Row, ...]:
-    """Rows of one shape, their advice with what came of it so far."""
-    here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
-    return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
-
-
-def _told(row: Row, trials: Iterable[Trial]) -> Row:
-    if row.advice is None:
-        return row
-    tried: dict[Change, list[Tried]] = {}
-    for trial in trials:
-        if trial.kind and trial.verdict:
-            tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
-    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
-    return replace(row, advice=tuple(told))
 
 
 NO_RECORD = AdviceRecord()

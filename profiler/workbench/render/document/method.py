@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
 from workbench.evidence.timing import METHOD
-from workbench.judge.comparability import Gone
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation, Gone, Row
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document import ladder_table, timings
 from workbench.render.document.blocks import (
