@@ -23,7 +23,7 @@ from msgspec import structs
 from workbench.evidence.records import BuiltKernel, Ceiling, Environment
 from workbench.evidence.timing import GraphNode, Series, Session
 from workbench.ncu.command import flags
-from workbench.run import calibration, compilation, machine, measurement, recording, trial
+from workbench.run import compilation, machine, measurement, recording, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
@@ -213,8 +213,8 @@ def stand_in_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
         return run_worker(scratch, structs.replace(job, device="cpu"), *given)
 
-    monkeypatch.setattr(calibration, "Worker", Benchmarks)
-    monkeypatch.setattr(trial, "run_worker", on_the_cpu)
+    monkeypatch.setattr(side_jobs, "Worker", Benchmarks)
+    monkeypatch.setattr(side_jobs, "run_worker", on_the_cpu)
 
 
 class Benchmarks:

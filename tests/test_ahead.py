@@ -15,7 +15,7 @@ from workbench.cuda.compiler import Compiled, Source
 from workbench.run import compilation
 from workbench.run.compilation import compilers
 from workbench.run.gpu import Gpu
-from workbench.run.scratch import compiler_environment, scratch_folder
+from workbench.run.process import compiler_environment, scratch_folder
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 

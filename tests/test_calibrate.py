@@ -17,7 +17,7 @@ from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile, Environment
-from workbench.run import calibration, machine
+from workbench.run import machine, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
@@ -218,15 +218,15 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
 
     def run(*scripts: WorkerEnd) -> tuple[EvidenceFolder, Scripted]:
         scripted = Scripted(*scripts)
-        monkeypatch.setattr(calibration, "Worker", scripted)
-        calibration.calibrate(folder, lambda event: None)
+        monkeypatch.setattr(side_jobs, "Worker", scripted)
+        side_jobs.calibrate(folder, lambda event: None)
         return folder, scripted
 
     return run
 
 
 def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -> None:
-    names = list(calibration.CEILINGS)
+    names = list(side_jobs.CEILINGS)
     folder, scripted = play(
         ended(ENVIRONMENT, ceiling("dram"), failed("l2", "no L2"), current="l1"),
         ended(ENVIRONMENT, ceiling("fp32"), current="fp64", timed_out=True),
@@ -245,14 +245,14 @@ def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -
 
 
 def test_a_lost_context_goes_on_with_the_rest(play: Play) -> None:
-    names = list(calibration.CEILINGS)
+    names = list(side_jobs.CEILINGS)
     lost = failed("dram", "illegal address")
     _, scripted = play(ended(lost), ended(*map(ceiling, names[1:]), Done()))
     assert scripted.asked == [names, names[1:]]
 
 
 def test_what_is_on_record_stays_when_nothing_new_is_complete(play: Play) -> None:
-    names = list(calibration.CEILINGS)
+    names = list(side_jobs.CEILINGS)
     folder, _ = play(ended(*map(ceiling, names), Done()))
     before = folder.ceilings.read_bytes()
     with pytest.raises(KeyboardInterrupt):
@@ -293,9 +293,9 @@ def test_it_writes_and_shows_what_was_measured(
     root = make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)
-    found = map(ceiling, calibration.CEILINGS[:-1])
-    last = failed(calibration.CEILINGS[-1], "no FP8 here")
-    monkeypatch.setattr(calibration, "Worker", Scripted(ended(ENVIRONMENT, *found, last, Done())))
+    found = map(ceiling, side_jobs.CEILINGS[:-1])
+    last = failed(side_jobs.CEILINGS[-1], "no FP8 here")
+    monkeypatch.setattr(side_jobs, "Worker", Scripted(ended(ENVIRONMENT, *found, last, Done())))
     assert main(["calibrate", "--project", str(root)]) == 0
     out, err = capsys.readouterr()
     assert "| FP32 " in out

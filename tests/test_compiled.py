@@ -15,9 +15,8 @@ from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources
 from workbench.render.document.sentences import sentence, why_no_lines
-from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker
+from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker, compiler_environment
 from workbench.run.protocol import Hello, Start
-from workbench.run.scratch import compiler_environment
 from workbench.study.config import Gates
 from workbench.words import GateState, Phase
 

@@ -33,10 +33,18 @@ from workbench.evidence import frames, journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
 from workbench.remote import bootstrap, cluster, job, ssh
-from workbench.remote.intake import Intake
-from workbench.remote.job import AboutJob, RemoteJob, Result, digest, own_code, pack, unpack
-from workbench.remote.pipe import exchange, framed
-from workbench.remote.remote_target import Remote
+from workbench.remote.job import (
+    AboutJob,
+    RemoteJob,
+    Result,
+    digest,
+    exchange,
+    framed,
+    own_code,
+    pack,
+    unpack,
+)
+from workbench.remote.remote_target import Intake, Remote
 from workbench.run.plan import Plan
 from workbench.run.recording import Recorder
 from workbench.study.workspace import find_workspace

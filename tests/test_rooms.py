@@ -88,7 +88,7 @@ def is_within(name: str, package: str) -> bool:
 
 def test_imports_are_seen_wherever_they_stand() -> None:
     assert {"workbench.derive.figures", "workbench.study.config"} <= imports("workbench.judge.view")
-    assert "workbench.run.calibration" in imports("workbench.app.executor")
+    assert "workbench.run.side_jobs" in imports("workbench.app.executor")
     assert "workbench.judge.view" in imports("workbench.judge.evaluate")
     assert "workbench.judge.view" not in imports("workbench.judge.evaluate", typing=False)
 

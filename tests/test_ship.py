@@ -38,7 +38,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import gpu_slug
 from workbench.evidence.records import Build, Shipped, ShippedCubin, ShippedTime
 from workbench.evidence.timing import Timing
-from workbench.run import machine, trial
+from workbench.run import machine, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
@@ -639,7 +639,7 @@ def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
 
 def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
     """Compiling fifty kernels is tested elsewhere."""
-    return trial.packable(study, variant, reference, (), *rest)
+    return side_jobs.packable(study, variant, reference, (), *rest)
 
 
 # ---- checked again ---------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from workbench.cli.main import main
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError
 from workbench.ncu import command as ncu
-from workbench.run import calibration, machine
 from workbench.run import compilation as building
+from workbench.run import machine, side_jobs
 from workbench.run.process import WorkerEnd
 from workbench.study.workspace import find_workspace, including
 from workspaces import (
@@ -672,7 +672,7 @@ def test_where_nothing_is_on_record_doctor_says_what_is_missing(root: Path, run:
 # ---- what doctor is named for ----------------------------------------------------------------
 def test_doctor_looks_at_what_hints_name_it_for(run: Run) -> None:
     rows = {row["name"] for row in json.loads(run("doctor", "--json").out)["rows"]}
-    assert calibration.HINT == "`workbench doctor` checks the GPU, the driver and the packages"
+    assert side_jobs.HINT == "`workbench doctor` checks the GPU, the driver and the packages"
     assert {"GPU", "driver", "torch", "NVRTC (cuda-core)", "CUDA headers", "zstandard"} <= rows
     assert ncu.failure("==ERROR== x").hint == "`workbench doctor` checks ncu"
     assert "ncu" in rows

@@ -43,7 +43,7 @@ def stand_in(folder: Path) -> None:
     import pytest
 
     from standin import StandIn, stand_in_for_jobs
-    from workbench.run import calibration, trial
+    from workbench.run import side_jobs
     from workbench.run.measurement import Measurement
 
     times = {"baseline": 10.0, "fix": 8.0}
@@ -61,7 +61,7 @@ def stand_in(folder: Path) -> None:
 
         return run
 
-    for where, name in ((Measurement, "run"), (calibration, "calibrate"), (trial, "try_once")):
+    for where, name in ((Measurement, "run"), (side_jobs, "calibrate"), (side_jobs, "try_once")):
         patched.setattr(where, name, faulty(getattr(where, name)))
 
 

@@ -76,12 +76,12 @@ def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
     from workbench.run.protocol import CeilingsJob, TrialJob
 
     if isinstance(task.instead, CeilingsJob):
-        from workbench.run.calibration import calibrate
+        from workbench.run.side_jobs import calibrate
 
         calibrate(task.folder, hear, wanted=task.instead.ceilings)
         return MeasuredPlan()
     if isinstance(task.instead, TrialJob):
-        from workbench.run.trial import try_once
+        from workbench.run.side_jobs import try_once
 
         return MeasuredPlan(learned=try_once(task.study, task.instead, builds))
     from workbench.judge.open_verdicts import Deciding

@@ -30,7 +30,7 @@ from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
 from workbench.render.templates import Told, render_report, template_environment, texts
-from workbench.run.trial import packable
+from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
 

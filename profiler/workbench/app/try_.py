@@ -32,7 +32,7 @@ from workbench.render.document.environment import told as told_of
 from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
-from workbench.run.trial import trial_of
+from workbench.run.side_jobs import trial_of
 from workbench.study.config import Gates, for_study
 from workbench.study.model import Study
 from workbench.study.text import is_plain_name, stands

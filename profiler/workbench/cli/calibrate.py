@@ -18,9 +18,9 @@ from workbench.ncu.captures import Captures
 from workbench.render.as_json import plain_data
 from workbench.render.document import rooflines
 from workbench.render.document.blocks import Paragraph, words
-from workbench.run.calibration import CEILINGS
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingFailed, CeilingMeasured, CeilingsJob, Event
+from workbench.run.side_jobs import CEILINGS
 from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.words import ABSENT

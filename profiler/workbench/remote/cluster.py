@@ -19,7 +19,7 @@ from typing import Any
 
 import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
-from workbench.remote.pipe import exchange, framed
+from workbench.remote.job import exchange, framed
 from workbench.run.protocol import WorkerEvent
 
 ADDRESS = re.compile(r"(?P<protocol>tls|tcp)://(?P<host>\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")

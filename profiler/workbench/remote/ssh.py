@@ -19,8 +19,7 @@ from typing import IO
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote import bootstrap
-from workbench.remote.job import package_files
-from workbench.remote.pipe import exchange, framed
+from workbench.remote.job import exchange, framed, package_files
 from workbench.run.protocol import WorkerEvent
 
 DISTRIBUTION = "kernel-workbench"

@@ -28,6 +28,7 @@ from workbench.app.executor import Task, perform
 from workbench.errors import EnvironmentLacks, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.remote.job import (
+    RESULT,
     About,
     AboutJob,
     RemoteJob,
@@ -39,7 +40,6 @@ from workbench.remote.job import (
     pack,
     unpack,
 )
-from workbench.remote.pipe import RESULT
 from workbench.run import machine
 from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
 from workbench.run.plan import MeasuredPlan

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.run import machine
-from workbench.run.process import Worker, WorkerEnd, run_worker
+from workbench.run.process import Worker, WorkerEnd, run_worker, scratch_folder
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
-from workbench.run.scratch import scratch_folder
 from workbench.study.model import Study
 from workbench.study.params import base_name
 from workbench.study.sources import named_from, source_files

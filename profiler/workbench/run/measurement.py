@@ -22,10 +22,9 @@ from workbench.run import machine
 from workbench.run.compilation import build_job, compilers, copy_sources
 from workbench.run.events import Listener, ReportRecorder, passes
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
-from workbench.run.process import Worker, run_worker
+from workbench.run.process import Worker, run_worker, scratch_folder
 from workbench.run.protocol import Captured, ErrorText, Event, SessionsDone, TimedSession
 from workbench.run.recording import Recorder
-from workbench.run.scratch import scratch_folder
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.words import Phase

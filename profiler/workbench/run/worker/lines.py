@@ -29,7 +29,7 @@ from types import FrameType
 from typing import Any
 
 from workbench.ncu.places import is_library
-from workbench.run.scratch import EXTENSIONS_DIR
+from workbench.run.process import EXTENSIONS_DIR
 from workbench.study.front_ends import front_ends_of
 from workbench.study.sources import CODE, named_from, virtual_name
 
@@ -108,7 +108,7 @@ def _load(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def shared(path: Any) -> Any:
     """Of what is in this worker's copy of the sources, the same in the copy beside its extensions,
-    see ``run.scratch``; all else as it is.
+    see ``run.process``; all else as it is.
     """
     own, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
     given = Path(path).resolve()

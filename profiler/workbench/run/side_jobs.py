@@ -1,0 +1,186 @@
+"""Jobs of a worker that time no variants: ceilings, one call of what is tried, and a package."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Ceiling, CeilingsFile, Environment
+from workbench.run import machine
+from workbench.run.compilation import worker_stopped
+from workbench.run.process import E, Worker, WorkerEnd, empty_scratch, run_worker, scratch_folder
+from workbench.run.protocol import (
+    Broken,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    DeviceFound,
+    Event,
+    Learned,
+    Packable,
+    ShipJob,
+    TrialJob,
+)
+from workbench.run.recording import provenance
+from workbench.shipped.facts import CUBINS
+from workbench.study.model import Study, Variant
+from workbench.study.sources import virtual_name
+from workbench.words import INSTALL
+
+CEILINGS = (
+    "dram",
+    "l2",
+    "l1",
+    "fp32",
+    "fp64",
+    "half",
+    "tensor fp16",
+    "tensor bf16",
+    "tensor tf32",
+    "tensor fp8",
+)
+SECONDS = 60.0  # the longest one ceiling may take, its compilation included
+HINT = "`workbench doctor` checks the GPU, the driver and the packages"
+
+
+def calibrate(
+    folder: EvidenceFolder,
+    on_event: Callable[[Event], None],
+    limit: float = SECONDS,
+    wanted: Sequence[str] = CEILINGS,
+) -> CeilingsFile:
+    """Measure the ceilings that are ``wanted``, and write them to ``ceilings.json``; returns that.
+
+    A benchmark that fails, hangs or takes the process along costs only itself: the others go on in
+    a fresh worker, and its ceiling is written down as not collected, with the reason. Raises
+    ToolFailed where none could be measured, KeyboardInterrupt when it was stopped: the file on
+    record stays as it is then.
+    """
+    measured: dict[str, Ceiling] = {}
+    absent: dict[str, str] = {}
+    environment = Environment()
+    with empty_scratch() as scratch:
+        while left := [name for name in wanted if name not in {*measured, *absent}]:
+            outcome = Worker(scratch, CeilingsJob(ceilings=tuple(left))).watch(limit, on_event)
+            for event in outcome.events:
+                match event:
+                    case DeviceFound():
+                        environment = event.environment
+                    case CeilingMeasured():
+                        measured[event.id] = event.ceiling
+                    case CeilingFailed():
+                        absent[event.id] = event.error.message.partition("\n")[0]
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            if outcome.current and not outcome.finished:
+                absent[outcome.current] = outcome.why(limit)
+            elif not outcome.finished and not outcome.of(CeilingFailed):
+                broken = outcome.of(Broken)
+                why = broken[0].error.message if broken else outcome.log[-500:].strip()
+                raise ToolFailed(f"the benchmarks did not start: {why}", hint=HINT)
+    if not measured:
+        first = next(iter(absent.values()))
+        raise ToolFailed(f"no ceiling could be measured: {first}", hint=HINT)
+    origin = provenance(environment)
+    file = CeilingsFile(ceilings=measured, not_collected=absent, provenance=origin)
+    store.write(folder.ceilings, file)
+    return file
+
+
+TRIAL_SECONDS = 300.0  # the longest silence: an extension may be compiled in it
+
+
+def trial_of(
+    study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool, ranges: bool = False
+) -> TrialJob:
+    """On the GPU or else the CPU. ``called``: how the user knows what is tried."""
+    return TrialJob(
+        study=study.name,
+        shapes=shapes,
+        baseline=study.ladder.steps[0].variant,
+        called=called,
+        references=tuple(reference.name for reference in study.ladder.references),
+        device="cuda" if on_gpu else "cpu",
+        ranges=ranges,
+    )
+
+
+def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned:
+    """In a process of its own. ``builds`` is a folder that keeps what is compiled for a measurement
+    by this process.
+
+    Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
+    EnvironmentLacks without torch.
+    """
+    if "torch" in machine.missing_to_run():
+        raise EnvironmentLacks("torch is not installed, so nothing can be called", hint=INSTALL)
+    with scratch_folder(study, builds, extensions=True) as scratch:
+        outcome = run_worker(scratch, job, TRIAL_SECONDS, lambda event: None)
+    if outcome.timed_out and not outcome.of(Learned):
+        raise GateFailed(
+            f"nothing came back for {TRIAL_SECONDS:g} s", hint="does it wait for something?"
+        )
+    own = virtual_name(study.name, "")  # a file is called as the user's is
+    return told(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
+
+
+SHIP_SECONDS = 600.0  # the longest silence: all kernels are compiled in it
+
+
+def packable(
+    study: Study,
+    variant: Variant,
+    reference: Variant | None,
+    archs: Sequence[str],
+    shapes: Sequence[str],
+    cubins: Path,
+) -> Packable:
+    """``cubins`` is the folder that gets the cubins and their index.
+
+    Raises what is wrong with the variant or the study, EnvironmentLacks without torch or cuda-core,
+    KeyboardInterrupt when it was stopped.
+    """
+    if missing := machine.missing_to_run():
+        raise EnvironmentLacks(
+            f"shipping needs {' and '.join(missing)}: kernels are compiled, on the CPU",
+            hint=INSTALL,
+        )
+    job = ShipJob(
+        study=study.name,
+        variant=variant.name,
+        params=dict(variant.params),
+        archs=tuple(archs),
+        shapes=tuple(shapes),
+        reference=reference.name if reference else "",
+        reference_params=dict(reference.params) if reference else {},
+    )
+    with scratch_folder(study) as scratch:
+        outcome = run_worker(scratch, job, SHIP_SECONDS, lambda event: None)
+        if (scratch / CUBINS).is_dir():
+            shutil.copytree(scratch / CUBINS, cubins)
+    return told(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")
+
+
+def told(
+    outcome: WorkerEnd,
+    kind: type[E],
+    worded: Callable[[str], str],
+    default: type[WorkbenchError] = ToolFailed,
+) -> E:
+    """The answer of a worker. Raises KeyboardInterrupt when it was stopped, and its own error with
+    the message as it is ``worded`` for the user, as ``default`` where that is of no known class.
+    """
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if broken := outcome.of(Broken):
+        error = broken[0].error
+        raise structs.replace(error, message=worded(error.message)).error(default)
+    if not (found := outcome.of(kind)):
+        raise worker_stopped(outcome)
+    return found[0]
