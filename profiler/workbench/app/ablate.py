@@ -75,7 +75,6 @@ def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list
 
 
 def leave_one_out(target: Target, name: str, *, fresh: bool) -> tuple[LeftOut, dict[str, str]]:
-    """What each switch of one variant is worth, and what failed."""
     ladder = target.study.ladder
     (variant,) = target.variants([name])
     study, switches = switches_of(target.study, variant, ladder)

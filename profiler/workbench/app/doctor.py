@@ -166,7 +166,6 @@ class Diagnosis:
 
 
 def diagnosis() -> Diagnosis:
-    """Of this machine."""
     rows = (*(check() for check in CHECKS), *combination_rows(), *outcome_rows())
     can = works(rows)
     return Diagnosis(rows, can, conclusion(can))

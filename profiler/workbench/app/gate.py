@@ -115,13 +115,11 @@ def paired(
 
 
 def changed_sources(base: Side, head: Side) -> list[str]:
-    """Variants of both with other sources."""
     shared = [name for name in head.names if name in base.names]
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
 def plain_of(side: Side, name: str) -> str:
-    """Of the sources without comments."""
     return plain_digest(side.study, side.study.variants[name])
 
 

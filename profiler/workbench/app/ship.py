@@ -68,7 +68,6 @@ def told_of(
 
 
 def written(subject: Subject, distribution: str, package: str, folder: Path) -> Shipped:
-    """The package in an empty folder."""
     top = folder / "torch-ext" / package
     own = sources(subject)
     cubins = top / CUBINS

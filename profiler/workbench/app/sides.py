@@ -51,7 +51,6 @@ class Side:
 
     @property
     def names(self) -> list[str]:
-        """The variants."""
         return list(self.study.variants)
 
     @property

@@ -161,7 +161,6 @@ class OverShapes:
 def over_shapes(
     targets: Sequence[Target], variants: Sequence[str], *, fresh: bool
 ) -> tuple[OverShapes, dict[str, str]]:
-    """Variants and references timed at every shape, and what failed."""
     wanted: list[Wanted] = []
     for target in targets:
         names = target.variants(list(variants))

@@ -120,7 +120,6 @@ class Attempt:
 
     @property
     def verdict(self) -> TryVerdict:
-        """Of what was tried, here or in the trial."""
         row = self.row
         if row is not None and row.variant in self.failures and row.status != Status.FAILED:
             return TryVerdict.FAILED
@@ -133,7 +132,6 @@ class Attempt:
 
     @property
     def row(self) -> Row | None:
-        """Of what was tried."""
         return self.judged.row(self.problem.baseline.name) if self.judged else None
 
     @property
@@ -234,7 +232,6 @@ def prepare(
 def called_once(
     executor: Executor, workspace: Workspace, study: Study, shape: str, job: TrialJob
 ) -> Learned:
-    """It leaves no evidence."""
     gpu = executor.gpu
     folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
     config = for_study(workspace.config, study.ladder)
@@ -334,7 +331,6 @@ def require_free(name: str, project: Path | None) -> Path:
 
 
 def kept(done: Attempt, root: Path) -> Path:
-    """The study with its evidence, copied into a workspace."""
     for part in ("kernels", "ablations"):
         shutil.copytree(done.folder / part / done.study, root / part / done.study)
     return root / "kernels" / done.study

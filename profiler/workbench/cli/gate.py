@@ -44,14 +44,12 @@ def run(options: GateOptions) -> int:
 
 
 def verdict(found: Gated) -> str:
-    """In a line."""
     counts = {move: sum(change.verdict == move for change in found.changes) for move in Move}
     told = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
     return f"{found.older.short} → {found.newer.short}: {told or 'no variant'}"
 
 
 def finish(changes: Sequence[VariantChange]) -> int:
-    """The exit code of the verdict."""
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))
         note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")

@@ -76,7 +76,6 @@ def console() -> Console:
 
 @printing()
 def say(*lines: str) -> None:
-    """Plain lines on stdout."""
     print(printable_lines("\n".join(lines)))
 
 

@@ -95,15 +95,12 @@ class EvidenceFolder:
         return self.root / shape / "captures" / f"{variant}.json"
 
     def captured(self, shape: str) -> list[Path]:
-        """The index records at a shape."""
         return listed(self.root / shape / "captures", ".json")
 
     def capture_indexes(self) -> list[Path]:
-        """Those of all shapes."""
         return [path for shape in self.shapes for path in listed(shape / "captures", ".json")]
 
     def every_session(self) -> list[Path]:
-        """Timing sessions of all shapes."""
         return [path for shape in self.shapes for path in self.timing_files(shape.name)]
 
     @property

@@ -45,7 +45,6 @@ class OnRecord(Generic[S]):
 
     @property
     def current(self) -> S | None:
-        """The record where it is of the sources as they are now."""
         return self.record if self.state == Status.CURRENT else None
 
 
@@ -104,12 +103,10 @@ class Evidence:
         return _against(record, self.files.fingerprints.of_sources(variant))
 
     def check(self, variant: str, shape: str | None = None) -> OnRecord[Check]:
-        """The check at one shape."""
         shape = shape or self.shape
         return self.checks(variant, [shape])[shape]
 
     def checks(self, variant: str, shapes: Iterable[str]) -> dict[str, OnRecord[Check]]:
-        """By shape."""
         record, of = (
             self.files.record(self.folder.check(variant), Checks),
             self.files.fingerprints.of,

@@ -129,7 +129,6 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
 
 
 def content(record: Record) -> dict[str, object]:
-    """A record as its file has it."""
     return {"schema_version": record.schema, **msgspec.to_builtins(record)}
 
 

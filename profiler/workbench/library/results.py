@@ -264,7 +264,6 @@ class RecordedEvidence(Shown, Evidence):
 
     @cached_property
     def ladder(self) -> Ablated:
-        """Judged."""
         return ablated(on_record(self, self.config))
 
     def row(self, variant: str) -> ProfiledVariant:

@@ -85,7 +85,6 @@ class ColumnTable:
         return len(self.entries)
 
     def __getitem__(self, column: str) -> list[Any]:
-        """The values of a column."""
         at = self.columns.index(column)
         return [row[at] for row in self.entries]
 
@@ -94,7 +93,6 @@ class ColumnTable:
         return map(itemgetter(*map(self.columns.index, columns)), self.entries)
 
     def table(self) -> pd.DataFrame:
-        """The same as a DataFrame."""
         import pandas as pd
 
         return pd.DataFrame(self.entries, columns=list(self.columns))

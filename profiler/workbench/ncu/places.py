@@ -73,7 +73,6 @@ class Instruction:
 
     @cached_property
     def read(self) -> frozenset[str]:
-        """Predicates that it reads."""
         found = {p for o in self.operands for p in _PREDICATE.findall(o)} - self.written
         return frozenset(found | {self.guard} if self.guard else found)
 

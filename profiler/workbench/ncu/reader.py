@@ -222,7 +222,6 @@ def resources_of(path: Path, wanted: Wanted) -> tuple[CapturedKernel, ...]:
 
 
 def resources(action: Any) -> CapturedKernel:
-    """Of one launch."""
     parts = [_whole(action, f"{SHARED}_{part}") for part in ("static", "dynamic")]
     return CapturedKernel(
         kernel=kernel_name(action),

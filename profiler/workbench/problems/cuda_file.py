@@ -102,7 +102,6 @@ def _module(
     outputs: Sequence[tuple[str, str]],
     launch: LaunchCall,
 ) -> str:
-    """What one would write by hand."""
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
     return f"""import torch

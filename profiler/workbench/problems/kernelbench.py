@@ -93,7 +93,6 @@ def read(request: Request) -> Problem:
 
 
 def _names(tree: ast.Module) -> list[str]:
-    """Parameters of ``Model.forward``."""
     body = classes(tree)[MODEL].body
     forward = next(
         (n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None

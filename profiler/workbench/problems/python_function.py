@@ -90,7 +90,6 @@ def read(request: Request) -> Problem:
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:
-    """The name of the function that is meant."""
     known = functions(tree)
     candidates = [
         name

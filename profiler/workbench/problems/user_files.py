@@ -161,7 +161,6 @@ def bound(tree: ast.Module) -> set[str]:
 
 
 def parameters(node: ast.FunctionDef) -> list[str]:
-    """Names of the positional and keyword parameters."""
     every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
     return [argument.arg for argument in every]
 
@@ -202,7 +201,6 @@ class Versus:
 
 
 def baseline(called: str, loads: str, expression: str) -> Module:
-    """What is tried."""
     return Versus(called, loads, expression, "baseline").module()
 
 

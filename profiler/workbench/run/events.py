@@ -55,7 +55,6 @@ class Listener:
     refused: Callable[[Build], bool] | None = None
 
     def take(self, event: Event) -> None:
-        """Keep what an event brings, as soon as it comes."""
         match event:
             case DeviceFound():
                 machine.require_gpu(event.environment.gpu, event.environment.gpu_uuid)
@@ -76,7 +75,6 @@ class Listener:
         self.on_event(event)
 
     def packages(self) -> dict[str, str]:
-        """Versions of what the variants of this run need."""
         needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
         return {name: known for name in needed if (known := machine.package_version(name))}
 
@@ -185,5 +183,4 @@ class ReportRecorder:
         return {}
 
     def range_of(self, variant: str) -> str:
-        """The NVTX range of a variant's launches."""
         return range_name(self.study.name, variant, self.shape)

@@ -103,7 +103,6 @@ class Measurement:
             self.result.seconds[name] = time.monotonic() - began
 
     def prepare(self, scratch: Path) -> None:
-        """Build and check."""
         variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
         with compilers(scratch, variants, partial(build_job, self.study)):
             if self.refused is None:

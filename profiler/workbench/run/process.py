@@ -185,7 +185,6 @@ class WorkerEnd:
         return f"crashed its process ({at}exit {self.returncode}){told}"
 
     def of(self, kind: type[E]) -> list[E]:
-        """Its events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
 

@@ -124,7 +124,6 @@ class Repository:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether files of the workspace differ from the commit that is checked out."""
         return bool(self.git("status", "--porcelain", "--", str(self.inside)).strip())
 
     @contextmanager
@@ -163,7 +162,6 @@ class Repository:
         return message.replace(f"{root}/", f"{commit.short}:{inside}")
 
     def workspace(self, place: Path, commit: Commit) -> Workspace:
-        """That of a commit that is checked out at ``place``."""
         root = place / self.inside
         if not (root / CONFIG_FILE).is_file():
             raise UsageError(

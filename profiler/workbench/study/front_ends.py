@@ -87,7 +87,6 @@ COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
 
 def front_end(name: str) -> FrontEnd | None:
-    """By its name in words."""
     return next((known for known in FRONT_ENDS if known.name == name), None)
 
 
@@ -244,7 +243,6 @@ def _of_function(function: Function) -> Iterator[tuple[int, str]]:
 
 
 def _bound(function: Function) -> set[str]:
-    """Names that are the function's own."""
     given = function.args
     names = {a.arg for a in [*given.posonlyargs, *given.args, *given.kwonlyargs]}
     names |= {a.arg for a in (given.vararg, given.kwarg) if a is not None}

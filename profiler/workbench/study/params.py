@@ -223,7 +223,6 @@ def _ranged(
 
 
 def is_space(name: str) -> bool:
-    """Whether a name of a variant has a parameter with several values."""
     given = name.partition("[")[2]
     return "|" in given or ".." in given
 

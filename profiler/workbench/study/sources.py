@@ -200,7 +200,6 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
 
 
 def plain_digest(study: Study, variant: Variant) -> str:
-    """sha256 over what all files of a variant mean."""
     return _digest(variant, source_files(study, variant), _meant)
 
 

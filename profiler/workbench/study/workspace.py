@@ -84,7 +84,6 @@ class Workspace:
 
     @property
     def ledger(self) -> Path:
-        """What runs have cost, of all studies."""
         top = self.output / PACKAGED_EVIDENCE if self.packaged else self.ablations
         return top / "ledger.jsonl"
 

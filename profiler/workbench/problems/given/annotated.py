@@ -39,7 +39,6 @@ def _decorated(tree: ast.Module) -> dict[str, str]:
 
 
 def ranges_of(tree: ast.Module, node: ast.FunctionDef) -> dict[str, list[ast.stmt]]:
-    """The statements of every range of a function, by name."""
     decorated = _decorated(tree)
     found = [_ranges_in(statement, decorated) for statement in node.body]
     return {name: body for each in found for name, body in each.items()}

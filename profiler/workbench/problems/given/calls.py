@@ -258,7 +258,6 @@ def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def compiled(file: File, name: str) -> Callable[..., Any]:
-    """``torch.compile`` of a function of a file, once."""
     import torch
 
     known = vars(file).setdefault("compiled", {})

@@ -166,7 +166,6 @@ def _joined(outer: str, name: object) -> str:
 
 
 def rebuilt(inputs: Inputs) -> Any:
-    """What ``structured`` took apart."""
 
     def visit(value: Any) -> Any:
         if isinstance(value, Leaf):

@@ -257,7 +257,6 @@ class Bench:
         return [self.round(setting, amount) for _ in range(ROUNDS)]
 
     def ceiling(self, name: str) -> Ceiling:
-        """The best of a ceiling's settings."""
         settings = BENCHMARKS[name](self)
         measured = [(setting, self.measure(setting)) for setting in settings]
         setting, rounds = max(measured, key=lambda pair: middle_rate(pair[1]))

@@ -156,7 +156,6 @@ class TrialRun:
             )
 
     def again(self, inputs: Inputs, changed: tuple[str, ...]) -> Any:
-        """All outputs of another call of the baseline."""
         out = self.called(self.job.baseline, inputs)
         return self.left_behind(inputs, out, changed)
 
@@ -331,7 +330,6 @@ class TrialRun:
             return afterwards(own, self.load(self.job.baseline)(**own), changed)
 
     def known(self, name: str) -> str:
-        """What the user calls a variant."""
         return self.job.called if name == self.job.baseline else name
 
     def load(self, name: str) -> Run:

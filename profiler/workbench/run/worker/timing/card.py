@@ -58,7 +58,6 @@ class Marks:
         self.events = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
 
     def around(self, call: Callable[[], T]) -> T:
-        """A call with the events that time it."""
         before, between, after = self.events
         before.record()
         empty_kernel()
@@ -100,15 +99,12 @@ class Card:
         cuda.take_declared()
 
     def advance(self) -> None:
-        """A node that counts the replay."""
         self.kernels["advance"][1, 1](self.state)
 
     def stamp(self, row: int) -> None:
-        """A node that notes the clocks."""
         self.kernels["stamp"][self.sms, 1](self.stamps, self.last, SLOTS, row, self.sms, self.state)
 
     def around(self, call: Callable[[], T]) -> T:
-        """A call with the stamps that time it."""
         self.stamp(BEFORE)
         self.stamp(BETWEEN)
         found = call()
@@ -123,7 +119,6 @@ class Card:
         self.stamp(END)
 
     def replay(self, graph: Replayable) -> None:
-        """Queue it."""
         graph.replay()
         self.replays += 1
 

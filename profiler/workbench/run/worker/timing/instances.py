@@ -295,7 +295,6 @@ class Instance:
         return self.captured(work)
 
     def replay_marked(self) -> None:
-        """Queue the graph of the second clock."""
         self.around.card.replay(self.marked)
 
     @property
@@ -304,7 +303,6 @@ class Instance:
         return fmean(marks.microseconds for marks in self.marks)
 
     def replay(self, regime: Regime) -> None:
-        """Queue one of its graphs."""
         self.around.card.replay(self.graphs[regime])
         if regime == Regime.CHAINED:
             self.last = self.around.card.replays
@@ -331,12 +329,10 @@ class Instance:
 
     @property
     def found(self) -> Outputs:
-        """The kept outputs."""
         return replace(self.outputs, tensors=self.kept)
 
 
 def microseconds(work: Callable[[], Any]) -> float:
-    """Between two events around it."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     work()

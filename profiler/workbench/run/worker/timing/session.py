@@ -82,7 +82,6 @@ class TimingProcess:
         self.reasons: set[str] = set()
 
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
-        """Build, warm up, time, audit."""
         self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
         rounds = Rounds(self.around.card, self.instances, self.around.surrounded, self.tell)
@@ -347,7 +346,6 @@ class Rounds:
         self.take(order, self.card.times(pinned))
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
-        """Keep the times of a round."""
         self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
         self.seconds = float(times.nanoseconds.sum()) * 1e-9
         for at, one in enumerate(order):
@@ -366,7 +364,6 @@ class Rounds:
             column.mhz.append(float(cycles / nanoseconds * 1e3))
 
     def finish(self) -> None:
-        """Wait for what is queued."""
         while self.queued:
             self.read()
 

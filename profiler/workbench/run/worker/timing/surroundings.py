@@ -104,7 +104,6 @@ def on_gpu(value: Any) -> bool:
 
 
 def fresh(study: ModuleType, shape: Shape) -> Inputs:
-    """Inputs that nobody has seen."""
     generator = torch.Generator("cuda").manual_seed(random.SystemRandom().randrange(2**48))
     inputs = study.inputs(shape, generator)
     assert isinstance(inputs, dict)
@@ -176,7 +175,6 @@ class Surroundings:
 
     @property
     def copies(self) -> int:
-        """Of what is constant."""
         return len(self.constants)
 
     def constants_of(self, call: int) -> Inputs:
@@ -256,7 +254,6 @@ class Surroundings:
         return [name for name in self.names if name in self.in_place]
 
     def table(self, inputs: Inputs) -> InputTables:
-        """Of the inputs of an instance."""
         names = self.given, self.indices, self.restored
         return InputTables(*(self._rows(inputs, group) for group in names))
 
@@ -273,7 +270,6 @@ class Surroundings:
         return max(1, min(-(-pieces // THREADS), self.card.sms * BLOCKS_AN_SM))
 
     def write(self, table: InputTables, call: int) -> None:
-        """Nodes that write the inputs of a call."""
         self._write(table.given, call)
         self._write(table.indices, call)
         self.restore(table, call)
