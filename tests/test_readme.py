@@ -153,6 +153,9 @@ def test_the_files_that_the_docs_name_are_there() -> None:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
         for path in re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|toml|json))?)`", text):
             assert any((root / path).exists() for root in roots), f"{name}: {path}"
+        for word, path in re.findall(r"`(\w+)`\s+(?:in|of|from)\s+`([a-z_/]+\.py)`", text):
+            (file,) = [root / path for root in roots if (root / path).exists()]
+            assert re.search(rf"\b{word}\b", file.read_text(encoding="utf-8")), f"{word}: {path}"
 
 
 def test_it_shows_what_the_newer_verbs_print() -> None:
