@@ -14,8 +14,8 @@ import pytest
 
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
-from workbench.app.ablate import named
 from workbench.app.executor import Local
+from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge

@@ -213,7 +213,7 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **options: object) -> None:
         raise Interrupted
 
-    monkeypatch.setattr("workbench.app.ablate.ensure_each", stopped)
+    monkeypatch.setattr("workbench.app.judge.ensure_each", stopped)
     with pytest.raises(KeyboardInterrupt):
         wb.ablate(project=FIXTURE)
 

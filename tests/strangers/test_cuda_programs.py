@@ -10,8 +10,7 @@ import pytest
 
 from workbench.cuda import CompileError, declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin, key_of
-from workbench.cuda.host_code import entries, is_host, items, masked, without
-from workbench.cuda.programs import without_host_code
+from workbench.cuda.programs import entries, is_host, items, masked, without, without_host_code
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request

@@ -24,7 +24,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
-from workbench.problems.writing import EXACT, OWN, TrialFacts, write
+from workbench.problems.writing import TrialFacts, write
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.environment import Save
@@ -262,8 +262,7 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
     return TrialFacts(
         destinations=trial.destinations,
         in_place=trial.in_place,
-        precision=EXACT if trial.exact else OWN,
-        why=trial.refusal,
+        exact=trial.exact,
         dtype=trial.dtype,
         bytes=trial.bytes,
         absolute=rounded_up(absolute),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from shlex import quote
 
-from workbench.app.ablate import ablate, leave_one_out
 from workbench.app.executor import Executor
+from workbench.app.judge import ablate, leave_one_out
 from workbench.app.report import REPORT, is_due, reported
 from workbench.app.sweep import OverShapes, targets_of
 from workbench.app.target import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.check import check
+from workbench.app.measure import check
 from workbench.app.target import (
     find_study,
     in_place,

@@ -1,14 +1,190 @@
-"""A CUDA program as a source of kernels: its device code, for a compiler that has no host."""
+"""A CUDA program as a source of kernels: its device code, told from host code by the tokens, for a
+compiler that has no host.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from workbench.cuda.host_code import has_device_code, is_host, items, without
 from workbench.errors import ToolFailed
+
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^()\s\\"]*)\(.*?\)(?P=mark)"'
+    r"""|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
+_SCOPE = re.compile(r"(?:inline\s+)?namespace\b\s*(?P<name>[\w:]*)[^()]*")
+_C_LINKAGE = re.compile(r'extern\s+"C"\s*')
+_ON_DEVICE = re.compile(r"\b(?:__global__|__device__|constexpr|consteval|\w*DEVICE\w*)\b")
+_OF_DEVICE = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*(?:__device__|__global__)", re.MULTILINE)
+_CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum)\b")
+_ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|__cluster_dims__|__maxnreg__)\s*\(")
+_INITIALISED = re.compile(r"\s*[,{]")  # a member, with braces, ahead of a constructor's body
+_MARKS = dict(zip("({[", ")}]", strict=True))
+
+
+@dataclass(frozen=True)
+class Item:
+    """A declaration or definition at the scope of a namespace, from offset ``start`` to ``end``.
+
+    ``head`` is what stands ahead of its body, without comments. ``scope`` is that of its
+    namespaces, such as ``ns::``.
+    """
+
+    start: int
+    end: int
+    head: str
+    scope: str
+    c_linkage: bool
+    is_function: bool  # with a body
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A ``__global__`` function. ``template`` are the parameters of the template that it is of."""
+
+    name: str
+    parameters: str
+    template: str | None
+    c_linkage: bool
+
+
+def masked(text: str) -> str:
+    """The text with spaces for comments and directives, and ``_`` for what stands in strings."""
+
+    def hidden(match: re.Match[str]) -> str:
+        found = match[0]
+        if found == '"C"':
+            return found
+        filler = " " if found.startswith(("//", "/*")) else "_"
+        return "".join(c if c in "\n" else filler for c in found)
+
+    plain = _SKIPPED.sub(hidden, text)
+    return _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), plain)
+
+
+def items(text: str) -> list[Item]:
+    """Those of a file; none where its braces do not match."""
+    plain = masked(text)
+    try:
+        return list(_items(plain))
+    except IndexError:
+        return []
+
+
+def _items(plain: str) -> Iterator[Item]:
+    scopes: list[tuple[str, bool]] = []
+    at = 0
+    while match := re.compile(r"\S").search(plain, at):
+        start = at = match.start()
+        if plain[at] == "}":
+            scopes.pop()
+            at += 1
+            continue
+        at = _stop(plain, at)
+        head = plain[start:at].strip()
+        scope = _SCOPE.fullmatch(head)
+        if plain[at] == "{" and (scope or _C_LINKAGE.fullmatch(head)):
+            scopes.append((f"{scope['name']}::" if scope and scope["name"] else "", not scope))
+            at += 1
+            continue
+        is_function = plain[at] == "{" and _is_function(head)
+        if plain[at] == "{":
+            at = _closed(plain, at)
+            while is_function and _INITIALISED.match(plain, at):
+                at = _closed(plain, _stop(plain, at))
+            if not is_function:
+                while plain[at := _stop(plain, at)] != ";":
+                    at = _closed(plain, at)
+                at += 1
+        else:
+            at += 1
+        linkage = any(c for _, c in scopes) or head.startswith('extern "C"')
+        yield Item(start, at, head, "".join(name for name, _ in scopes), linkage, is_function)
+    if scopes:
+        raise IndexError
+
+
+def _stop(plain: str, at: int) -> int:
+    """Where the next ``;`` or ``{`` stands that is not inside of parentheses."""
+    while plain[at] not in ";{":
+        at = _closed(plain, at) if plain[at] in "([" else at + 1
+    return at
+
+
+def _closed(plain: str, at: int) -> int:
+    """Behind the bracket that closes the one at ``at``."""
+    close = [_MARKS[plain[at]]]
+    while close:
+        at += 1
+        if plain[at] in _MARKS:
+            close.append(_MARKS[plain[at]])
+        elif plain[at] == close[-1]:
+            close.pop()
+    return at + 1
+
+
+def _template(head: str) -> tuple[str | None, str]:
+    """The parameters of a template, and what follows them."""
+    head = re.sub(r'^extern\s+"C"\s*', "", head)
+    if not (match := re.match(r"template\s*<", head)):
+        return None, head
+    depth, at = 1, match.end()
+    while depth and at < len(head):
+        depth += {"<": 1, ">": -1}.get(head[at], 0)
+        at = _closed(head, at) if head[at] == "(" else at + 1
+    return " ".join(head[match.end() : at - 1].split()), head[at:].strip()
+
+
+def _is_function(head: str) -> bool:
+    _, head = _template(head)
+    if _CLASS.match(head):
+        return head.endswith(")")
+    before = head.partition("(")[0]
+    return "(" in head and not re.search(r"(?<!operator)=", re.sub(r"operator\W+", "", before))
+
+
+def is_host(item: Item, text: str = "") -> bool:
+    """Whether a function runs on the host alone; ``text`` may define macros for device code."""
+    own = _OF_DEVICE.findall(text)
+    marked = _ON_DEVICE.search(item.head) or any(re.search(rf"\b{m}\b", item.head) for m in own)
+    return item.is_function and not marked
+
+
+def has_device_code(item: Item, text: str) -> bool:
+    """Whether something in it runs on the GPU."""
+    return re.search(r"__(?:global|device)__|DEVICE", text[item.start : item.end]) is not None
+
+
+def without(text: str, removed: Iterable[Item]) -> str:
+    """The text with spaces in place of these, on the same lines; directives stay."""
+    plain, letters = masked(text), list(text)
+    for item in removed:
+        for at in range(item.start, item.end):
+            if plain[at] not in " \n":
+                letters[at] = " "
+    return "".join(letters)
+
+
+def entries(text: str) -> dict[str, Entry]:
+    """The ``__global__`` functions that a text defines, by name: ``ns::scale``."""
+    found = {}
+    for item in items(text):
+        if item.is_function and "__global__" in item.head:
+            template, head = _template(item.head)
+            while match := _ATTRIBUTE.search(head):
+                head = head[: match.start()] + head[_closed(head, match.end() - 1) :]
+            before, _, after = head.partition("(")
+            name = item.scope + before.split()[-1]
+            parameters = " ".join(after.rpartition(")")[0].split())
+            found[name] = Entry(name, parameters, template, item.c_linkage)
+    return found
+
 
 T = TypeVar("T")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"].*$', re.MULTILINE)

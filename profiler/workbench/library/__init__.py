@@ -38,7 +38,7 @@ def ablate(
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError; where ncu
     could not profile, times are recorded, and ``profile=False`` returns them.
     """
-    from workbench.app import ablate as ladder
+    from workbench.app import judge as ladder
     from workbench.app.executor import Local
     from workbench.app.target import find_target
     from workbench.library.results import ablated

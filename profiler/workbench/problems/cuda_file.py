@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workbench.cuda.compiler import PROGRAM
-from workbench.cuda.host_code import Entry, entries
 from workbench.cuda.includes import expand_includes
+from workbench.cuda.programs import Entry, entries
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import (
     LAUNCH_HINT,

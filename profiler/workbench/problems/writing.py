@@ -12,7 +12,6 @@ from workbench.problems.expressions import literal
 from workbench.problems.problem import STUDY_FILE, Module, Problem
 from workbench.study.own_files import CONFIG_FILE, require_inside
 
-EXACT, OWN = "float64", "as it is"
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
 
@@ -21,14 +20,13 @@ class TrialFacts:
     """What one trial run of a problem told that its files do not say.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
-    ``precision`` is that of the reference, ``why`` it is not float64. ``bytes`` are by shape, each
-    as it prints. ``absolute`` and ``relative`` are the errors allowed.
+    ``exact``: the reference takes doubles. ``bytes`` are by shape, each as it prints. ``absolute``
+    and ``relative`` are the errors allowed.
     """
 
     destinations: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
-    precision: str = EXACT
-    why: str = ""
+    exact: bool = True
     dtype: str = "float32"
     bytes: Mapping[str, float] = field(default_factory=dict)
     absolute: float = 1e-3
@@ -117,7 +115,7 @@ from workbench.problems import given
 
 FILES = {literal(tuple(problem.files))}
 DESTINATIONS = {literal(facts.destinations)}  # what is only written into, and made anew
-EXACT = {facts.precision == EXACT}  # whether the reference is computed in float64
+EXACT = {facts.exact}  # whether the reference is computed in float64
 BYTES = {literal(dict(facts.bytes))}  # of inputs and outputs, by shape
 
 shapes = {{
