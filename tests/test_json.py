@@ -12,6 +12,8 @@ import pytest
 from workbench.app.bisect import Bisected
 from workbench.app.gate import Gated, StudyChanges
 from workbench.app.new import NewStep, NewWorkspace
+from workbench.app.ship_check import Compared, PackageCheck
+from workbench.app.try_ import Attempt, TriedReference
 from workbench.cli.main import main
 from workbench.derive import factors, figures, largest_changes
 from workbench.derive.diff import costs, line_diff
@@ -68,6 +70,7 @@ RECORDS = (
     ),
     *(Time, Ratio, Interval, Gate, Accuracy, PredictionOutcome, Score, Finding, KindRecord),
     *(Launch, Report, Row, MetricValue),
+    *(Attempt, TriedReference, PackageCheck, Compared),
     *(NewWorkspace, NewStep, Gated, StudyChanges, Bisected, Commit, Save),
     *(Listed, ListedStudy, EvidenceState, CheckRow, CheckedStudy, ErrorBound),
 )

@@ -670,18 +670,20 @@ def check(capsys: Capture, folder: str, *arguments: str) -> tuple[int, Any, str]
 def test_as_fast_as_its_evidence(package: Path, standin: StandIn, capsys: Capture) -> None:
     code, told, err = check(capsys, str(package))
     assert code == 0, err
-    assert told["move"] == "same"
+    assert told["compared"]["move"] == "same"
     assert told["tests"] == "8 passed"
     assert told["changed"] == []
     assert standin.timed[0] == ["shipped", "reference"]
-    assert told["now"]["ratio"] == pytest.approx(told["on_record"]["ratio"], rel=0.01)
+    assert told["compared"]["now"]["ratio"] == pytest.approx(
+        told["compared"]["on_record"]["ratio"], rel=0.01
+    )
 
 
 def test_slower_than_its_evidence(package: Path, standin: StandIn, capsys: Capture) -> None:
     TIMES["shipped"] *= 1.1
     code, told, err = check(capsys, str(package))
     assert code == 1
-    assert told["move"] == "slower"
+    assert told["compared"]["move"] == "slower"
     assert f"error: {MODULE} is slower than its evidence: 0.909x [" in err
     TIMES["reference"] *= 1.1
     assert check(capsys, str(package))[0] == 0  # the card is slower, not the package
@@ -691,8 +693,8 @@ def test_it_is_timed_in_as_many_sessions_as_a_doubtful_verdict_takes(
     package: Path, standin: StandIn, capsys: Capture
 ) -> None:
     _, told, _ = check(capsys, str(package))
-    assert told["now"]["sessions"] == 10
-    assert told["now"].get("level", 95) == 95, "no session was added"
+    assert told["compared"]["now"]["sessions"] == 10
+    assert told["compared"]["now"].get("level", 95) == 95, "no session was added"
 
 
 @pytest.mark.parametrize(
@@ -734,7 +736,7 @@ def test_on_another_card_nothing_is_compared(
     monkeypatch.setattr(machine, "find_gpu", lambda: other)
     code, told, err = check(capsys, str(package))
     assert code == 5
-    assert told["move"] is None
+    assert told["compared"]["move"] is None
     assert "its evidence is of NVIDIA H200, and this is NVIDIA B200" in err
 
 
@@ -776,7 +778,7 @@ def test_without_a_gpu_the_tests_are_run_and_nothing_is_timed(
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     code, told, err = check(capsys, str(package))
     assert code == 3
-    assert told["now"] is None
+    assert told["compared"] is None
     assert "its tests passed, and nothing was timed" in err
 
 
@@ -926,7 +928,7 @@ def test_on_a_gpu_the_package_passes_its_tests_and_is_as_fast_as_its_evidence(
     code, told, err = check(capsys, str(on_gpu), *WELL_KNOWN.get(study, ()))
     assert "skipped" not in told["tests"], told["tests"]
     assert code == 0, err
-    assert told["now"]["ratio"] > 1
+    assert told["compared"]["now"]["ratio"] > 1
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -263,7 +263,10 @@ class PackageCheck:
     GPU.
     """
 
-    package: Package
+    opened: Package = field(repr=False)
+    package: str
+    study: str
+    variant: str
     tests: str
     changed: list[str]
     compared: Compared | None
@@ -286,7 +289,8 @@ def check(
             executor.note(f"timing it at {shape}, beside what it falls back to")
             now = measured(executor, study, shape, gpu, payer)
             found = compared(now, package, gpu, payer.config)
-    return PackageCheck(package, told, package.changed, found)
+    name, shipped = package.facts.package, package.shipped
+    return PackageCheck(package, name, shipped.study, shipped.variant, told, package.changed, found)
 
 
 def shape_of(study: Study, package: Package, shape: str | None) -> tuple[Study, str]:
@@ -304,10 +308,10 @@ def require_as_shipped(done: PackageCheck) -> None:
     """Raises GateFailed where it is slower than its evidence or a file is another, EnvironmentLacks
     where it was not timed, CannotTell where the times do not tell.
     """
-    package, changed, found = done.package, done.changed, done.compared
+    changed, found = done.changed, done.compared
     if found is not None and found.slower:
         raise GateFailed(
-            f"{package.facts.package} is slower than its evidence: {found.why}",
+            f"{done.package} is slower than its evidence: {found.why}",
             hint="the card may be in use or hot: try again; another torch has another reference",
         )
     if changed:

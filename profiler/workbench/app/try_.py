@@ -27,6 +27,7 @@ from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import TrialFacts, write
 from workbench.render.document import attempt as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
+from workbench.render.document.checks import ErrorBound
 from workbench.render.document.environment import Save
 from workbench.render.document.environment import told as told_of
 from workbench.run.compilation import build_only
@@ -37,7 +38,7 @@ from workbench.study.config import Gates, for_study
 from workbench.study.model import Study
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
-from workbench.words import Status, TryVerdict
+from workbench.words import Status, TryVerdict, shown
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
 # (float32 as KernelBench has it; two units in the last place of halves).
@@ -60,6 +61,16 @@ PEAK = 10.0
 
 
 @dataclass(frozen=True)
+class TriedReference:
+    """``exact``: taken in float64, else ``refusal`` says why not. ``itself``: there is no other."""
+
+    exact: bool
+    refusal: str
+    itself: bool
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Attempt:
     """What became of a file that was tried.
 
@@ -69,17 +80,42 @@ class Attempt:
     ``kept`` is the folder of the study that ``keep`` made.
     """
 
-    problem: Problem
-    folder: Path
+    problem: Problem = field(repr=False)
+    folder: Path = field(repr=False)
     study: str
     shape: str
-    trial: Learned
-    facts: TrialFacts
-    judged: Ablation | None = None
-    evidence: Snapshot | None = None
+    trial: Learned = field(repr=False)
+    facts: TrialFacts = field(repr=False)
+    judged: Ablation | None = field(default=None, repr=False)
+    evidence: Snapshot | None = field(default=None, repr=False)
     failures: dict[str, str] = field(default_factory=dict)
     kept: Path | None = None
-    built: Built | Failed | None = None
+    built: Built | Failed | None = field(default=None, repr=False)
+
+    kind = property(shown(lambda self: self.problem.kind))
+    what = property(shown(lambda self: self.problem.what))
+    workspace = property(shown(lambda self: self.folder))
+    inputs = property(shown(lambda self: self.trial.inputs))
+    outputs = property(shown(lambda self: self.trial.outputs))
+    destinations = property(shown(lambda self: self.trial.destinations))
+    in_place = property(shown(lambda self: self.trial.in_place))
+    warnings = property(shown(lambda self: self.judged.warnings if self.judged else []))
+
+    @property
+    @shown
+    def reference(self) -> TriedReference:
+        names = tuple(module.name for module in self.problem.references)
+        return TriedReference(self.trial.exact, self.trial.refusal, self.problem.itself, names)
+
+    @property
+    @shown
+    def tolerance(self) -> ErrorBound:
+        return ErrorBound(self.facts.absolute, self.facts.relative)
+
+    @property
+    @shown
+    def trial_errors(self) -> dict[str, ErrorBound]:
+        return {name: ErrorBound(*errors) for name, errors in self.trial.errors.items()}
 
     @property
     def wrong(self) -> tuple[float, float] | None:
@@ -94,7 +130,8 @@ class Attempt:
         return larger if larger is not None and larger[1] > allowed else None
 
     @property
-    def times_reference(self) -> float | None:
+    @shown
+    def times_reference_error(self) -> float | None:
         """The error relative in norm as a multiple of the first reference's; None without one, and
         where the error is below half a unit in the last place.
         """
@@ -119,6 +156,7 @@ class Attempt:
         return UNIT.get(self.trial.dtype, 0.0) / 2
 
     @property
+    @shown
     def verdict(self) -> TryVerdict:
         row = self.row
         if row is not None and row.variant in self.failures and row.status != Status.FAILED:
@@ -127,7 +165,7 @@ class Attempt:
             return TryVerdict.WRONG
         if row is None and self.problem.baseline.name not in self.trial.errors:
             return TryVerdict.UNCHECKED
-        times = self.times_reference
+        times = self.times_reference_error
         return TryVerdict.INACCURATE if times and times > Gates().max_error else TryVerdict.CORRECT
 
     @property
@@ -337,7 +375,7 @@ def kept(done: Attempt, root: Path) -> Path:
 
 def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
     """What is printed of it; ``profiled``: where profiling was asked for."""
-    answer = document.answer(done.verdict, done.times_reference, done.against)
+    answer = document.answer(done.verdict, done.times_reference_error, done.against)
     shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
         shown += document.result(done.row, done.judged, profiled=profiled)

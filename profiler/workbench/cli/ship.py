@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 from workbench.app import ship_check
@@ -64,25 +63,15 @@ def tell(options: ShipOptions, done: Shipment) -> None:
 def check(options: ShipOptions, folder: Path) -> None:
     done = ship_check.check(executor("ship"), folder, options.project, options.shape)
     if options.json:
-        nothing = dict.fromkeys(each.name for each in fields(Compared))
-        show_json(
-            {
-                "package": done.package.facts.package,
-                "study": done.package.shipped.study,
-                "variant": done.package.shipped.variant,
-                "tests": done.tests,
-                "changed": done.changed,
-                **(vars(done.compared) if done.compared else nothing),
-            }
-        )
+        show_json(done)
     else:
         say(*lines(done))
     ship_check.require_as_shipped(done)
 
 
 def lines(done: PackageCheck) -> list[str]:
-    shipped, found = done.package.shipped, done.compared
-    what = f"{done.package.facts.package}: {shipped.variant} of {shipped.study}"
+    shipped, found = done.opened.shipped, done.compared
+    what = f"{done.package}: {shipped.variant} of {shipped.study}"
     shown = [f"{what}, shipped {shipped.date}", f"  tests: {done.tests}"]
     if done.changed:
         shown.append(f"  not as shipped: {', '.join(done.changed)}")

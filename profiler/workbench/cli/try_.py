@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
@@ -15,39 +15,15 @@ from workbench.render import as_json
 from workbench.run import machine
 from workbench.run.protocol import Failed
 from workbench.study.sources import virtual_name
-from workbench.words import SCHEMA_VERSION, Status, TryVerdict
+from workbench.words import Status, TryVerdict
 
 
-def as_data(done: Attempt) -> dict[str, Any]:
+def as_data(done: Attempt) -> Mapping[str, object]:
     row, judged = done.row, done.judged
     return {
-        "schema_version": SCHEMA_VERSION,
-        "verdict": done.verdict,
-        "times_reference_error": done.times_reference,
-        "kind": done.problem.kind,
-        "what": done.problem.what,
-        "workspace": str(done.folder),
-        "study": done.study,
-        "shape": done.shape,
-        "inputs": dict(done.trial.inputs),
-        "outputs": list(done.trial.outputs),
-        "destinations": list(done.trial.destinations),
-        "in_place": list(done.trial.in_place),
-        "reference": {
-            "exact": done.trial.exact,
-            "refusal": done.trial.refusal,
-            "itself": done.problem.itself,
-            "variants": [module.name for module in done.problem.references],
-        },
-        "tolerance": {"max_abs": done.facts.absolute, "relative": done.facts.relative},
-        "trial_errors": {
-            n: {"max_abs": a, "relative": r} for n, (a, r) in done.trial.errors.items()
-        },
+        **as_json.shown_fields(done),
         "tried": as_json.full_row(judged, row) if judged and row else None,
         "references": [as_json.row(judged, r) for r in done.references] if judged else [],
-        "warnings": judged.warnings if judged else [],
-        "failures": done.failures,
-        "kept": str(done.kept) if done.kept else None,
     }
 
 
@@ -69,8 +45,8 @@ def finish(done: Attempt, executor: Executor) -> int:
         )
     if done.verdict == TryVerdict.INACCURATE:
         raise GateFailed(
-            f"{done.problem.baseline.called} is inaccurate: {done.times_reference:.2g}x the error "
-            f"of {done.against}",
+            f"{done.problem.baseline.called} is inaccurate: {done.times_reference_error:.2g}x the "
+            f"error of {done.against}",
             hint="sum in float32, or name another reference with --vs",
         )
     if done.verdict == TryVerdict.UNCHECKED:
