@@ -38,7 +38,7 @@ from workbench.ncu.capture import MetricValue
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import shown_names
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
-from workbench.render.document.environment import Save
+from workbench.render.document.environment import Save, VariantBuild
 from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
 from workbench.run.repository import Commit
 
@@ -71,7 +71,7 @@ RECORDS = (
     *(Time, Ratio, Interval, Gate, Accuracy, PredictionOutcome, Score, Finding, KindRecord),
     *(Launch, Report, Row, MetricValue),
     *(Attempt, TriedReference, PackageCheck, Compared),
-    *(NewWorkspace, NewStep, Gated, StudyChanges, Bisected, Commit, Save),
+    *(NewWorkspace, NewStep, Gated, StudyChanges, Bisected, Commit, Save, VariantBuild),
     *(Listed, ListedStudy, EvidenceState, CheckRow, CheckedStudy, ErrorBound),
 )
 MOST = 120

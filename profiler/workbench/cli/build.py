@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from workbench.app.target import find_study, in_place, require_arch
 from workbench.cli.options import BuildOptions
@@ -12,7 +11,7 @@ from workbench.cli.progress import Progress
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, ToolFailed, with_hint
 from workbench.render.document.blocks import Block
-from workbench.render.document.environment import CompiledKernel, compiled
+from workbench.render.document.environment import CompiledKernel, VariantBuild, compiled
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study
@@ -22,17 +21,11 @@ from workbench.study.workspace import including
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
 
 
-def as_data(event: Built | Failed, arch: str) -> dict[str, Any]:
-    """``error`` is why it does not compile, ``hint`` a way out."""
-    error = event.error if isinstance(event, Failed) else None
-    keys = ("kernels", "defines", "warnings")
-    return {
-        "variant": event.variant,
-        "arch": arch,
-        **{key: getattr(event, key, ()) for key in keys},
-        "error": error.message if error else "",
-        "hint": error.hint if error else "",
-    }
+def variant_build(event: Built | Failed, arch: str) -> VariantBuild:
+    if isinstance(event, Failed):
+        error = event.error
+        return VariantBuild(event.variant, arch, error=error.message, hint=error.hint)
+    return VariantBuild(event.variant, arch, event.kernels, event.defines, event.warnings)
 
 
 def blocks(events: Sequence[Built | Failed]) -> list[Block]:
@@ -63,7 +56,7 @@ def run(options: BuildOptions) -> int:
     with Progress() as progress:
         events = build_only(found, names, arch, workspace.config.limits.seconds_per_step, progress)
     if options.json or blocks(events):
-        data = [as_data(event, arch) for event in events]
+        data = [variant_build(event, arch) for event in events]
         tell(options, lambda: {"builds": data}, lambda: blocks(events))
     failed = [event for event in events if isinstance(event, Failed)]
     for event in failed:

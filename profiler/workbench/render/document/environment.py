@@ -102,6 +102,19 @@ SIZES = (
 
 
 @dataclass(frozen=True)
+class VariantBuild:
+    """``error`` is why it does not compile, ``hint`` a way out."""
+
+    variant: str
+    arch: str
+    kernels: tuple[BuiltKernel, ...] = ()
+    defines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
 class Save:
     """``error`` says why it does not compile. ``check`` is how it stood against the reference, with
     the reason, "" where it was not checked. ``microseconds`` are chained, of one session, and
