@@ -21,8 +21,8 @@ from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
-from workbench.render.chart.size_lines import size_lines
-from workbench.render.document.size_tables import sizes_section
+from workbench.render.chart.time_charts import size_lines
+from workbench.render.document.timings import sizes_section
 from workbench.render.numbers import interval, microseconds
 from workbench.study.params import pick_shapes, with_derived
 from workbench.study.workspace import Workspace, find_workspace

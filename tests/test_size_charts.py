@@ -11,7 +11,7 @@ from workbench.derive.speedup import Time
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.render.chart import svg
 from workbench.render.chart.scene import Anchor, Scene, text_width
-from workbench.render.chart.size_lines import shown, size_lines
+from workbench.render.chart.time_charts import shown, size_lines
 from workbench.words import Regime
 
 

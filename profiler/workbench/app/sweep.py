@@ -19,9 +19,9 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.parameter_sweep import Sweep, judge_sweep
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
 from workbench.judge.snapshot import at_one_shape
-from workbench.render.chart.size_lines import size_lines
+from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document
-from workbench.render.document import size_tables as sizes_document
+from workbench.render.document.timings import sizes_sections
 from workbench.run.plan import Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study
@@ -208,7 +208,7 @@ def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str])
         return
     parameters = dict.fromkeys(over.parameter for over in every)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
-    blocks = sizes_document.sizes_sections(every)
+    blocks = sizes_sections(every)
     scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
     title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
     path = write_document(target.workspace, folder, title, blocks, scenes)

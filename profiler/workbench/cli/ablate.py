@@ -30,7 +30,7 @@ from workbench.render.as_json import ablation as as_data
 from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Section
-from workbench.render.document.switches import left_out_view
+from workbench.render.document.parameters import left_out_view
 from workbench.study.workspace import including
 
 

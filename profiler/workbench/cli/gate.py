@@ -12,7 +12,7 @@ from workbench.errors import CannotTell, GateFailed
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import VariantChange
 from workbench.render.ci import junit, sarif
-from workbench.render.document import changes as document
+from workbench.render.document import checks as document
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
 

@@ -22,7 +22,7 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
 from workbench.judge.parameter_sweep import Sweep
 from workbench.render.document.parameters import sweep_view
-from workbench.render.document.size_tables import sizes_view
+from workbench.render.document.timings import sizes_view
 from workbench.study.params import Picked, is_space
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 
 import workbench
 from workbench.judge.commits import VariantChange
-from workbench.render.document.changes import TIERS, shown
+from workbench.render.document.checks import TIERS, shown
 from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
-from workbench.render.chart import roofline_plot, stall_bars, step_times, svg
+from workbench.render.chart import roofline_plot, stall_bars, svg, time_charts
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Scene
-from workbench.render.chart.size_lines import size_lines
 from workbench.render.chart.stall_bars import stall_time
-from workbench.render.document.size_tables import sizes_name
+from workbench.render.chart.time_charts import size_lines
+from workbench.render.document.timings import sizes_name
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class ReportChart:
 
 CHARTS: Mapping[str, ReportChart] = MappingProxyType(
     {
-        "times": ReportChart(step_times.step_times, step_times.ALT, step_times.CAPTION),
+        "times": ReportChart(
+            time_charts.step_times, time_charts.STEPS_ALT, time_charts.STEPS_CAPTION
+        ),
         "roofline": ReportChart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
         "stall-time": ReportChart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
     }

@@ -36,8 +36,8 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.ladder_table import across, ladder_table, shape_ladder, tree
 from workbench.render.document.phrases import judged, ladders, steps
-from workbench.render.document.size_tables import sizes_sections
 from workbench.render.document.step import anchor, brief_section, step_section
+from workbench.render.document.timings import sizes_sections
 from workbench.words import ABSENT
 
 
