@@ -19,7 +19,7 @@ from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.problems.problem import Problem
 from workbench.render import markdown
-from workbench.render.document import attempt as document
+from workbench.render.document import variant as document
 from workbench.run import machine
 from workbench.run.worker.guard import Opened
 from workspaces import FIXTURE, ROOT

@@ -25,7 +25,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import TrialFacts, write
-from workbench.render.document import attempt as document
+from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
 from workbench.render.document.environment import Save

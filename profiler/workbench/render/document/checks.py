@@ -1,4 +1,4 @@
-"""Tables of ``check``, variants beside the float64 reference, and of ``gate``, what a change did."""
+"""Tables of ``check``: variants beside the float64 reference; of ``gate``: what a change did."""
 
 from __future__ import annotations
 
