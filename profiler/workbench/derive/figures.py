@@ -221,7 +221,6 @@ def restates(name: str) -> str:
 
 
 def stall_label(reason: str) -> str:
-    """A stall reason in words."""
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 
 
@@ -294,7 +293,6 @@ class StallTime:
 
     @property
     def change(self) -> float:
-        """Microseconds after less those before."""
         return self.after - self.before
 
 

@@ -78,7 +78,6 @@ class VariantChange:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it stops a gate."""
         return self.verdict in (Move.SLOWER, Move.BROKEN)
 
 

@@ -74,7 +74,6 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
 
 
 def _measured_index(row: Row, evidence: ShapeEvidence) -> CaptureIndex | None:
-    """Of a capture made here."""
     return evidence.variants[row.variant].index if row.capture else None
 
 

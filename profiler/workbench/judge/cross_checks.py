@@ -126,7 +126,6 @@ class Case:
 
     @property
     def variant(self) -> str:
-        """Its name."""
         return self.evidence.variant
 
     @property
@@ -144,7 +143,6 @@ class Case:
 
     @property
     def series(self) -> Sequence[Series]:
-        """What it was timed in."""
         return self.timing.by_variant.get(self.variant, ()) if self.timing else ()
 
     @property

@@ -70,12 +70,10 @@ class Score:
 
     @property
     def total(self) -> int:
-        """All that count."""
         return self.confirmed + self.refuted + self.not_measurable
 
 
 def score(outcomes: Iterable[PredictionOutcome]) -> Score:
-    """Count outcomes by their result."""
     known = list(outcomes)
     counted = [outcome for outcome in known if not outcome.restates]
     results = Counter(outcome.result for outcome in counted)

@@ -112,7 +112,6 @@ class Row:
 
     @property
     def over_reference(self) -> Ratio | None:
-        """Over the primary one."""
         return self.chained.speedup_over_reference
 
     @property
@@ -209,7 +208,6 @@ class Recordings:
 
     @property
     def total(self) -> int:
-        """All that are known of."""
         return self.noted + self.unnoted
 
 
@@ -255,7 +253,6 @@ class Ablation:
 
     @property
     def everything(self) -> tuple[Row, ...]:
-        """Steps and references."""
         return (*self.rows, *self.references)
 
     def row(self, variant: str) -> Row:
@@ -276,7 +273,6 @@ class Ablation:
 
     @property
     def best(self) -> Row | None:
-        """See ``best_of``."""
         return best_of(self.rows)
 
     @property

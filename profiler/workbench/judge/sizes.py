@@ -215,7 +215,6 @@ def _is_intense(shape: ShapeEvidence) -> bool:
 
 
 def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:
-    """See ``AtSize``."""
     amounts = {ARITHMETIC.get(work.dtype, ""): work.flops, DRAM: work.bytes}
     least = {
         name: amount / rate / seconds

@@ -49,7 +49,6 @@ class Texts:
         self._known: dict[str, Mapping[str, str]] = {}
 
     def of(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
-        """As they stand."""
         if variant not in self._known:
             study = evidence.study
             self._known[variant] = source_texts(study, study.variants[variant])

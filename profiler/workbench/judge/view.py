@@ -45,7 +45,6 @@ class View:
 
     @property
     def shape(self) -> str:
-        """Its name."""
         return self.evidence.shape
 
     def variant(self, name: str) -> VariantEvidence:
@@ -107,7 +106,6 @@ class Views:
         return self.at(self.snapshot.shape)
 
     def at(self, shape: str) -> View:
-        """Another shape of the snapshot."""
         if shape not in self._views:
             self._views[shape] = self._view(self.snapshot.shapes[shape])
         return self._views[shape]

@@ -148,7 +148,6 @@ def as_csv(blocks: Iterable[Block]) -> str:
 
 
 def callouts(blocks: Iterable[Block]) -> Iterator[str]:
-    """What must be seen first."""
     for block in blocks:
         if isinstance(block, Callout):
             yield from map(plain, block.items)

@@ -64,7 +64,6 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def spans(text: Text) -> str:
-    """A text as inline Markdown."""
     brackets = bool(_LINKING.search(plain(text)))
     written = ""
     for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href)):

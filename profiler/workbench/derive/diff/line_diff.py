@@ -74,7 +74,6 @@ class DiffRow:
 
     @property
     def differs(self) -> bool:
-        """Whether its code is another."""
         return self.kind in (LineKind.CHANGED, LineKind.REMOVED, LineKind.ADDED)
 
     @property
@@ -150,7 +149,6 @@ class Shift:
     @property
     @shown
     def change_microseconds(self) -> float:
-        """Microseconds after less those before."""
         return (self.after.cost.microseconds or 0.0) - (self.before.cost.microseconds or 0.0)
 
     @property
@@ -190,7 +188,6 @@ class SourceDiff:
 
     @property
     def has_costs(self) -> bool:
-        """Whether both sides have costs."""
         return not any(self.why)
 
 

@@ -269,7 +269,6 @@ def _has_level(values: Values, level: str) -> bool:
 
 
 def _add(sums: _Sums, values: Values) -> None:
-    """Add one launch."""
     seconds = values[DURATION] * 1e-9
     sums.seconds += seconds
     sums.cycles += (sm_clock(values) or math.nan) * seconds

@@ -197,7 +197,6 @@ def _kind(trials: Sequence[Trial]) -> KindRecord:
 
 
 def together(records: Sequence[AdviceRecord]) -> AdviceRecord:
-    """The record of several ladders."""
     kinds = dict.fromkeys(kind for each in records for kind in each.kinds)
     return AdviceRecord(
         studies=tuple(study for each in records for study in each.studies),

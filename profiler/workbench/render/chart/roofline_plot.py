@@ -137,7 +137,6 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, path: Sequence[str]) -> tuple[lis
 
 
 def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
-    """All ridges and points."""
     xs = [drawn.ridge(roof) for roof in drawn.compute] + [mark.at[0] for mark in marks]
     ys = [*(roof.rate for roof in drawn.compute), *(mark.at[1] for mark in marks)]
     return plot(box, (min(xs) / 3, max(xs) * 3), (min(ys) / 2, max(ys) * 1.6))

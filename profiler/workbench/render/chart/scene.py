@@ -199,14 +199,12 @@ def ink_on(fill: str) -> str:
 
 
 def block(mark: XY, half: float = 8.0) -> Box:
-    """What a mark covers."""
     return Box(mark[0] - half, mark[1] - half, mark[0] + half, mark[1] + half)
 
 
 # Advances of DejaVu Sans in em; the sans-serifs that stand in for it are narrower.
 NARROW, WIDE = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@")
 BOLD = 1.1
-LINE = 1.3  # line height in em
 ELLIPSIS = "…"
 
 

@@ -111,7 +111,6 @@ def shown(over: OverSizes) -> tuple[list[SizeLine], list[SizeLine]]:
 
 
 def _boxes() -> list[Box]:
-    """Two, beside each other."""
     wide = (WIDTH - 2 * LEFT - 2 * EDGE) / 2
     lefts = (LEFT, 2 * LEFT + EDGE + wide)
     return [Box(left, TOP, left + wide, TOP + HEIGHT) for left in lefts]

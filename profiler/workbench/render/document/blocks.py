@@ -187,7 +187,6 @@ def label(column: TableColumn, *, notes: bool = True) -> str:
 
 
 def plain(text: Text) -> str:
-    """The words alone."""
     return "".join(span.text for span in text)
 
 

@@ -136,7 +136,6 @@ def _state(row: Row) -> Paragraph:
 
 
 def _times(pair: VariantPair) -> Table:
-    """A row a regime."""
     fields: list[Field[Regime]] = [
         field("time", "time", lambda regime: f"Time, {regime} (µs)"),
         field("before", pair.before.variant, partial(time_in, pair.before), right=True),

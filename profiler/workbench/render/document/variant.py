@@ -155,7 +155,6 @@ def limited(limiters: Sequence[str]) -> str:
 
 
 def variant(row: Row, ablation: Ablation) -> Section:
-    """All of a variant."""
     change = row.step.key_change if row.step else row.title
     return Section(
         row.variant,
