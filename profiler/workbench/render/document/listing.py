@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from workbench.judge.open_verdicts import Spent
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -22,6 +22,9 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.numbers import number
 from workbench.words import NONE, Status
+
+if TYPE_CHECKING:
+    from workbench.judge.open_verdicts import Spent
 
 
 @dataclass(frozen=True)
