@@ -60,7 +60,7 @@ def test_one_command_measures_what_the_page_shows(
     assert list(nothing) == ["sizes.md"]
     assert nothing["sizes.md"].count("Not collected.") == 4
     gpu = StandIn(monkeypatch, made_up, noise=0.05)
-    monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
+    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
     (line,) = re.findall("^workbench sweep .*$", nothing["sizes.md"], re.MULTILINE)
     _, *command = shlex.split(line)
@@ -99,7 +99,7 @@ def test_shapes_in_bf16_are_collected_by_a_sweep(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     StandIn(monkeypatch, made_up, noise=0.01)
-    monkeypatch.setattr(measuring, "collectable", lambda study, variants: variants)
+    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
     assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 14
     shape = "b2h8s512d64,dtype=bfloat16,causal=0|1,S=512|1024"
     main(["sweep", VARIANT, "--shape", shape, "--project", str(root)])
