@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from workbench.cli.main import main
-from workbench.derive.speedup import AGREE_US
 from workbench.words import Regime
 from workspaces import GOOD, make
 
@@ -185,4 +184,4 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
         events.append(sum(mark.microseconds for mark in marks) / calls)
     both = sorted(stamps)[5], sorted(events)[5]
     assert both[0] > 1.5
-    assert abs(both[0] - both[1]) < AGREE_US, both
+    assert abs(both[0] - both[1]) < 0.5, both

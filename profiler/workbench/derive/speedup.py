@@ -239,7 +239,7 @@ def _kilocycles(series: Series) -> float | None:
     return median(whole) / 1e3
 
 
-AGREE, AGREE_US = 0.03, 1.0  # of the time, or µs: docs/measuring.md
+AGREE, AGREE_US = 0.03, 0.5  # of the time, or µs: both clocks from 1 KB to 1 GB, docs/measuring.md
 SCATTER = 3  # standard deviations of their difference between instances
 
 
