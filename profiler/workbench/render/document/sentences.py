@@ -50,7 +50,7 @@ ADVICE = {
     "|; if these are products of matrices{assumed}|",
     "mma_sync": "mma.sync, its fragment loads and their waits, where wgmma reads shared memory "
     "itself",
-    "busy": "the {pipe} is busy for {share:.0%} % of the time, and waited for during "
+    "busy": "the {pipe} is busy for {share:.0%} % of the time, and waits for it take "
     "{share_waited:.0%} %",
     "turns": "{pipe} and {other_pipe} seem to take turns",
     "half_the_instructions": "if every second instruction went, and what waits for it",
