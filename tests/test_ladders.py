@@ -19,7 +19,7 @@ from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation, ShapeLadder
+from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
@@ -30,14 +30,12 @@ from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import CheckResult, Role, Verdict
-from workspaces import FIXTURE, GOOD, make
-
-ROOT = Path(__file__).parents[1]
+from workspaces import FIXTURE, GOOD, ROOT, make
 
 
 @cache
-def recorded() -> Ablation:
-    target = find_target(Local(), FIXTURE, None, None)
+def recorded(workspace: Path = FIXTURE, study: str | None = None) -> Ablation:
+    target = find_target(Local(), workspace, study, None)
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
@@ -151,6 +149,24 @@ def test_each_shape_has_its_steps_and_their_parents_in_the_order_of_the_ladder()
     }
     assert (normal.shape, large.shape) == ("normal", "large")
     assert [row.variant for row in large.references] == ["library"]
+
+
+@pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose"])
+def test_a_table_ends_with_the_winner_and_has_the_parent_of_each_row(study: str) -> None:
+    found = recorded(ROOT, study)
+    assert found.best is not None
+    shown = [row.variant for row in found.table_rows]
+    assert shown[-1] == found.best.variant
+    assert len(shown) <= TABLE_ROWS
+    assert len(set(shown)) == len(shown)
+    for row in found.table_rows[:-1]:
+        assert row.step is not None
+        assert row.step.parent is None or row.step.parent in shown
+    path = [row.variant for row in found.path]
+    assert path[0] == "baseline"
+    assert set(path) <= set(shown)
+    if found.best.chosen:
+        assert path[-2] == found.best.chosen
 
 
 def test_ratios_and_times_are_of_the_ladders_own_shape() -> None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 
+TABLE_ROWS = 20  # of steps, where not all are asked for
+
+
 @dataclass(frozen=True)
 class Row:
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
@@ -276,11 +279,54 @@ class Ablation:
         return best_of(self.rows)
 
     @property
+    def path(self) -> tuple[Row, ...]:
+        """From the baseline to the best step, each the parent of the next. Before a dispatcher
+        stands the kernel that it chooses at this shape.
+        """
+        steps = {row.variant: row for row in self.rows}
+        found: list[Row] = []
+        row = self.best
+        while row is not None and row not in found:
+            found.append(row)
+            row = steps.get(row.chosen or (row.step.parent if row.step else "") or "")
+        return tuple(found[::-1])
+
+    @property
+    def table_rows(self) -> tuple[Row, ...]:
+        """The steps of a table with room for ``TABLE_ROWS``: the path, and those beside it that
+        were not kept at this shape, wrong and slower ones first. The best step is last.
+
+        A path is never cut. Without a best step all steps are shown.
+        """
+        path = self.path
+        shown = {row.variant for row in path}
+        for losses_only in (True, False):
+            for row in self.rows:
+                parent = row.step.parent if row.step else None
+                wanted = _is_loss(row) if losses_only else _is_failure(row)
+                if wanted and parent in shown and len(shown) < TABLE_ROWS:
+                    shown.add(row.variant)
+        if not path:
+            return self.rows
+        last = path[-1]
+        return (*(row for row in self.rows if row.variant in shown and row is not last), last)
+
+    @property
     def score(self) -> Score:
         """Predictions of all steps that are judged by current evidence: those of one that failed
         are not measurable, and are not dropped with it.
         """
         return score(o for row in self.rows if row.is_judged for o in row.predictions)
+
+
+def _is_failure(row: Row) -> bool:
+    """Whether it was judged at this shape and not kept."""
+    return row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE) and not row.judged_at
+
+
+def _is_loss(row: Row) -> bool:
+    over = row.over_parent
+    return _is_failure(row) and (over is None or (over.high or over.ratio) < 1)
 
 
 def kernel_ratio(row: Row, other: Row) -> float | None:
