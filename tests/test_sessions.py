@@ -214,7 +214,7 @@ class FakeCard:
 class FakeInstance:
     def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
         self.card, self.takes, self.is_slow = card, takes, slow
-        self.unchecked = False
+        self.unchecked, self.refused_at = False, ""
         self.group = SimpleNamespace(variant=name, twin=False)
         self.calls = dict.fromkeys(Regime, 4)
 

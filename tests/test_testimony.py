@@ -316,10 +316,13 @@ def test_two_clocks_that_disagree_blame_the_measurement(
     timed = structs.replace(found.timing, method=2, sessions=(held,))
     (gate,) = clocks_gate(replace(found, timing=timed))
     assert (gate.state, sentence(gate.why)) == (state, told)
-    unchecked = structs.replace(held, series=(structs.replace(held.series[0], unchecked=True),))
-    streamed = replace(found, timing=structs.replace(timed, sessions=(unchecked,)))
+    waits = structs.replace(held.series[0], unchecked=True, refused_at="fix7.py:12")
+    streamed = replace(
+        found, timing=structs.replace(timed, sessions=(structs.replace(held, series=(waits,)),))
+    )
     assert kernels_gate(streamed).state == GateState.OPEN
-    assert "in a stream, is unchecked" in sentence(kernels_gate(streamed).why)
+    told = sentence(kernels_gate(streamed).why)
+    assert "waits for the GPU at fix7.py:12: its time, in a stream, is unchecked" in told
 
 
 def test_two_launches_may_overlap() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -30,8 +31,9 @@ from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
+from workbench.run.worker.timing import instances
 from workbench.study.config import Config
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import find_workspace, load_module
 from workbench.words import TryVerdict
 from workspaces import FIXTURE
 
@@ -364,3 +366,20 @@ def test_a_measurement_keeps_its_times_where_ncu_fails(
     result = Measurement(study, Config(), folder, plan, lambda event: None).run()
     assert result.unprofiled is not None
     assert result.unprofiled.message == "ncu failed: ==ERROR== unknown"
+
+
+def test_the_line_that_waits_for_the_gpu_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kernels" / "mine"
+    folder.mkdir(parents=True)
+    says = "raise RuntimeError('operation not permitted when stream is capturing')"
+    path = file(folder, f"def count(x):\n    {says}\n\n\ndef run(x):\n    return count(x)\n")
+    monkeypatch.setattr(instances, "microseconds", lambda work: 10.0)
+    monkeypatch.setattr(instances, "captured", lambda work, side: work())
+    one = object.__new__(instances.Instance)
+    one.unchecked, one.refused_at = False, ""
+    one.around = cast(Any, SimpleNamespace(card=SimpleNamespace(side=None)))
+    monkeypatch.setattr(one, "call", lambda: load_module(path, "mine").run(X), raising=False)
+    assert one.trial() == 10.0
+    assert (one.unchecked, one.refused_at) == (True, "mine.py:5")

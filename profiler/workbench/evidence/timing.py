@@ -31,10 +31,10 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     ``microseconds`` are of one of the ``calls`` in a graph, less the time between two stamps with
     nothing between them, of which ``gap`` is the median. ``by_events`` is the same by a second
     clock: means of some calls, in every other round. ``unchecked``: no graph can capture a call,
-    and these were queued in a stream. Method 1 has the time of a call with all that is around it,
-    and in ``around`` that of the same graph without the variant in the same round. ``mhz`` and
-    ``around_mhz`` are SM clocks inside of these graphs. ``twin``: it is a second group of instances
-    of the variant, which must come out as equal.
+    because of the line ``refused_at``, and these were queued in a stream. Method 1 has the time of
+    a call with all that is around it, and in ``around`` that of the same graph without the variant
+    in the same round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs. ``twin``: it
+    is a second group of instances of the variant, which must come out as equal.
     """
 
     variant: str
@@ -49,6 +49,7 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     gap: Measure | None = None
     by_events: tuple[Measure, ...] = ()
     unchecked: bool = False
+    refused_at: str = ""
 
     def __post_init__(self) -> None:
         rounds = len(self.microseconds)

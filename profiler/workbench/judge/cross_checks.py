@@ -61,8 +61,9 @@ def contradiction(case: Case) -> Finding | None:
 def kernels_gate(case: Case) -> Gate:
     """The kernels of the timed graph are those that the capture saw: names, grids, blocks."""
     nodes, launched = case.nodes, case.launched
-    if any(series.unchecked for series in case.series):
-        return Gate(KERNELS, GateState.OPEN, Finding("kernels.unchecked"))
+    if unchecked := next((series for series in case.series if series.unchecked), None):
+        why = finding("kernels.unchecked", line=unchecked.refused_at)
+        return Gate(KERNELS, GateState.OPEN, why)
     if nodes is None or launched is None:
         return Gate(KERNELS, GateState.OPEN, NOT_COLLECTED)
     if not nodes:

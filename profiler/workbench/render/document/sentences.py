@@ -117,7 +117,8 @@ SENTENCES: Mapping[str, str] = {
     "compared": "{variant} has a wrong time: {why}",
     "kernel": "|{times} times |{kernel} ({grid:[ x ]} blocks of {block:[ x ]} threads)",
     "kernels.empty_graph": "the timed graph is empty: it launched nothing",
-    "kernels.unchecked": "no CUDA graph can capture a call: its time, in a stream, is unchecked",
+    "kernels.unchecked": "no CUDA graph can capture a call|, which waits for the GPU at {line}|: "
+    "its time, in a stream, is unchecked",
     "kernels.unsteady": "its calls launched other nodes in one session than in another",
     "kernels.differ": "|timed and not captured: {not_captured}||{both}|"
     "|captured and not timed: {not_timed}|",

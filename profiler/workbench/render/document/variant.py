@@ -308,8 +308,9 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
         told.append(Paragraph(words(f"one call is {call}")))
     if correct := _correct(row):
         told.append(Paragraph(words(correct)))
-    failed = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
-    told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in failed]
+    shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
+    shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
+    told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in shown]
     if row.bottlenecks:
         told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
         told.append(Paragraph(words(limited(row.occupancy_limiters))))

@@ -18,7 +18,7 @@ from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.timing import GraphNode
 from workbench.ncu.command import variant_module
-from workbench.run.worker.event_log import STREAM_HINT
+from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.card import END, START, Card, Marks, captured, nodes
@@ -138,7 +138,7 @@ class Instance:
         # input once is made of each copy of it ahead of what is captured.
         for number in range(around.inputs.copies):
             self.call(number)
-        self.unchecked = False
+        self.unchecked, self.refused_at = False, ""
         self.each = self.trial(each)
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
@@ -191,8 +191,8 @@ class Instance:
         calls = TRIAL_CALLS if alone < LONG_CALL else 1
         try:
             graph = self.captured(lambda: [self.call() for _ in range(1 if known else calls)])
-        except NotCaptured:
-            self.unchecked = True
+        except NotCaptured as error:
+            self.unchecked, self.refused_at = True, place(error.__cause__ or error)
             return known or microseconds(self.call)
         if known:
             return known

@@ -390,6 +390,7 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     microseconds=_rounded(column.microseconds, 4),
                     by_events=_rounded(column.by_events, 4),
                     unchecked=instance.unchecked,
+                    refused_at=instance.refused_at,
                     gap=round(median(column.gaps), 4) if column.gaps else None,
                     mhz=_rounded(column.mhz, 1),
                 )
