@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: every verb with its options, every key of the settings.
+"""Write docs/reference.md from the code: verbs with options, keys of the settings and of JSON.
 
 python -m benchmarks.reference
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
+from benchmarks import json_records
 
 from workbench.cli.main import VERBS, command
 from workbench.study.config import Config
@@ -101,6 +102,7 @@ def page() -> str:
     for name, record in LADDER.items():
         parts += [f"### `{name}`\n\n"] if name else []
         parts += [summary(record), *keys(record, ("step", "reference"))]
+    parts += json_records.records()
     return "".join(parts).rstrip() + "\n"
 
 

@@ -1,7 +1,7 @@
 """What the verbs print under ``--json``: the records that they return, serialised.
 
 A record shows the fields that its ``repr`` has, and the properties marked ``shown``, by their
-names. docs/json.md says what the names mean.
+names. docs/json.md and docs/reference.md say what the names mean.
 """
 
 from __future__ import annotations
