@@ -16,7 +16,6 @@ from typing import Any
 from workbench.app.bisect import Bisected
 from workbench.app.gate import Gated, StudyChanges
 from workbench.app.new import NewStep, NewWorkspace
-from workbench.app.ship_check import Compared, PackageCheck
 from workbench.app.try_ import Attempt, TriedReference
 from workbench.derive import factors, figures, largest_changes
 from workbench.derive.diff import costs, line_diff
@@ -59,7 +58,7 @@ RECORDS: tuple[type, ...] = (
     *(parameter_sweep.Sweep, parameter_sweep.Combination),
     *(sizes.OverSizes, sizes.SizeLine, sizes.AtSize),
     *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
-    *(Attempt, TriedReference, ErrorBound, PackageCheck, Compared),
+    *(Attempt, TriedReference, ErrorBound),
     *(Gated, StudyChanges, commits.VariantChange, comparison.Difference),
     *(commits.TimedPair, commits.SourceSpot, Bisected, Commit),
     *(NewWorkspace, NewStep, VariantBuild, Save, CheckedStudy, CheckRow),

@@ -91,16 +91,6 @@ def localised(path: Path) -> str:
     return _IMPORT.sub(rf"\1from ...{RUNTIME_PACKAGE}\2 import", text)
 
 
-def of_the_workbench(text: str) -> str:
-    """The other way round: a source of a package as one of a workspace."""
-    return re.sub(
-        rf"^(\s*)from \.\.\.{RUNTIME_PACKAGE}((?:\.\w+)*) import",
-        r"\1from workbench\2 import",
-        text,
-        flags=re.MULTILINE,
-    )
-
-
 def _of_workbench(node: ast.AST) -> Iterator[str]:
     """What a statement imports of it; ``import workbench`` would give all of it."""
     if isinstance(node, ast.Import):

@@ -324,13 +324,10 @@ class BisectOptions(MeasuredOptions):
 
 @dataclass(frozen=True)
 class ShipOptions(OfStudy):
-    """Write a kept variant as an installable package.
+    """Write a kept variant as an installable package."""
 
-    With --check, test a package and time it again.
-    """
-
-    variant: Annotated[str | None, Argument(metavar="VARIANT", help="A kept step.")] = None
-    name: Annotated[str | None, Option("--as", help="Name of the package.", metavar="NAME")] = None
+    variant: Annotated[str, Argument(metavar="VARIANT", help="A kept step.")]
+    name: Annotated[str, Option("--as", help="Name of the package.", metavar="NAME")]
     to: Annotated[
         Path | None,
         Option("--to", help="Folder to write the package to; default: ./NAME.", metavar="DIR"),
@@ -338,11 +335,6 @@ class ShipOptions(OfStudy):
     arch: Annotated[
         list[str] | None, Option("--arch", help="GPU architecture of the cubins; repeatable.")
     ] = None
-    check: Annotated[
-        Path | None,
-        Option("--check", help="Run the tests of this package and time it again.", metavar="DIR"),
-    ] = None
-    shape: Annotated[str | None, Option("--shape", help="With --check: shape to time.")] = None
     gpu: GpuName = None
     json: Json = False
 

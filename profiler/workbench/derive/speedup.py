@@ -146,14 +146,6 @@ def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interva
     return Interval(math.exp(middle), math.exp(middle - width), math.exp(middle + width), n + m)
 
 
-def at_other_level(half_width: float, wanted: int, *, level: int, drawn: int) -> float:
-    """Half of an interval of ``level`` percent over so many numbers ``drawn``, as one of ``wanted``
-    percent.
-    """
-    known = {LEVEL: T_975, LEVEL_AGAIN: T_995}
-    return half_width * _quantile(known[wanted], drawn - 1) / _quantile(known[level], drawn - 1)
-
-
 def _quantile(quantiles: Sequence[float], freedom: int) -> float:
     return quantiles[min(freedom, len(quantiles)) - 1]
 
