@@ -1,4 +1,4 @@
-"""Write docs/lessons.md: the lessons of all ladders that help with another kernel, by kind of change.
+"""Write docs/lessons.md: the lessons of all ladders that help elsewhere, by kind of change.
 
 python -m benchmarks.lessons
 """
@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "lessons.md"
 HEAD = """# Lessons from the steps
 
-{count} of the {steps} measured steps taught something that helps with another kernel. This page lists
-them by kind of change. `python -m benchmarks.lessons` writes it from the recorded evidence and from
-the lessons in each `ablation.toml`: the first sentence of each lesson that has a rule after a colon.
+{count} of the {steps} measured steps taught something that helps with another kernel. This page
+lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
+`python -m benchmarks.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
 A ratio is the parent's time over the step's with its 95 % interval, at the named shape, on {gpus}.
 Times are per call inside a CUDA graph, between a producer and a consumer kernel. Above 1 the step
