@@ -60,7 +60,7 @@ RECORDS: tuple[type, ...] = (
     *(leave_one_out.LeftOut, leave_one_out.Worth, leave_one_out.Switch),
     *(Attempt, TriedReference, ErrorBound),
     *(Gated, StudyChanges, commits.VariantChange, comparison.Difference),
-    *(commits.TimedPair, commits.SourceSpot, Bisected, Commit),
+    *(commits.TimedPair, Bisected, Commit),
     *(NewWorkspace, NewStep, VariantBuild, Save, CheckedStudy, CheckRow),
     *(ListedStudy, Listed, EvidenceState),
 )

@@ -107,7 +107,7 @@ def test_the_script(scale: Repository, tmp_path: Path, new: str, strict: str, co
     assert "baseline" in summary
     assert ("warning: cannot tell" in done.stderr) == (new == "x[i] / 3" and code == 0)
     reports = scale.workspace / "gate-reports"
-    assert {p.name for p in reports.iterdir()} == {"gate.md", "gate.xml", "gate.sarif"}
+    assert {p.name for p in reports.iterdir()} == {"gate.md", "gate.xml"}
 
 
 def test_the_script_says_what_it_needs(scale: Repository, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@
 #   PROJECT          the workspace's folder; the current one where not said
 #   TIER, ARCH       as --tier and --arch; what the machine can, and sm_90a
 #   CUBINS           a folder that is kept from run to run: compiled kernels
-#   REPORTS          where gate.md, gate.xml (JUnit) and gate.sarif are written; gate-reports
+#   REPORTS          where gate.md and gate.xml (JUnit) are written; gate-reports
 #   STRICT           false: "cannot tell" passes, with a warning. Otherwise it fails with exit code 5.
 #
 # This runs Python of the change that is tested: study.py, and variants when they are built.
@@ -14,9 +14,9 @@ set -uo pipefail
 : "${BASE:?the commit to compare with}"
 reports=${REPORTS:-gate-reports}
 mkdir -p "$reports"
-rm -f "$reports"/gate.{md,xml,sarif} # those of an earlier run are not of this one
+rm -f "$reports"/gate.{md,xml} # those of an earlier run are not of this one
 arguments=(gate "$BASE" "${HEAD:-HEAD}" --markdown --project "${PROJECT:-.}")
-arguments+=(--junit "$reports/gate.xml" --sarif "$reports/gate.sarif")
+arguments+=(--junit "$reports/gate.xml")
 [ -n "${TIER:-}" ] && arguments+=(--tier "$TIER")
 [ -n "${ARCH:-}" ] && arguments+=(--arch "$ARCH")
 [ -n "${CUBINS:-}" ] && arguments+=(--cache "$CUBINS")

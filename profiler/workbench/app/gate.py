@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,11 +12,8 @@ from workbench.app.executor import Executor
 from workbench.app.measure import collectable
 from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew
 from workbench.app.target import require_arch
-from workbench.derive.diff.side_by_side import kernel_line
-from workbench.derive.diff.source_diff import gained, profiled, source_diff
 from workbench.errors import UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
-    SourceSpot,
     VariantChange,
     changed_rules,
     judge_change,
@@ -25,21 +21,16 @@ from workbench.judge.commits import (
 )
 from workbench.judge.comparison import is_same
 from workbench.judge.findings import Finding, finding
-from workbench.ncu.captures import Captures
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of
-from workbench.study.sources import CODE, plain_digest, source_files, source_texts, virtual_name
-from workbench.study.text import readable_text
+from workbench.study.sources import plain_digest
 from workbench.study.workspace import Workspace
 from workbench.words import Cause, Move, shown
 
 
 @dataclass(frozen=True)
 class StudyChanges:
-    """``folder`` is where the files of the study stand."""
-
     study: str
-    folder: str
     changes: tuple[VariantChange, ...]
 
 
@@ -50,10 +41,6 @@ class Paired:
     name: str
     base: Side | str | None
     head: Side | str | None
-
-    @property
-    def folder(self) -> str:
-        return f"kernels/{self.name}"
 
     @property
     def sides(self) -> tuple[Side, Side] | None:
@@ -70,17 +57,12 @@ class Paired:
             one = VariantChange(name, Move.GONE, Finding("commit.study_gone"))
         elif isinstance(head, str) and not isinstance(base, str):
             told = finding("commit.study_broken", text=head)
-            one = VariantChange(name, Move.BROKEN, told, cause=Cause.SOURCE, spot=_spot(head))
+            one = VariantChange(name, Move.BROKEN, told, cause=Cause.SOURCE)
         else:
             why = base if isinstance(base, str) else ""
             told = finding("commit.study_unread", text=why)
-            one = VariantChange(name, Move.CANNOT_TELL, told, spot=_spot(why))
-        return StudyChanges(name, self.folder, (one,))
-
-
-def _spot(why: str) -> SourceSpot:
-    found = re.search(r"/study\.py:(\d+)", why)
-    return SourceSpot("study.py", int(found[1]) if found else 1, "the study")
+            one = VariantChange(name, Move.CANNOT_TELL, told)
+        return StudyChanges(name, (one,))
 
 
 def paired(
@@ -170,64 +152,10 @@ def compare(
         change = judge_change(name, old, new, base.workspace.config, timed)
         if change.verdict == Move.SAME and name in changed:
             change = replace(change, stale=head.is_stale(name))
-        elif change.verdict not in (Move.SAME, Move.GONE):
-            both = together if name in open_ else None
-            compared = old is not None and (both is not None or name in counted)
-            spot = _gained(base, head, name, both) if compared else None
-            error = new.error if new else ""
-            change = replace(change, spot=spot or _told(head, error) or _beginning(head, change))
         changes.append(change)
     unchanged = frozenset(set(names) - set(changed))
-    folder_of = head.study.folder.relative_to(head.workspace.root).as_posix()
     ruled = changed_rules(base.rules, head.rules) if base.names else ()
-    return StudyChanges(head.study.name, folder_of, (*ruled, *with_controls(changes, unchanged)))
-
-
-def _told(head: Side, error: str) -> SourceSpot | None:
-    """The first line that the compiler complains of."""
-    root = re.escape(virtual_name(head.study.name, ""))
-    found = re.search(rf"{root}(?P<file>[^\n()]+)\((?P<line>\d+)\): error", error)
-    return (
-        SourceSpot(found["file"], int(found["line"]), "the compiler's first error")
-        if found
-        else None
-    )
-
-
-def _beginning(head: Side, change: VariantChange) -> SourceSpot:
-    """The line of the first kernel that is another, else of the first that there is."""
-    variant = head.study.variants[change.variant]
-    moved = [one.kernel for one in change.differences if one.kernel]
-    texts = {
-        path: readable_text(path)
-        for path in source_files(head.study, variant)
-        if path.suffix in CODE and path.suffix != ".py"
-    }
-    for kernel in [*moved, ""]:
-        for path, text in texts.items():
-            if line := kernel_line(text, kernel):
-                return SourceSpot(
-                    path.relative_to(head.study.folder).as_posix(), line, "the kernel"
-                )
-    return SourceSpot(variant.module.name, 1, "the variant")
-
-
-def _gained(base: Side, head: Side, name: str, together: Together | None) -> SourceSpot | None:
-    """The line with the most added stall time, if the captures of both have lines."""
-    if together is not None:
-        known = [(together.evidence, older(name)), (together.evidence, name)]
-    elif base.evidence and head.evidence:
-        known = [(base.evidence, name), (head.evidence, name)]
-    else:
-        return None
-    sides = [
-        profiled(source_texts(e.study, e.study.variants[n]), Captures(e).of(n)) for e, n in known
-    ]
-    if (most := gained(source_diff(*sides))) is None:
-        return None
-    more, file, line = most
-    own = virtual_name(head.study.name, "")
-    return SourceSpot(file.removeprefix(own), line, f"{more:+.3g} µs of stalls under ncu")
+    return StudyChanges(head.study.name, (*ruled, *with_controls(changes, unchanged)))
 
 
 @dataclass(frozen=True)
@@ -294,6 +222,4 @@ def gate(
             else each.alone
             for each in known
         ]
-    where = repository.inside.as_posix()
-    inside = [replace(c, folder=f"{where}/{c.folder}".removeprefix("./")) for c in compared]
-    return Gated(commits[0], commits[1], tier, tuple(inside))
+    return Gated(commits[0], commits[1], tier, tuple(compared))

@@ -11,7 +11,7 @@ from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.evidence.store import write_bytes
 from workbench.judge.commits import VariantChange
-from workbench.render.ci import junit, sarif
+from workbench.render.ci import junit
 from workbench.render.document import checks as document
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
@@ -30,16 +30,13 @@ def run(options: GateOptions) -> int:
         shape=options.shape,
     )
     changes = {each.study: each.changes for each in found.studies}
-    folders = {each.study: each.folder for each in found.studies}
     tell(
         options,
         lambda: found,
         lambda: document.gate(verdict(found), changes, wide=options.wide),
     )
     if options.junit:
-        write_bytes(options.junit, junit(changes, folders).encode())
-    if options.sarif:
-        write_bytes(options.sarif, sarif(changes, folders).encode())
+        write_bytes(options.junit, junit(changes).encode())
     return finish(found.changes)
 
 
@@ -52,7 +49,7 @@ def verdict(found: Gated) -> str:
 def finish(changes: Sequence[VariantChange]) -> int:
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))
-        note("hint: `workbench gate --wide` shows all that moved; --sarif FILE names the lines")
+        note("hint: `workbench gate --wide` shows all that moved")
         return GateFailed.exit_code
     open_ = [change for change in changes if change.verdict == Move.CANNOT_TELL]
     if any(change.cause == Cause.METHOD for change in open_):

@@ -294,9 +294,6 @@ class GateOptions(Printed):
     junit: Annotated[
         Path | None, Option("--junit", help="Also write JUnit XML.", metavar="FILE")
     ] = None
-    sarif: Annotated[Path | None, Option("--sarif", help="Also write SARIF.", metavar="FILE")] = (
-        None
-    )
     project: Project = None
     study: Annotated[str | None, Option("--study", help="Only this study; default: all.")] = None
     shape: ShapeName = None

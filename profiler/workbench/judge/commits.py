@@ -41,15 +41,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SourceSpot:
-    """A line of the user's sources; ``why`` says what is to be seen there."""
-
-    file: str
-    line: int
-    why: str
-
-
-@dataclass(frozen=True)
 class TimedPair:
     """Both commits in the same sessions: how many times faster the newer is, and µs of each.
     ``twins`` are unchanged controls of these sessions.
@@ -72,7 +63,6 @@ class VariantChange:
     cause: Cause | None = None
     differences: tuple[Difference, ...] = ()
     timed: TimedPair | None = None
-    spot: SourceSpot | None = None
     also: tuple[Finding, ...] = ()
     stale: bool = False  # the recorded evidence of the newer commit is not of its sources
 
@@ -369,8 +359,7 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
             more = len(found) - MOST_SHOWN
             why = finding("commit.rules", rules=found[:MOST_SHOWN], more=more if more > 0 else None)
             name = file.rpartition("/")[2]
-            spot = SourceSpot(file, 1, "the rules")
-            yield VariantChange(name, Move.CANNOT_TELL, why, cause=Cause.METHOD, spot=spot)
+            yield VariantChange(name, Move.CANNOT_TELL, why, cause=Cause.METHOD)
 
 
 def _differing_rules(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Finding]:

@@ -27,7 +27,6 @@ from workbench.derive.diff.line_diff import (
     ProfiledSource,
     Shift,
     SourceDiff,
-    SourceRow,
     base,
     is_host,
 )
@@ -200,24 +199,3 @@ def _function(row: DiffRow, texts: tuple[Text, Text]) -> str:
     if row.after:
         return texts[1].function(row.after)
     return texts[0].function(row.before) if row.before else ""
-
-
-def gained(diff: SourceDiff) -> tuple[float, str, int] | None:
-    """The line of the newer side with the most added stall time: microseconds, file, number.
-
-    A new line added all that it costs. None without costs of both sides, or if no line added any.
-    """
-    if not diff.has_costs:
-        return None
-    lines = (
-        (_time(row.after) - _time(row.before), file.after, row.after.line)
-        for file in diff.files
-        for row in file.rows
-        if row.after is not None
-    )
-    most = max(lines, default=None)
-    return most if most is not None and most[0] > 0 else None
-
-
-def _time(line: SourceRow | None) -> float:
-    return (line.cost.microseconds or 0.0) if line else 0.0

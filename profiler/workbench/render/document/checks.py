@@ -18,7 +18,6 @@ from workbench.render.document.blocks import (
     Paragraph,
     Section,
     Table,
-    Text,
     code,
     field,
     figure_cell,
@@ -216,7 +215,6 @@ CHANGES: list[Field[VariantChange]] = [
     field("by", "by", lambda c: TIERS[c.tier], rank=2),
     field("cause", "cause", lambda c: c.cause or NONE, rank=1),
     field("why", "why", lambda c: sentence(c.why), rank=1),
-    field("where", "where", lambda c: _spot(c), rank=3),
 ]
 FINDINGS: list[Field[Moved]] = [
     field("variant", "variant", lambda m: m[0]),
@@ -229,10 +227,6 @@ FINDINGS: list[Field[Moved]] = [
 
 def shown(value: float | str) -> str:
     return value or NONE if isinstance(value, str) else number(value, 4)
-
-
-def _spot(change: VariantChange) -> Text:
-    return code(f"{change.spot.file}:{change.spot.line}") if change.spot else words(NONE)
 
 
 def gate(said: str, studies: Mapping[str, Sequence[VariantChange]], *, wide: bool) -> list[Block]:
