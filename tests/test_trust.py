@@ -36,9 +36,9 @@ def recorded(root: Path = ROOT) -> Ablation:
     return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
-def test_the_witnesses_have_the_names_of_gates() -> None:
+def test_the_cross_checks_have_the_names_of_gates() -> None:
     gates = {gate.name for row in recorded(FIXTURE).rows for gate in row.gates}
-    first = PAGE.partition("## What the figures are")[0]
+    first = PAGE.partition("## Error rates")[0]
     rows = [line.split("|")[3] for line in first.splitlines() if line.count("|") == 4][2:]
     assert len(rows) == 6
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
