@@ -92,26 +92,21 @@ def always(trials: Sequence[Trial]) -> str:
 
 
 def gains(trials: Sequence[Trial]) -> str:
-    """What was promised of the duration under ncu beside what came, where advice was followed."""
+    """How often the promised part of the duration under ncu came, where advice was followed."""
     followed = [(t, t.answered.saved) for t in trials if t.answered and t.saved is not None]
-    lines = ["| step | kind | verdict | promised | came |", "| --- | --- | --- | --: | --: |"]
-    lines += [
-        f"| `{t.variant}` | {t.kind} | {t.verdict} | {PERCENT * promised:.0f} % | "
-        f"{PERCENT * (t.saved or 0):.0f} % |"
-        for t, promised in followed
-    ]
     over = sum((t.saved or 0) > promised for t, promised in followed)
     half = sum(t.fulfils(promised) for t, promised in followed)
-    lines.append("")
-    lines.append(f"More than promised came at {over} of {len(followed)}, at least half at {half}.")
-    return "\n".join(lines)
+    return f"More than promised came at {over} of {len(followed)}, at least half at {half}."
 
 
 def steps(trials: Sequence[Trial]) -> str:
-    lines = ["| step | parent | kind | verdict | advised at its parent |", "| --- " * 5 + "|"]
+    header = ("step", "parent", "kind", "verdict", "promised", "came", "advised at its parent")
+    lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
     for trial in trials:
         kinds = [f"**{k}**" if k == trial.kind else str(k) for k in ours(trial, ())]
-        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, trial.verdict)
+        saved = (trial.answered and trial.answered.saved, trial.saved)
+        parts = ("" if part is None else f"{PERCENT * part:.0f} %" for part in saved)
+        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, trial.verdict, *parts)
         lines.append(f"| {' | '.join(map(str, cells))} | {', '.join(kinds)} |")
     return "\n".join(lines)
 
@@ -120,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--project", type=Path)
     parser.add_argument("--study")
+    parser.add_argument("--steps", action="store_true", help="also what was advised at each step")
     asked = parser.parse_args(arguments)
     target = find_target(Local(), asked.project, asked.study, None, tell=False)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
@@ -136,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("the first alone", first),
     ):
         print(row(name, says, trials))
-    for told in (by_chance, constant, always, gains, steps):
+    for told in (by_chance, constant, always, gains, *((steps,) if asked.steps else ())):
         print(f"\n{told(trials)}")
     return 0
 

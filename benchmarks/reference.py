@@ -14,6 +14,7 @@ import msgspec
 from benchmarks import json_records
 
 from workbench.cli.main import VERBS, command
+from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.ladder_file import LadderFile, Reference
 from workbench.study.model import Prediction, Step
@@ -102,7 +103,9 @@ def page() -> str:
     for name, record in LADDER.items():
         parts += [f"### `{name}`\n\n"] if name else []
         parts += [summary(record), *keys(record, ("step", "reference"))]
-    parts += json_records.records()
+    parts += ["## Kinds of change\n\n", table("kind", "in words", "how")]
+    parts += [row(f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items()]
+    parts += ["\n", *json_records.records()]
     return "".join(parts).rstrip() + "\n"
 
 
