@@ -1,10 +1,13 @@
-"""The numbers of docs/story.md against the evidence on record. Run it as ``python -m
-benchmarks.story`` to see which do not hold, and to write the definitions of its links again.
+"""The numbers of docs/story.md against the recorded evidence of the attention study.
 
-A number of the story is the text of a Markdown link whose label says what it is, such as
-``[1.086x][fix5 ratio]`` or ``[27 %][fix12 samples wait at b4h16s2048d64]``; ``benchmarks/facts.py``
-has the labels. The definitions at the end of the page lead to where the step is told of, and show
-the value in full. Numbers that a page of the docs has are links to it, and have to stand there.
+python -m benchmarks.story      which numbers do not hold
+
+A comment behind a number of the page names it: ``1.09x<!--fix5 ratio-->``. Names are
+
+    VARIANT FIGURE... [over VARIANT] [at SHAPE] [back-to-back|cold]
+
+or ``ladder``, ``shapes`` and ``gate`` with what is counted or configured. A number of another page
+is a link to that page and has to stand there.
 """
 
 from __future__ import annotations
@@ -12,88 +15,159 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
-from benchmarks.facts import ROOT, Evidence, Unknown, evidence
+from workbench.app.executor import Local
+from workbench.app.target import find_target
+from workbench.derive.figures import TIME, stall_times
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
+from workbench.judge.view import View, Views
+from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 
+ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "story.md"
-MARK = "<!-- the evidence: python -m benchmarks.story -->\n"
-CITED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]+)\]")
-LINKED = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]\(([\w./]+\.(?:md|toml))(?:#[\w-]*)?\)")
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 # What was measured has a unit, a decimal point, or is a factor; what was chosen is a whole number.
-MEASURED = re.compile(
-    r"\d[\d,.]*x(?!\w)|\d[\d,.]* ?(?:µs|%|GHz|MHz|TFLOP/s|GB/s|TB/s|million|times)|\d[\d,]*\.\d+"
+MEASURED = r"\d[\d,.]*x(?!\w)|\d[\d,.]* ?(?:µs|%|GHz|million|times)(?!\w)|\d[\d,]*\.\d+"
+NAMED = re.compile(rf"({MEASURED}|\d[\d,]*)<!--(.*?)-->", re.DOTALL)
+LINKED = re.compile(r"\[([^\[\]]*\d[^\[\]]*)\]\(([\w./]+\.md)(?:#[\w-]*)?\)")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+LABEL = re.compile(
+    r"(?P<subject>\S+) (?P<figure>\S+)(?: (?P<rest>(?!over |at |cold|back)[\w. ]+?))?"
+    r"(?: over (?P<over>\S+))?(?: at (?P<shape>\S+))?(?: (?P<regime>back-to-back|cold))?"
 )
+REGIMES = {"back-to-back": Regime.BACK_TO_BACK, "cold": Regime.COLD, None: HEADLINE}
+
+
+class Unknown(Exception):
+    """A name of nothing that is recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The study's ladder with its verdicts, and every shape of it."""
+
+    judged: Ablation
+    views: Views
+
+    @cached_property
+    def counted(self) -> Mapping[str, float]:
+        rows, score = self.judged.rows[1:], self.judged.score
+        verdicts = [row.verdict for row in rows]
+        kept, open_ = (verdicts.count(v) for v in (Verdict.KEPT, Verdict.INCONCLUSIVE))
+        times = [p for row in rows for p in row.predictions if p.figure == TIME]
+        across, config = self.judged.across, self.views.config
+        assert across is not None
+        return {
+            "ladder steps": len(rows),
+            "ladder kept": kept,
+            "ladder inconclusive": open_,
+            "ladder rejected": len(rows) - kept - open_,
+            "ladder confirmed": score.confirmed,
+            "ladder refuted": score.refuted,
+            "ladder refuted-times": sum(p.result == PredictionResult.REFUTED for p in times),
+            "shapes mean": across.geometric_mean or math.nan,
+            "shapes worst": min(across.ratios),
+            "shapes count": len(across.shapes),
+            "gate min_speedup": config.gates.min_speedup,
+            "gate max_error": config.gates.max_error,
+            "gate sessions": config.timing.sessions,
+            "gate instances": config.timing.instances,
+        }
+
+    def value(self, label: str) -> float:
+        """Raises Unknown."""
+        if label in self.counted:
+            return self.counted[label]
+        found, snap = LABEL.fullmatch(label), self.views.snapshot
+        if found is None or found["subject"] not in snap.names:
+            raise Unknown("no such name")
+        shape = found["shape"] or snap.shape
+        if shape not in snap.shapes:
+            raise Unknown(f"no shape {shape}")
+        regime = REGIMES[found["regime"]]
+        value = _value(self.views.at(shape), found, regime)
+        if value is None:
+            raise Unknown("not collected")
+        return value
+
+
+def _value(view: View, label: re.Match[str], regime: Regime) -> float | None:
+    """In the units of the page; None if it was not collected."""
+    name, figure, rest = label["subject"], label["figure"], label["rest"] or ""
+    step, variant = view.ladder.step(name), view.variant(name)
+    parent = label["over"] or (step.parent if step else None)
+    time = view.times.time(name, regime)
+    ratio = view.times.ratio(parent, name, regime) if parent else None
+    match figure:
+        case "time":
+            return time.value if time else None
+        case "clock":
+            return time.sm_clock_mhz / 1e3 if time and time.sm_clock_mhz else None
+        case "ratio" | "low" | "high" | "sessions":
+            return getattr(ratio, figure, None)
+        case "cycles":
+            return ratio.cycles.value if ratio and ratio.cycles else None
+        case "figure" | "samples":
+            found = view.figure(name, f"stall.{rest}" if figure == "samples" else rest)
+            return found.value if found else None
+        case "stall":
+            return stall_times(variant.capture.metrics).get(rest) if variant.capture else None
+        case "gain":
+            pair = view.compare(parent, name) if parent else None
+            factors = pair.decomposition.factors if pair and pair.decomposition else ()
+            return next((factor.gain for factor in factors if factor.id == rest), None)
+        case "predicted":
+            what, _, end = rest.partition(" ")
+            known = (p for p in (step.predictions if step else ()) if p.figure == what)
+            bounds = next((p.factor or p.range for p in known), None)
+            return bounds[end == "high"] if bounds else None
+        case "error":
+            errors = [c.times_reference for c in variant.checks.values()]
+            return max((float(e) for e in errors if e is not None), default=None)
+    return None
 
 
 def holds(text: str, value: float) -> bool:
     """Whether the number in a text is the value, rounded to the digits that it has."""
-    found = NUMBER.findall(text)
-    if len(found) != 1:
-        return False
-    shown = found[0].replace(",", "")
+    (shown,) = NUMBER.findall(text)
     decimals = len(shown.partition(".")[2])
     half = 0.5 * 0.1**decimals
-    return math.isclose(float(shown), abs(value), rel_tol=1e-9, abs_tol=half * (1 + 1e-9))
-
-
-def prose(page: str) -> str:
-    """Without the definitions at the end."""
-    return page.split(MARK)[0]
-
-
-def cited(page: str) -> list[tuple[str, str]]:
-    """Texts with their labels, as they stand."""
-    return [(text, " ".join(label.split())) for text, label in CITED.findall(prose(page))]
+    return math.isclose(float(shown.replace(",", "")), abs(value), abs_tol=half * (1 + 1e-9))
 
 
 def faults(page: str, known: Evidence) -> Iterator[str]:
-    """What is wrong with the numbers of a page; nothing if all of them hold."""
-    for text, label in cited(page):
+    """What is wrong with the numbers of a page."""
+    for text, label in NAMED.findall(page):
         try:
-            fact = known.fact(label)
+            value = known.value(" ".join(label.split()))
         except Unknown as error:
-            yield f"[{text}][{label}]: {error}"
+            yield f"{text}, {label}: {error}"
             continue
-        if not holds(text, fact.value):
-            yield f"[{text}][{label}]: it is {fact.told}"
-    for text, path in LINKED.findall(prose(page)):
+        if not holds(text, value):
+            yield f"{text}, {label}: it is {value:.6g}"
+    for text, path in LINKED.findall(page):
         other = set(NUMBER.findall((PAGE.parent / path).read_text(encoding="utf-8")))
         yield from (
             f"{n} of '{text}' is not in {path}" for n in NUMBER.findall(text) if n not in other
         )
-    yield from (f"'{number}' is no link" for number in unlinked(page))
+    for pattern in (NAMED.pattern, LINKED.pattern, r"```.*?```", r"<[^>]*>", r"`[^`]*`"):
+        page = re.sub(pattern, "", page, flags=re.DOTALL)
+    yield from (f"'{number}' has no name" for number in re.findall(MEASURED, page))
 
 
-def unlinked(page: str) -> list[str]:
-    """What looks measured and has no evidence."""
-    bare = re.sub(r"```.*?```|<[^>]*>", "", prose(page), flags=re.DOTALL)
-    for pattern in (CITED, LINKED, re.compile(r"`[^`]*`")):
-        bare = pattern.sub("", bare)
-    return MEASURED.findall(bare)
-
-
-def definitions(page: str, known: Evidence) -> str:
-    """Of every label of a page, in alphabetical order."""
-    lines = []
-    for label in sorted({label for _, label in cited(page)}):
-        fact = known.fact(label)
-        lines.append(f'[{label}]: {fact.link} "{fact.told}"')
-    return "\n".join(lines) + "\n"
-
-
-def main() -> int:
-    known, page = evidence(), PAGE.read_text(encoding="utf-8")
-    found = list(faults(page, known))
-    for fault in found:
-        print(fault, file=sys.stderr)
-    if found:
-        return 1
-    PAGE.write_text(prose(page) + MARK + "\n" + definitions(page, known), encoding="utf-8")
-    print(f"{len(cited(page))} numbers hold")
-    return 0
+def evidence() -> Evidence:
+    """Of the attention study, as it stands in this repository."""
+    target = find_target(Local(), ROOT, "attention", None, tell=False)
+    steps = target.study.ladder.chain([])
+    known = snapshot(target.evidence(), steps, timed=steps)
+    config = target.workspace.config
+    return Evidence(judge(known, config), Views(known, config, known.names))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit("\n".join(faults(PAGE.read_text(encoding="utf-8"), evidence())) or 0)

@@ -137,14 +137,21 @@ def test_its_outputs_are_what_the_commands_print(
         said = said.split(part, 1)[1]
 
 
-LINKS = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+LINKS = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for link in LINKS.findall(prose):
-            assert (path.parent / link).exists(), f"{path.name}: {link}"
+        for link, anchor in LINKS.findall(prose):
+            target = path.parent / link if link else path
+            assert target.exists(), f"{path.name}: {link}"
+            assert not anchor or anchor in anchors(target), f"{path.name}: {link}#{anchor}"
 
 
 def test_the_files_that_the_docs_name_are_there() -> None:
