@@ -520,20 +520,27 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     assert record_of(root, "advise fix6", "attention", capsys)["steps"] == found["steps"]
     file.write_text("{")
     assert record_of(root, "advise fix6", "attention", capsys)["steps"] == 0
+    for verb in ("advise fix6", "show fix6", "profile fix6", "ablate", "report"):
+        assert main([*verb.split(), "--study", "attention", "--project", str(root)]) == 0
+        told = "".join(capsys.readouterr())
+        assert "advice.json cannot be read" in told or verb == "report"
+    report = root / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    assert "without a track record" in report.read_text()
+    assert file.read_text() == "{"  # the records of other studies may be mended
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "hint"),
+    ("name", "code", "message", "hint"),
     [
-        ("fix3", "fix3 has no capture", "workbench profile fix3"),
-        ("fix66", "unknown variant 'fix66'", "'fix6'"),
-        (str(ROOT / "tests/recorded/ncu-raw.ncu-repz"), "is a report", "workbench show"),
+        ("fix3", 3, "fix3 has no capture", "workbench profile fix3"),
+        ("fix66", 2, "unknown variant 'fix66'", "'fix6'"),
+        (str(ROOT / "tests/recorded/ncu-raw.ncu-repz"), 2, "is a report", "workbench show"),
     ],
 )
 def test_what_has_no_capture_ends_in_a_hint(
-    name: str, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+    name: str, code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["advise", name, *HERE]) == 2
+    assert main(["advise", name, *HERE]) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err

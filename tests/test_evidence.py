@@ -264,8 +264,13 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert main(["list", *here]) == 0
     line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("| fix2 "))
     assert " stale" in line
-    assert main(["show", "fix2", "--source", *here]) == 2
-    assert "only a stale capture" in capsys.readouterr().err
+    for verb in (
+        ["show", "fix2", "--source"],
+        ["show", "fix2", "--metric", "a"],
+        ["advise", "fix2"],
+    ):
+        assert main([*verb, *here]) == 5
+        assert "only a stale capture" in capsys.readouterr().err
     report = (copy / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     row = next(x for x in report.splitlines() if x.startswith("| fix2"))
     assert row.rstrip(" |").endswith("stale")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -179,16 +180,15 @@ def test_a_file_where_a_folder_is_needed_is_named(
     assert (tmp_path / "kernels").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
-def stopped_after(files: int, error: BaseException) -> Callable[[Path, bytes], int]:
+def stopped_after(files: int, error: BaseException) -> Callable[[int], None]:
     """Writes so many files, and then half of one: Ctrl-C comes anywhere."""
-    left, writing = [files], Path.write_bytes
+    left = [files]
 
-    def write(path: Path, data: bytes) -> int:
+    def write(handle: int) -> None:
         left[0] -= 1
         if left[0] < 0:
-            writing(path, data[: len(data) // 2])
+            os.ftruncate(handle, os.fstat(handle).st_size // 2)
             raise error
-        return writing(path, data)
 
     return write
 
@@ -203,7 +203,7 @@ def test_what_was_interrupted_leaves_nothing_and_can_be_made_again(
 ) -> None:
     (tmp_path / "kernels").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", stopped_after(files, error))
+        patch.setattr(os, "fsync", stopped_after(files, error))
         assert main(["init", str(tmp_path)]) == code
     assert [path.name for path in tmp_path.rglob("*")] == ["kernels"]
     made(tmp_path)

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from snapshots import session as timed_session
 from snapshots import snapshot, step
-from workbench.errors import EnvironmentLacks
+from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.journal import (
     Journal,
@@ -32,6 +32,7 @@ from workbench.run import recording
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
+from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE, CheckResult, Known, NodeKind
 from workspaces import GOOD, make
@@ -104,7 +105,7 @@ def test_a_damaged_line_is_told_and_passed_over(line: bytes, folder: EvidenceFol
 
 def test_a_journal_that_cannot_be_read_is_no_empty_one(folder: EvidenceFolder) -> None:
     folder.journal.mkdir(parents=True)
-    with pytest.raises(EnvironmentLacks, match=r"journal\.jsonl"):
+    with pytest.raises(UsageError, match=r"journal\.jsonl is a folder"):
         load_journal(folder)
 
 
@@ -158,8 +159,8 @@ def test_what_was_timed_on_another_gpu_is_known_on_this_one(
 
 
 def test_evidence_that_cannot_be_read_leaves_open_what_was_known(folder: EvidenceFolder) -> None:
-    store.write_bytes(folder.timings("large") / "a.json.zst", b"no session")
-    store.write_bytes(folder.capture_index("large", "fix2"), b"whatever it holds")
+    write_bytes(folder.timings("large") / "a.json.zst", b"no session")
+    write_bytes(folder.capture_index("large", "fix2"), b"whatever it holds")
     known = known_of(folder)
     assert known[""] == Known.UNKNOWN
     assert known["fix2"] == Known.CAPTURED

@@ -85,8 +85,10 @@ def test_what_does_not_fit_is_read_again(damage: str, kept: Path) -> None:
             "of another report": FOLDER.tables(OTHER.name).read_bytes(),
         }[damage]
     )
-    assert isinstance(tables_of(SMALL, kept)[0][0], Decoded)
+    told: list[str] = []
+    assert isinstance(tables_of(SMALL, kept, tell=told.append)[0][0], Decoded)
     assert kept.read_bytes() == whole
+    assert [f"it was read again from {SMALL.name}" in text for text in told] == [True]
 
 
 def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(

@@ -17,6 +17,7 @@ from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Provenance, Record
 from workbench.evidence.timing import Timing
+from workbench.study.own_files import write_bytes
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
 SHAPE = "b2h8s512d64"
@@ -85,7 +86,7 @@ def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> N
     folder = EvidenceFolder(tmp_path)
     here = folder.timing("large", "20260102T030405Z.json")
     assert here.name == "20260102T030405Z.json.zst"
-    store.write_bytes(here, b"")
+    write_bytes(here, b"")
     assert folder.timing_files("large") == [here]
     assert folder.timing("large", timing_name(here.name)) == here
 

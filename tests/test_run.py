@@ -48,6 +48,7 @@ from workbench.run.recording import (
     remove_unused,
 )
 from workbench.study.config import Config, Profiler
+from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Phase, Regime
 from workspaces import FIXTURE, GOOD, ROOT, make
@@ -224,7 +225,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(EnvironmentLacks, match="no space left"):
-        store.write_bytes(path, b"new")
+        write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -629,6 +630,6 @@ def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: P
     store.write(folder.capture_index("large", "baseline"), entry)
     journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))
     for name in ("new", "old", "somebodys"):
-        store.write_bytes(folder.reports / f"{name}.ncu-repz", b"")
+        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
     remove_unused(folder)
     assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "somebodys"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.app.try_ import attempt
+from workbench.app.try_ import attempt, kept
 from workbench.cli.main import main
-from workbench.errors import UsageError
+from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
@@ -69,6 +73,31 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     assert '"torch_softmax"' in listed
     assert main(["try", str(mine), "--keep", "softmax"]) == 2
     assert "kernels/softmax is there already" in capsys.readouterr().err
+
+
+def test_what_is_kept_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("ablations/s/ablation.toml", "kernels/s/a.py", "kernels/s/study.py")
+    for name in names:
+        path = tmp_path / "made" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    done: Any = SimpleNamespace(folder=tmp_path / "made", study="s")
+    (root := tmp_path / "workspace").mkdir()
+    left = iter(names[:2])
+
+    def full(handle: int) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(EnvironmentLacks, match="no space left"):
+            kept(done, root)
+    assert list(root.iterdir()) == []
+    kept(done, root)
+    assert [(root / name).read_text() for name in names] == list(names)
 
 
 @without_gpu

@@ -21,7 +21,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record
-from workbench.evidence.timing import Timing
+from workbench.evidence.timing import Timing, TimingHead
 from workbench.study import json_text
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
@@ -100,13 +100,13 @@ def load(path: Path, kind: type[Record] | None) -> object:
     return store.read(path, kind) if kind else load_calibration(EvidenceFolder(path.parent))
 
 
-def read(name: str, data: bytes) -> str:
+def read(name: str, data: bytes, kind: type[Record] | None = None) -> str:
     """What is said against it; "" where it is taken."""
     with tempfile.TemporaryDirectory() as top:
         path = Path(top) / EVIDENCE.name / name
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
-        error = refusal(path, FILES[name])
+        error = refusal(path, kind or FILES[name])
         assert error is None or (str(path) in error.message and error.hint)
         return error.message if error else ""
 
@@ -204,6 +204,32 @@ def test_a_key_that_stands_twice_is_refused(name: str) -> None:
         told = read(name, first + whole[1:])
         assert "twice" in told or "provenance" in told
     assert read(name, whole) == ""
+
+
+def test_a_head_reads_no_timing_that_has_a_key_twice() -> None:
+    """Of what ``list`` believes, ``ablate`` refused to read a line."""
+    whole = json.dumps(CONTENT[NAME := f"{SHAPE}/timings/{SESSION}"])
+    assert read(NAME, whole.encode(), TimingHead) == ""
+    for key in ("fingerprints", "planned", "nodes"):
+        again = f'"{key}": {json.dumps(CONTENT[NAME].get(key, 1))}, "{key}": '
+        twice = whole.replace(f'"{key}": ', again, 1)
+        assert f"has '{key}' twice" in read(NAME, twice.encode(), TimingHead)
+    twice = whole.replace('"sessions": [{', '"sessions": [{"alone": true, "alone": false, ', 1)
+    assert "has 'alone' twice" in read(NAME, twice.encode(), TimingHead)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "large"])
+def test_a_journal_that_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 32)
+    with pytest.raises(UsageError, match=r"no regular file|link in a loop|is larger than"):
+        store.read_lines(path, Build)
 
 
 def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import Build, CaptureIndex
 from workbench.evidence.timing import Timing
 from workbench.run.recording import remove_superseded, remove_unused
+from workbench.study.own_files import write_bytes
 from workspaces import EVIDENCE, copy_of_fixture
 
 BUILD = EVIDENCE / "builds" / "fix10.json"
@@ -81,7 +82,7 @@ def test_a_living_writer_and_the_files_of_users_are_left_alone(tmp_path: Path) -
         (tmp_path / name).write_text("")
         os.utime(tmp_path / name, (0, 0))
     (tmp_path / ".fix10.json.young123.part").write_text("")
-    store.write_bytes(tmp_path / "fix10.json", b"{}")
+    write_bytes(tmp_path / "fix10.json", b"{}")
     kept = {path.name for path in tmp_path.iterdir()}
     assert kept == {
         "fix10.json",
@@ -190,7 +191,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        store.write_bytes(pipe, b"told")
+        write_bytes(pipe, b"told")
         assert os.read(reader, 10) == b"told"
     finally:
         os.close(reader)
@@ -198,7 +199,7 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     whole, link = tmp_path / "whole", tmp_path / "stdout"
     with whole.open("wb") as file:
         link.symlink_to(f"/proc/self/fd/{file.fileno()}")
-        store.write_bytes(link, b"told")
+        write_bytes(link, b"told")
     assert link.is_symlink()
     assert whole.read_bytes() == b"told"
 
@@ -250,11 +251,11 @@ def test_no_write_leaves_the_workspace_through_a_link(
 def test_the_umask_decides_who_may_read(mask: int, mode: int, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
-        store.write_bytes(tmp_path / "whole", b"{}")
+        write_bytes(tmp_path / "whole", b"{}")
         store.append(tmp_path / "lines", store.read(BUILD, Build))
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
     (tmp_path / "whole").chmod(0o640)
-    store.write_bytes(tmp_path / "whole", b"[]")
+    write_bytes(tmp_path / "whole", b"[]")
     assert (tmp_path / "whole").stat().st_mode & 0o777 == 0o640

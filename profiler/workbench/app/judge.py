@@ -11,32 +11,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
 from workbench.app.measure import Wanted, ensure, ensure_each
 from workbench.app.target import Target
 from workbench.errors import UsageError, WorkbenchError
+from workbench.evidence import store
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.store import write_bytes
+from workbench.evidence.records import Record
 from workbench.judge.advice.ranking import AdviceRecord, together
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import LeftOut, Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import at_one_shape, snapshot
-from workbench.study import json_text
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Step, Study
+from workbench.study.own_files import write_bytes
 from workbench.study.params import base_name, declared, find_variant, with_values
+from workbench.study.text import stands
 from workbench.study.workspace import including
 from workbench.words import Origin
 
 
-class TrackRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrackRecord(Record, frozen=True):
     """``ablations/advice.json``: the record of each study."""
 
-    schema_version: int
+    mend: ClassVar[str] = "delete it: `workbench report` writes the record of its study again"
+
     studies: Mapping[str, AdviceRecord]
 
 
@@ -56,43 +60,45 @@ def judged(
     keep: bool = False,
 ) -> tuple[Ablation, Snapshot]:
     """The whole ladder, ``only`` some of it or up to some ``steps``, judged by the evidence as it
-    is, ``everywhere`` or at the target's shape alone. ``keep`` as in ``with_record``.
+    is, ``everywhere`` or at the target's shape alone, with the track record of all ladders: its own
+    from this one if it is the whole ladder at the study's default shape, which ``keep`` writes into
+    the file.
     """
     steps = target.study.ladder.chain([]) if steps is None else list(steps)
+    path = target.workspace.ablations / "advice.json"
+    kept, why = _read(path)
     seen = snapshot(target.evidence(), steps, sources=sources, only=only, everywhere=everywhere)
+    seen = replace(seen, told=(*seen.told, why)) if why else seen
     found = judge(seen, target.workspace.config, source=source)
-    return with_record(found, target, keep=keep), seen
+    return _with_record(found, target, kept, path if keep and not why else None), seen
 
 
-def with_record(judged: Ablation, target: Target, *, keep: bool = False) -> Ablation:
-    """With the record of all ladders, its own from ``judged`` if that is the whole ladder at the
-    study's default shape; ``keep`` writes that into the file.
-    """
+def _with_record(
+    judged: Ablation, target: Target, kept: Mapping[str, AdviceRecord], path: Path | None
+) -> Ablation:
+    """Its own record is written to ``path``."""
     study, workspace = target.study, target.workspace
-    path = workspace.ablations / "advice.json"
-    kept = _read(path)
     known = {name: kept[name] for name in workspace.studies() if name in kept}
     whole = [row.variant for row in judged.rows] == [step.variant for step in study.ladder.steps]
     if whole and judged.shape == study.default_shape:
         known[study.name] = judged.record
-        if keep and kept.get(study.name) != judged.record and not workspace.packaged:
+        if path and kept.get(study.name) != judged.record and not workspace.packaged:
             _write(path, {**kept, study.name: judged.record})
     order = sorted(known, key=lambda name: (name != study.name, name))
     return replace(judged, record=together([known[name] for name in order]))
 
 
-def _read(path: Path) -> Mapping[str, AdviceRecord]:
-    """Empty if there is no such file, or none that can be read: the next ``ablate`` writes it."""
+def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:
+    """Without a file nothing; of one that cannot be read what is wrong with it."""
     try:
-        found: TrackRecord = json_text.as_type(path.read_bytes(), TrackRecord)
-        return found.studies
-    except (OSError, ValueError, msgspec.DecodeError):
-        return {}
+        return (store.read(path, TrackRecord).studies if stands(path) else {}), ""
+    except WorkbenchError as error:
+        return {}, f"{error.message}; advice is ranked without a track record ({error.hint})"
 
 
 def _write(path: Path, known: Mapping[str, AdviceRecord]) -> None:
     """A workspace that takes no files has no record, and everything else."""
-    data = msgspec.json.encode(TrackRecord(1, dict(sorted(known.items()))))
+    data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(known.items()))})
     with suppress(WorkbenchError, OSError):
         write_bytes(path, msgspec.json.format(data, indent=1) + b"\n")
 

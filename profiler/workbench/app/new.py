@@ -15,9 +15,8 @@ from shlex import quote
 from workbench.app.target import shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
-from workbench.evidence.store import write_bytes
 from workbench.study.model import Prediction, Step, Study, Variant
-from workbench.study.own_files import all_or_nothing, resolved, write_new
+from workbench.study.own_files import all_or_nothing, resolved, write_bytes, write_new
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.text import read_text, stands

@@ -11,10 +11,10 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
-from workbench.evidence.store import write_bytes
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.rows import Ablation
 from workbench.judge.view import ladder_sources
+from workbench.study.own_files import write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 

@@ -33,6 +33,7 @@ from workbench.render.templates import Told, render_report, template_environment
 from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
+from workbench.study.own_files import write_bytes
 
 VERSION = "0.1.0"
 
@@ -99,7 +100,7 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     if licence is not None:
         data["LICENSE"] = licence
     for name, content in data.items():
-        store.write_bytes(folder / name, content)
+        write_bytes(folder / name, content)
     evidence = folder / "evidence" / subject.evidence.folder.gpu
     reference = subject.reference.name if subject.reference else ""
     for name, record in records_of(subject.evidence, subject.variant.name, reference).items():

@@ -17,7 +17,7 @@ from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
-from workbench.errors import BadCapture, UsageError
+from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
 from workbench.evidence.layout import is_there
 from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
@@ -60,8 +60,9 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
                 f"{variant} has a damaged capture at {target.shape}: {entry.why}",
                 hint=PROFILE_AGAIN,
             )
-        why = "has no capture" if entry.state == Status.MISSING else "has only a stale capture"
-        raise UsageError(
+        missing = entry.state == Status.MISSING
+        why = "has no capture" if missing else "has only a stale capture"
+        raise (EnvironmentLacks if missing else CannotTell)(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"`workbench profile {quote(variant)}` where there is a GPU",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
-from workbench.problems.problem import Problem, Request, split
+from workbench.problems.problem import STUDY_FILE, Problem, Request, split
 from workbench.problems.writing import TrialFacts, write
 from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
@@ -36,6 +35,7 @@ from workbench.run.protocol import Built, Failed, Learned, TrialJob
 from workbench.run.side_jobs import trial_of
 from workbench.study.config import Gates, for_study
 from workbench.study.model import Study
+from workbench.study.own_files import all_or_nothing, write_new
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import Status, TryVerdict, shown
@@ -368,8 +368,13 @@ def require_free(name: str, project: Path | None) -> Path:
 
 
 def kept(done: Attempt, root: Path) -> Path:
-    for part in ("kernels", "ablations"):
-        shutil.copytree(done.folder / part / done.study, root / part / done.study)
+    """Copy the study into the workspace, all of it or nothing; ``study.py`` comes last."""
+    tops = [done.folder / part / done.study for part in ("ablations", "kernels")]
+    files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
+    with all_or_nothing() as made:
+        for path in sorted(files, key=lambda path: path.name == STUDY_FILE):
+            if "__pycache__" not in path.parts:
+                write_new(root / path.relative_to(done.folder), path.read_bytes(), root, made)
     return root / "kernels" / done.study
 
 

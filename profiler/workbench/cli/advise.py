@@ -9,10 +9,12 @@ from workbench.app.show import current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import tell
 from workbench.errors import UsageError
+from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import is_report
 from workbench.render.as_json import advised
 from workbench.render.document import advice, variant
-from workbench.render.document.blocks import Paragraph
+from workbench.render.document.blocks import Paragraph, warned
+from workbench.render.document.sentences import sentences
 
 
 def run(options: AdviseOptions) -> None:
@@ -24,10 +26,14 @@ def run(options: AdviseOptions) -> None:
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)
-    found, _ = judged(target, [name])
-    row = found.row(name)
+    found, evidence = judged(target, [name])
+    row, damaged = found.row(name), tuple(file_warnings(evidence, [name]))
     tell(
         options,
-        lambda: advised(found, row),
-        lambda: [Paragraph(variant.origin(found)), advice.advised(row, found)],
+        lambda: {**advised(found, row), "warnings": damaged},
+        lambda: [
+            Paragraph(variant.origin(found)),
+            *warned(sentences(damaged)),
+            advice.advised(row, found),
+        ],
     )

@@ -168,7 +168,7 @@ def refused(error: OSError) -> EnvironmentLacks:
         source, _, why = error.args[0][0]
         return EnvironmentLacks(f"{source} cannot be copied: {why}")
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    from workbench.evidence.store import disk_full
+    from workbench.study.own_files import disk_full
 
     full = disk_full(path or Path(), error)
     if full is not None:

@@ -20,17 +20,15 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.judge.rows import Ablation, Row
 from workbench.render import as_json
 from workbench.render.document import variant
-from workbench.render.document.blocks import Block, Callout, Paragraph, words
+from workbench.render.document.blocks import Block, Paragraph, warned
 from workbench.render.document.sentences import sentence, sentences
 from workbench.study.workspace import including
 from workbench.words import Status
 
 
 def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
-    told: list[Block] = [Paragraph(variant.origin(found))]
-    if found.warnings:
-        told.append(Callout("Read this first", tuple(map(words, sentences(found.warnings)))))
-    return [*told, *(variant.variant(row, found) for row in rows)]
+    each = (variant.variant(row, found) for row in rows)
+    return [Paragraph(variant.origin(found)), *warned(sentences(found.warnings)), *each]
 
 
 def run(options: ProfileOptions) -> int:

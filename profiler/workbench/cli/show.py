@@ -28,7 +28,7 @@ from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
 from workbench.render.document import launches, variant
-from workbench.render.document.blocks import Block, Callout, Paragraph, words
+from workbench.render.document.blocks import Block, Paragraph, warned, words
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
@@ -57,13 +57,18 @@ def run(options: ShowOptions) -> None:
         return show_lines(options, lines, {"variant": name})
     found, evidence = judged(target, [name])
     row = found.row(name)
-    damaged = tuple(map(words, sentences(file_warnings(evidence, [name]))))
+    damaged = tuple(file_warnings(evidence, [name]))
     tell(
         options,
-        lambda: {"study": found.study, "gpu": found.gpu, **as_json.full_row(found, row)},
+        lambda: {
+            "study": found.study,
+            "gpu": found.gpu,
+            **as_json.full_row(found, row),
+            "warnings": damaged,
+        },
         lambda: [
             Paragraph(variant.origin(found)),
-            *([Callout("Read this first", damaged)] if damaged else []),
+            *warned(sentences(damaged)),
             variant.variant(row, found),
             variant.evidence_states(row),
         ],

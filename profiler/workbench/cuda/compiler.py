@@ -136,8 +136,11 @@ class Source:
             cubin = base64.b64encode(bytes(code.code)).decode()
             whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
             part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
-            part.write_bytes(whole.encode())
-            part.replace(kept)
+            try:
+                part.write_bytes(whole.encode())
+                part.replace(kept)
+            except OSError:  # it only saves time
+                part.unlink(missing_ok=True)
         return report, code
 
     @property

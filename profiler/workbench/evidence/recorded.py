@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -149,22 +149,20 @@ class Evidence:
         return tuple(file for file in files if file.timing.is_complete)
 
     @cached_property
-    def heads(self) -> Sequence[Timing | TimingHead]:
-        """Of what the same timings are; they are not read again."""
+    def prints(self) -> Sequence[Mapping[str, str]]:
+        """Variant to fingerprint, of each of the same timings; they are not read again."""
         if "timings" in vars(self):
-            return [file.timing for file in self.timings]
-        paths = self.folder.timing_files(self.shape)
-        return tuple(
-            head for head in (store.read(path, TimingHead) for path in paths) if head.is_complete
-        )
+            return [file.timing.fingerprints for file in self.timings]
+        heads = (store.read(path, TimingHead) for path in self.folder.timing_files(self.shape))
+        return [head.fingerprints for head in heads if head.is_complete]
 
     @property
     def measured(self) -> set[str]:
         """Variants that were timed or captured at this shape, whatever their sources were."""
-        timed = (name for head in self.heads for name in head.fingerprints)
+        timed = (name for prints in self.prints for name in prints)
         return {*timed, *(path.stem for path in self.folder.captured(self.shape))}
 
-    def timed(self, timing: Timing | TimingHead) -> list[str]:
+    def timed(self, timing: Timing) -> list[str]:
         """Variants of a timing whose sources have not changed since."""
         prints = timing.fingerprints
         return [name for name in prints if self._print(name) == prints[name]]
@@ -185,12 +183,12 @@ class Evidence:
         return best
 
     def was_timed(self, variant: str) -> bool:
-        return any(variant in head.fingerprints for head in self.heads)
+        return any(variant in prints for prints in self.prints)
 
     def state(self, variant: str) -> dict[str, Status]:
         """current, stale or missing, for each kind of evidence."""
         now = self._print(variant)
-        timed = any(now == head.fingerprints.get(variant) for head in self.heads)
+        timed = any(now == prints.get(variant) for prints in self.prints)
         late = Status.STALE if self.was_timed(variant) else Status.MISSING
         return {
             "build": self.build(variant).state,

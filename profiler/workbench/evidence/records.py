@@ -22,12 +22,9 @@ UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version;
-    ``partial``: a file has more keys than are read.
-    """
+    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version."""
 
     schema: ClassVar[int] = SCHEMA_VERSION
-    partial: ClassVar[bool] = False
     mend: ClassVar[str] = "restore it, or delete it and measure again"
 
 

@@ -12,29 +12,24 @@ import hashlib
 import json
 import os
 import re
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from glob import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.errors import UsageError
 from workbench.evidence import frames
 from workbench.evidence.layout import PACKED, EvidenceFolder, is_there, unreadable
 from workbench.evidence.records import Record
 from workbench.study import json_text
-from workbench.study.own_files import mode_of, require_inside
-from workbench.study.text import no_file, too_large
+from workbench.study.own_files import disk_full, require_inside, write_bytes
+from workbench.study.text import no_file, stands, too_large
 from workbench.words import SCHEMA_VERSION
 
 R = TypeVar("R", bound=Record)
-PART = ".part"  # at the end of the name of a file that is being written
-DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
@@ -51,13 +46,19 @@ class _Header(msgspec.Struct):
 
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
+    return decode(path, contents(path, kind.mend), kind)
+
+
+def contents(path: Path, mend: str = Record.mend) -> bytes:
+    """Raises UsageError for no regular file and one that is too large, EnvironmentLacks for one
+    that cannot be read.
+    """
     try:
         if why := no_file(path) or too_large(path):
-            raise UsageError(f"{path} {why}", hint=kind.mend)
-        data = path.read_bytes()
+            raise UsageError(f"{path} {why}", hint=mend)
+        return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
-    return decode(path, data, kind)
 
 
 def decode(path: Path, data: bytes, kind: type[R]) -> R:
@@ -65,7 +66,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
-        found: R = json_text.as_type(data, kind, besides=1, part=kind.partial)
+        found: R = json_text.as_type(data, kind, besides=1)
         return found
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.mend) from None
@@ -79,7 +80,7 @@ def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int
         # As they are written; else all of it has to be read twice.
         first = _FIRST.match(data) or _OWN_LINE.search(data)
         if first is None:
-            header: _Header = json_text.as_type(data, _Header, part=True)
+            header: _Header = json_text.as_type(data, _Header)
         version = int(first[1]) if first else header.schema_version
     except msgspec.ValidationError:
         raise UsageError(
@@ -117,14 +118,12 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
     if is_there(path):
         return digest_of(path)
     path = folder.tables(name)
-    try:
-        head, found, _ = frames.beginning(path.read_bytes()).partition(CONTENT)
-        return str(json_text.as_data(head + b"}")["of"]["report"]) if found else ""
-    except FileNotFoundError:
+    if not stands(path):
         return None
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (ValueError, LookupError, TypeError):
+    try:
+        head, found, _ = frames.beginning(contents(path)).partition(CONTENT)
+        return str(json_text.as_data(head + b"}")["of"]["report"]) if found else ""
+    except (UsageError, ValueError, LookupError, TypeError):
         return ""
 
 
@@ -204,13 +203,7 @@ def append(path: Path, *records: Record) -> None:
 
 def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
     """The records of a file with one a line, and what is wrong with the lines passed over."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return decode_lines(path, data, kind)
+    return decode_lines(path, contents(path), kind) if stands(path) else ([], [])
 
 
 def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[str]]:
@@ -227,57 +220,3 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
         except (msgspec.DecodeError, ValueError) as error:
             told.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
     return found, told
-
-
-def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
-    """The error to raise where a write failed for want of space; None for other reasons."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return None
-    return EnvironmentLacks(
-        f"no space left on the disk that holds {path}",
-        hint="free some space and run the same command again: what was finished is kept",
-    )
-
-
-def _sweep(path: Path) -> None:
-    """Delete what killed runs have left of writing this file."""
-    for part in path.parent.glob(f".{escape(path.name)}.*{PART}"):
-        with suppress(OSError):  # another process was faster
-            if part.stat().st_mtime < time.time() - DEAD_AFTER_S:
-                part.unlink()
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a file must not come in its place; one that the shell has opened neither."""
-    opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
-    return opened or (path.exists() and not (path.is_file() or path.is_dir()))
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
-
-    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
-    """
-    try:
-        if _is_stream(path):
-            path.write_bytes(data)
-            return
-    except OSError as error:
-        raise disk_full(path, error) or error from None
-    written: Path | None = None
-    try:
-        require_inside(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
-        written = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            os.fchmod(handle, mode_of(path))
-            file.flush()
-            os.fsync(handle)
-        written.replace(path)
-    except OSError as error:
-        if written is not None:
-            written.unlink(missing_ok=True)
-        raise disk_full(path, error) or error from None

@@ -106,21 +106,38 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
     }
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+UNREAD = msgspec.Raw(b"")  # the bytes of a field that is not decoded
+
+
+class Head(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Of a session: whether it held references only."""
 
     alone: bool = False
+    number: msgspec.Raw = UNREAD
+    instances: msgspec.Raw = UNREAD
+    series: msgspec.Raw = UNREAD
+    audits: msgspec.Raw = UNREAD
+    temperature_c: msgspec.Raw = UNREAD
+    throttled: msgspec.Raw = UNREAD
+    reasons: msgspec.Raw = UNREAD
 
 
-class TimingHead(Record, frozen=True, kw_only=True):
+class TimingHead(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What a timing is of, without its measurements: a quarter of the time to read."""
 
     schema: ClassVar[int] = 2
-    partial: ClassVar[bool] = True
 
     fingerprints: dict[str, str]
     sessions: tuple[Head, ...]
     planned: Count = 0
+    study: msgspec.Raw = UNREAD
+    shape: msgspec.Raw = UNREAD
+    nodes: msgspec.Raw = UNREAD
+    stride: msgspec.Raw = UNREAD
+    provenance: msgspec.Raw = UNREAD
+    method: msgspec.Raw = UNREAD
+    copies: msgspec.Raw = UNREAD
+    unsteady: msgspec.Raw = UNREAD
 
     @property
     def is_complete(self) -> bool:

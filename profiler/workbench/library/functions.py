@@ -26,8 +26,8 @@ from workbench.app.executor import Local
 from workbench.app.new import added, step_of
 from workbench.app.target import find_study, shown_path
 from workbench.errors import UsageError
-from workbench.evidence.store import write_bytes
 from workbench.study.model import Study
+from workbench.study.own_files import write_bytes
 from workbench.study.text import read_text
 
 ENTRY = "run"  # what a variant's module is called by

@@ -18,15 +18,17 @@ from typing import Any
 
 import msgspec
 
-from workbench.errors import BadCapture, EnvironmentLacks
+from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
 from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.store import CONTENT, EXCHANGED, digest_of, write_bytes
+from workbench.evidence.store import CONTENT, EXCHANGED, contents, digest_of
 from workbench.ncu.capture import Capture, Decoded, Launched, Tables, impossible
 from workbench.ncu.disassembly import Code, packed, unpacked
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 from workbench.study import json_text
+from workbench.study.own_files import write_bytes
+from workbench.study.text import stands
 
 Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
@@ -75,7 +77,7 @@ def tables_of(
     damaged, from the report, and the tables are written again. Without ``kept`` from the report.
 
     ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is told of
-    tables that somebody changed. Raises BadCapture where neither is there, or fits.
+    damaged tables. Raises BadCapture where neither is there, or fits.
     """
     if kept is None:
         if not is_there(report) or digest_of(report) != sha256:
@@ -87,7 +89,7 @@ def tables_of(
     except Unusable as error:
         if not there:
             raise BadCapture(f"{kept.name} {error}", hint=CUT) from None
-        if tell is not None and str(error) == EXCHANGED:
+        if tell is not None and stands(kept):
             tell(f"{kept.name} {error}: it was read again from {report.name}")
         found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
         packed = _packed(found, report)
@@ -108,8 +110,10 @@ _seen: dict[str, Path] = {}  # where a report was last, by its sha256
 
 def _read(path: Path, report: Path, sha256: str) -> Launches:
     """Raises Unusable for what is missing, damaged or of another report than that of ``sha256``."""
+    if not stands(path):
+        raise Unusable("is missing, and its report too")
     try:
-        text = frames.whole(path.read_bytes())
+        text = frames.whole(contents(path))
         head, _, rest = text.partition(CONTENT)
         of = json_text.as_data(head + b"}")["of"]["report"]
         if sha256 not in ("", of):
@@ -123,9 +127,7 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
         return list(_unpacked[checksum])
     except Unusable:
         raise
-    except FileNotFoundError:
-        raise Unusable("is missing, and its report too") from None
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (WorkbenchError, ValueError, LookupError, TypeError) as error:
         raise Unusable(f"cannot be read: {error}") from None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import STUDY_FILE, Module, Problem
-from workbench.study.own_files import CONFIG_FILE, require_inside
+from workbench.study.own_files import CONFIG_FILE, require_inside, write_bytes
 
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
@@ -64,8 +64,7 @@ def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
     for path, data in wanted.items():
         if not path.is_file() or path.read_bytes() != data:
             require_inside(path, root)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            write_bytes(path, data)
 
 
 def module_text(problem: Problem, module: Module, facts: TrialFacts) -> str:

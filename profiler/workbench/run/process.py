@@ -21,7 +21,6 @@ from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda.compiler import CUBINS
-from workbench.evidence.store import disk_full
 from workbench.ncu.command import quoted
 from workbench.run import machine
 from workbench.run.protocol import (
@@ -46,6 +45,7 @@ from workbench.run.protocol import (
     write_job,
 )
 from workbench.study.model import Study
+from workbench.study.own_files import disk_full
 
 
 @contextmanager

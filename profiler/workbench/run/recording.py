@@ -36,7 +36,7 @@ from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
 from workbench.study.model import Study
-from workbench.study.own_files import delete
+from workbench.study.own_files import delete, write_bytes
 from workbench.study.sources import Fingerprints, source_files
 
 
@@ -58,7 +58,7 @@ def write_captures(
     what no index names any more.
     """
     with store.alone(folder.root):  # or the report is nobody's yet when another command cleans up
-        store.write_bytes(folder.reports / name, report)
+        write_bytes(folder.reports / name, report)
         for index in indexes:
             store.write(folder.capture_index(index.shape, index.variant), index)
             journal.append(folder, journal.capture_entry(index))

@@ -15,17 +15,16 @@ ENTRY, OBJECT = 60, 240  # bytes that an entry of a list, and an object, takes a
 _SPACED = re.compile(rb'"\s+:')
 
 
-def as_type(data: bytes, kind: Any, *, besides: int = 0, part: bool = False) -> Any:
-    """A value of ``kind``, which has so many keys ``besides``. A ``part`` of what is there is read
-    faster, and whether a key stands twice is not looked at. Raises msgspec.ValidationError with the
-    field, ValueError for all else.
+def as_type(data: bytes, kind: Any, *, besides: int = 0) -> Any:
+    """A value of ``kind``, which has so many keys ``besides``. Raises msgspec.ValidationError with
+    the field, ValueError for all else.
     """
     _require_room(data)
     try:
         found = msgspec.json.decode(data, type=kind)
         # As many keys as it has itself: then none is unknown, and none stands there twice.
-        own = 0 if part else msgspec.json.encode(found).count(b'":') + besides
-        if not part and (data.count(b'":') != own or _SPACED.search(data)):
+        own = msgspec.json.encode(found).count(b'":') + besides
+        if data.count(b'":') != own or _SPACED.search(data):
             json.loads(data, object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("nested too deeply") from None

@@ -4,16 +4,22 @@ only what is recorded as its own is deleted.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import tempfile
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
-from workbench.errors import UsageError
+from workbench.errors import EnvironmentLacks, UsageError
 from workbench.study.text import stands
 
 CONFIG_FILE = "workbench.toml"
+PART = ".part"  # at the end of the name of a file that is being written
+DEAD_AFTER_S = 3600.0  # writing one file takes less than a second
 
 
 def require_inside(path: Path, top: Path | None = None) -> None:
@@ -75,12 +81,7 @@ def write_new(path: Path, data: bytes, top: Path, made: list[Path]) -> bool:
         return False
     require_inside(path, top)
     _make_folder(path.parent, made)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_bytes(path, data)
     made.append(path)
     return True
 
@@ -96,3 +97,58 @@ def _make_folder(folder: Path, made: list[Path]) -> None:
             )
         each.mkdir()
         made.append(each)
+
+
+def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:
+    """The error to raise where a write failed for want of space; None for other reasons."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return EnvironmentLacks(
+        f"no space left on the disk that holds {path}",
+        hint="free some space and run the same command again: what was finished is kept",
+    )
+
+
+def _sweep(path: Path) -> None:
+    """Delete what killed runs have left of writing this file."""
+    for part in path.parent.glob(f".{escape(path.name)}.*{PART}"):
+        with suppress(OSError):  # another process was faster
+            if part.stat().st_mtime < time.time() - DEAD_AFTER_S:
+                part.unlink()
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a file must not come in its place; one that the shell has opened neither."""
+    opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
+    return opened or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write all of it or nothing: a reader never sees half a file. Raises EnvironmentLacks.
+
+    What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
+    """
+    try:
+        if _is_stream(path):
+            path.write_bytes(data)
+            return
+    except OSError as error:
+        raise disk_full(path, error) or error from None
+    part: Path | None = None
+    try:
+        require_inside(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        part = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(handle, mode_of(path))
+            file.flush()
+            os.fsync(handle)
+        part.replace(path)
+    except OSError as error:
+        raise disk_full(path, error) or error from None
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
