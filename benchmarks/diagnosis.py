@@ -1,0 +1,203 @@
+"""Whether the advice names a fault that was planted: the tables of docs/advice.md.
+
+The kernels are in benchmarks/diagnosis, a workspace with the evidence of one GPU. Every fault has
+the kinds of change that repair it, written before the first recording, and lines marked
+``// fault: NAME``. Without a marked line the fault is of the launch.
+
+python -m benchmarks.diagnosis
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workbench.words import Change
+
+WORKSPACE = Path(__file__).parent / "diagnosis"
+TOP = 3
+KINDS = [kind for kind in Change if kind != Change.CHOOSE]
+REPAIRS = {
+    ("elementwise", "uncoalesced"): "coalesce",
+    ("elementwise", "division"): "less-work",
+    ("elementwise", "few_bytes"): "vector overlap warps split",
+    ("elementwise", "few_warps"): "warps",
+    ("reduction", "atomics"): "reuse less-work tile-shared",
+    ("reduction", "barrier"): "barriers",
+    ("reduction", "last_wave"): "tail balance split",
+    ("softmax", "redundant"): "reuse tile-shared",
+    ("softmax", "spill"): "registers",
+    ("transpose", "uncoalesced"): "coalesce tile-shared",
+    ("transpose", "bank_conflicts"): "swizzle",
+    ("gemm", "fp32"): "tensor",
+    ("gemm", "no_async_copy"): "async-copy bulk-copy overlap",
+    ("gemm", "large_shared"): "warps",
+    ("attention", "no_tiles"): "tile-shared reuse",
+    ("attention", "division"): "less-work",
+    ("attention", "few_blocks"): "split",
+}
+ASIDE = list(REPAIRS)[1::2]  # no rule was changed for these
+NVIDIA = {  # words of ncu's titles, and the kinds of change that a reader could take from them
+    "Uncoalesced Global": "coalesce vector",
+    "Global Load Access Pattern": "coalesce vector",
+    "Global Store Access Pattern": "coalesce vector tile-shared",
+    "Local": "registers",
+    "Uncoalesced Shared": "swizzle",
+    "Bank Conflicts": "swizzle",
+    "Theoretical Occupancy": "warps registers",
+    "occupancy below theoretical": "warps balance tail",
+    "Small Grid": "split",
+    "Tail Effect": "tail balance",
+    "Workload Imbalance": "balance tail split",
+    "Long Scoreboard": "tile-shared reuse vector async-copy overlap warps",
+    "Short Scoreboard": "swizzle less-work",
+    "Mio Throttle": "swizzle less-work vector",
+    "Lg Throttle": "coalesce vector tile-shared less-work",
+    "Drain": "coalesce vector",
+    "Wait Stalls": "less-work overlap",
+    "Not Selected": "less-work",
+    "Barrier": "barriers",
+    "Membar": "barriers",
+    "Non-Fused": "less-work",
+    "Divergence": "less-work",
+    "High Compute Throughput": "tensor other-pipe less-work",
+    "High Utilization": "tensor other-pipe less-work",
+    "High Memory Throughput": "reuse tile-shared narrow",
+    "Latency Issue": "warps overlap split",
+    "Low Utilization": "warps overlap",
+    "Issue Slot": "warps overlap",
+}
+
+
+class Diagnosis(NamedTuple):
+    """What was said of one fault; ``lines`` are file lines, ``came`` the time over the repaired
+    kernel's, ``promised`` the gain of the first advice that repairs it, None without one.
+    """
+
+    fault: tuple[str, str]
+    repairs: frozenset[str]
+    advised: tuple[str, ...]
+    nvidia: tuple[frozenset[str], ...]
+    lines: Mapping[str, int | None]
+    marked: frozenset[int]
+    came: float
+    promised: float | None
+
+    @property
+    def at(self) -> int | None:
+        """The line beside the first kind of change that repairs it."""
+        return next((self.lines[kind] for kind in self.advised if kind in self.repairs), None)
+
+
+def workbench(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "workbench", *arguments, "--project", str(WORKSPACE), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kinds_of(title: str) -> frozenset[str]:
+    return frozenset(k for words, kinds in NVIDIA.items() if words in title for k in kinds.split())
+
+
+def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
+    variant = f"kernel[fault={fault}]"
+    found = workbench("advise", variant, "--study", study)
+    repairs = frozenset(REPAIRS[study, fault].split())
+    advice = found["advice"] or []
+    source = (WORKSPACE / "kernels" / study / "kernel.cu").read_text().splitlines()
+    estimates = sorted(found["nvidia"], key=lambda rule: -(rule["estimate_pct"] or 0))
+    return Diagnosis(
+        (study, fault),
+        repairs,
+        tuple(each["change"] for each in advice),
+        tuple(kinds_of(rule["rule"]) for rule in estimates[:TOP]),
+        {each["change"]: each["line"] and each["line"]["line"] for each in advice},
+        frozenset(n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")),
+        found["microseconds"] / repaired,
+        next((each["gain_up_to"] for each in advice if each["change"] in repairs), None),
+    )
+
+
+def share(hits: float, of: int) -> str:
+    text = f"{hits:.0f}" if hits == int(hits) else f"{hits:.1f}"
+    return f"{text} of {of}"
+
+
+def hits(found: Sequence[Diagnosis], top: int) -> int:
+    return sum(bool(each.repairs & set(each.advised[:top])) for each in found)
+
+
+def shuffled(found: Sequence[Diagnosis], top: int) -> float:
+    """Each kernel with the advice of every other: the mean."""
+    pairs = [(a, b) for a in found for b in found if a is not b]
+    right = sum(bool(a.repairs & set(b.advised[:top])) for a, b in pairs)
+    return right / (len(found) - 1)
+
+
+def by_chance(found: Sequence[Diagnosis], top: int) -> float:
+    """The mean of draws of ``top`` kinds without replacement."""
+    total = 0.0
+    for each in found:
+        missed = 1.0
+        for drawn in range(top):
+            missed *= 1 - len(each.repairs) / (len(KINDS) - drawn)
+        total += 1 - missed
+    return total
+
+
+def nvidia(found: Sequence[Diagnosis], top: int) -> int:
+    return sum(any(each.repairs & kinds for kinds in each.nvidia[:top]) for each in found)
+
+
+def summary(found: Sequence[Diagnosis]) -> list[str]:
+    n = len(found)
+    lines = ["| advice | right kind first | right kind among three |", "| --- | --: | --: |"]
+    for name, count in (
+        ("of the workbench", hits),
+        ("the same, shuffled among the kernels", shuffled),
+        ("kinds drawn at random", by_chance),
+        ("the largest estimates of ncu", nvidia),
+    ):
+        lines.append(f"| {name} | {share(count(found, 1), n)} | {share(count(found, TOP), n)} |")
+    return lines
+
+
+def rows(found: Sequence[Diagnosis]) -> list[str]:
+    lines = [
+        "| kernel | fault | advised | right line | promised | came |",
+        "| --- | --- | --- | --- | --: | --: |",
+    ]
+    for each in found:
+        kinds = [f"**{kind}**" if kind in each.repairs else kind for kind in each.advised[:TOP]]
+        line = "no line" if not each.marked else "yes" if each.at in each.marked else "no"
+        promised = f"{each.promised:.2f}x" if each.promised else "-"
+        cells = [*each.fault, ", ".join(kinds) or "nothing", line, promised, f"{each.came:.2f}x"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> int:
+    found: list[Diagnosis] = []
+    for study in dict.fromkeys(study for study, _ in REPAIRS):
+        repaired = workbench("advise", "kernel", "--study", study)["microseconds"]
+        found += [diagnose(study, fault, repaired) for s, fault in REPAIRS if s == study]
+    for title, some in (
+        ("All", found),
+        ("No rule was changed for these", [each for each in found if each.fault in ASIDE]),
+    ):
+        print(f"{title}: {len(some)} kernels\n", *summary(some), "", sep="\n")
+    print(*rows(found), sep="\n")
+    lined = [each for each in found if each.marked and each.promised]
+    print(f"\nRight line: {share(sum(e.at in e.marked for e in lined), len(lined))}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
