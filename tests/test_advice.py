@@ -18,7 +18,7 @@ from workbench.app.show import current_capture
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
-from workbench.derive.figures import stall_shares
+from workbench.derive.figures import Figure, stall_shares
 from workbench.judge.advice.ranking import (
     Advice,
     AdviceRecord,
@@ -323,6 +323,32 @@ def test_nothing_is_advised_where_nothing_was_collected() -> None:
     assert collected(Kernel(SPREAD, xu=0.9), "sm__inst_executed_pipe_xu") == [
         each for each in collected(Kernel(SPREAD)) or [] if not each.startswith("pipe.xu")
     ]
+
+
+def with_megabytes(stalls: dict[str, float], **values: float) -> list[str]:
+    """What is advised of a kernel with some figures, in MB."""
+    one = subject(capture(Kernel(stalls)), work=STREAM)
+    more = {name: Figure(name, name, value, "MB", name) for name, value in values.items()}
+    found = advise(dataclasses.replace(one, figures={**one.figures, **more}))
+    return [each.id for each in found or ()]
+
+
+def test_spilled_registers_are_advised_by_their_share_of_the_bytes() -> None:
+    most = {"global_read": 100.0, "global_write": 100.0}
+    spilled = with_megabytes(GLOBAL, **most, local_read=300.0, local_write=300.0)
+    assert "memory.local/registers" in spilled
+    assert "memory.local/registers" not in with_megabytes(GLOBAL, **most, local_read=2.0)
+    assert "memory.local/registers" not in with_megabytes(GLOBAL, local_read=0.0)
+
+
+def test_atomics_are_what_reaches_l2_beside_stores() -> None:
+    stalls = {"lg_throttle": 0.8, "wait": 0.2}
+    sent = {"l1_to_l2": 100.0, "local_write": 0.0}
+    reduced = "memory.atomics/reuse"
+    assert reduced in with_megabytes(stalls, **sent, global_write=1.0, bulk_read=0.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=99.0, bulk_read=0.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=1.0, bulk_read=50.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=1.0)
 
 
 def test_without_the_work_nothing_is_said_of_it() -> None:

@@ -74,6 +74,10 @@ class AdvisedKernel:
         known = self.figures.get(name)
         return known.value if known else None
 
+    def megabytes(self, *names: str) -> float:
+        """The sum of some figures in MB; those not collected count as 0."""
+        return added(self.value(name) or 0.0 for name in names)
+
     def waits(self, *reasons: str) -> float:
         """The share of the duration that went to some stall reasons; 0 where it is not known."""
         return self.budget.waits_for(*reasons) if self.budget else 0.0

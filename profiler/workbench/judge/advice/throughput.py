@@ -228,6 +228,8 @@ def memory_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
             yield from _bandwidth(subject, level, one.share)
     yield from _sectors(subject)
     yield from _conflicts(subject)
+    yield from _spills(subject)
+    yield from _atomics(subject)
 
 
 def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Candidate]:
@@ -290,3 +292,32 @@ def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     why = finding("advice.bank_conflicts", share=share)
     saved = min(share, subject.waits(*SHARED))
     yield Candidate(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))
+
+
+def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
+    """Registers in local memory, by their share of what threads load and store."""
+    local = subject.megabytes("local_read", "local_write")
+    if not local:
+        return
+    spilled = local / (local + subject.megabytes("global_read", "global_write"))
+    metric = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+    waits = subject.waits(*GLOBAL)
+    limit = Limit(Stage.MEMORY, "local", waits, metric, local, "MB", GLOBAL)
+    why = finding("advice.spills", share=spilled)
+    relieved = frozenset((*LEVELS, "lsu"))
+    yield Candidate(limit, Change.REGISTERS, spilled * waits, NAMED, why, relieved)
+
+
+def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
+    """What reaches L2 beside stores. Bulk stores are not told from atomics: nothing if any data
+    came by bulk copies.
+    """
+    sent = subject.megabytes("l1_to_l2")
+    atomic = sent - subject.megabytes("global_write", "local_write")
+    if subject.value("bulk_read") != 0 or atomic <= WASTED * sent:
+        return
+    metric = "l1tex__m_l1tex2xbar_write_bytes.sum"
+    waits = subject.waits("lg_throttle", "drain", "mio_throttle")
+    limit = Limit(Stage.MEMORY, "atomics", waits, metric, atomic, "MB", GLOBAL)
+    why = finding("advice.atomics", megabytes=atomic)
+    yield Candidate(limit, Change.REUSE, waits, NAMED, why, frozenset((*LEVELS, "lsu")))

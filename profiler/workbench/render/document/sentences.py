@@ -55,6 +55,8 @@ ADVICE = {
     "turns": "{pipe} and {other_pipe} seem to take turns",
     "half_the_instructions": "if every second instruction went, and what waits for it",
     "head_and_tail": "no SM works in its head and tail",
+    "spills": "{share:.0%} % of the bytes that threads load and store are spilled registers",
+    "atomics": "{megabytes:.0f} MB of atomics reach L2: sum in registers or shared memory first",
     "few_blocks": "{blocks:.0f} blocks for {sms:.0f} SMs",
     "last_wave": "most SMs are idle while the last wave of blocks runs",
     "imbalance": "an average SM is done before the busiest one",
