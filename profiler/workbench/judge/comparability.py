@@ -10,13 +10,12 @@ from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.evidence.layout import timing_name
 from workbench.judge.findings import Finding, finding
-from workbench.judge.rows import EvidenceEnvironment, Gone, Recordings, Row, ShapeLadder
+from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder
 from workbench.ncu.command import counting
 from workbench.ncu.report_file import OPTIONS, Report
 from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 if TYPE_CHECKING:
-    from workbench.evidence.journal import SessionEntry
     from workbench.evidence.records import CaptureIndex, Provenance
     from workbench.judge.known_evidence import ShapeEvidence, Snapshot
     from workbench.study.config import Gates
@@ -195,10 +194,6 @@ def recordings(snapshot: Snapshot, shape: str) -> Recordings:
         noted=len(noted),
         kept=len(kept),
         unnoted=len(kept - {entry.file for entry in whole}),
-        superseded=tuple(_gone(entry) for entry in whole if entry.file not in kept),
-        cut_short=tuple(_gone(entry) for entry in noted if entry.cut_short),
+        superseded=sum(entry.file not in kept for entry in whole),
+        cut_short=len(noted) - len(whole),
     )
-
-
-def _gone(entry: SessionEntry) -> Gone:
-    return Gone(date=entry.date, regime=entry.regime, medians=entry.medians)

@@ -180,21 +180,6 @@ class EvidenceEnvironment:
 
 
 @dataclass(frozen=True)
-class Gone:
-    """A timing run whose samples are gone; ``medians`` in microseconds, by variant."""
-
-    date: str
-    regime: str
-    medians: Mapping[str, float]
-
-    def ratio(self, before: str, after: str) -> float | None:
-        """Of two medians, above 1 where ``after`` is faster; None where one was not timed."""
-        if before not in self.medians or not self.medians.get(after):
-            return None
-        return self.medians[before] / self.medians[after]
-
-
-@dataclass(frozen=True)
 class Recordings:
     """The timing runs of one shape on one GPU.
 
@@ -206,8 +191,8 @@ class Recordings:
     noted: int = 0
     kept: int = 0
     unnoted: int = 0
-    superseded: tuple[Gone, ...] = ()
-    cut_short: tuple[Gone, ...] = ()
+    superseded: int = 0
+    cut_short: int = 0
 
     @property
     def total(self) -> int:

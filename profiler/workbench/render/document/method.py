@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.derive.factors import FACTORS, LABELS, METRICS
 from workbench.evidence.timing import METHOD
-from workbench.judge.rows import Ablation, Gone, Row
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document import ladder_table, timings
 from workbench.render.document.blocks import (
@@ -29,7 +29,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.phrases import ladders, reason, steps
 from workbench.render.document.sentences import sentence
 from workbench.render.document.why import NOISE
-from workbench.render.numbers import factor, number, shorten
+from workbench.render.numbers import number, shorten
 from workbench.words import ABSENT, NONE, Status
 
 KERNEL_WIDTH = 90
@@ -144,21 +144,11 @@ def recorded(ablation: Ablation) -> str:
     found = ablation.recordings
     older = f", {found.unnoted} from before the journal" if found.unnoted else ""
     runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape{older}"
-    gone = found.superseded
-    kept = f"{len(gone)} superseded, their medians kept{_ratios(ablation, gone)}"
-    told = [runs, kept if gone else "none superseded"]
+    kept = f"{found.superseded} superseded, their medians kept"
+    told = [runs, kept if found.superseded else "none superseded"]
     if found.cut_short:
-        ratios = _ratios(ablation, found.cut_short)
-        told.append(f"{len(found.cut_short)} cut short and not kept{ratios}")
+        told.append(f"{found.cut_short} cut short and not kept")
     return f"Recordings: {'; '.join(told)}."
-
-
-def _ratios(ablation: Ablation, gone: Iterable[Gone]) -> str:
-    """What each said of the best version against the reference."""
-    best = ablation.best
-    over = [run.ratio(ablation.reference, best.variant) for run in gone] if best else []
-    ratios = ", ".join(factor(value) for value in over if value is not None)
-    return f" ({ablation.reference} over {best.variant}: {ratios})" if best and ratios else ""
 
 
 def _profile(options: Mapping[str, str]) -> str:
