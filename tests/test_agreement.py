@@ -375,17 +375,6 @@ def test_work_is_that_of_ncus_roofline_sections(shape: str, variant: str) -> Non
     assert not found.above_roof
 
 
-def test_the_path_of_the_tensor_work_is_told_apart() -> None:
-    wgmma, mma = (stands(FLUSHED, name) for name in ("sdpa", "fix4"))
-    assert (wgmma.tensor_path, mma.tensor_path) == ("wgmma", "mma.sync")
-    assert wgmma.share_of_tensor_path_peak == pytest.approx(wgmma.share_of_arithmetic_peak)
-    (action,) = raw(FLUSHED, "fix4")
-    pipe = value(action, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed")
-    assert 100 * mma.share_of_tensor_path_peak == pytest.approx(
-        pipe * of_the_timed_pass(action), rel=0.02
-    )
-
-
 def test_two_captures_of_one_kernel_are_no_surprise() -> None:
     """SDPA as it comes is the cuDNN kernel: the assumed noise must cover how the two differ."""
     first, second = recorded_capture(SHOWN, "sdpa"), recorded_capture(SHOWN, "sdpa_cudnn")

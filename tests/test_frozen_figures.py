@@ -66,6 +66,7 @@ RENAMED: dict[str, str | None] = {
     r"(.*)/comparison/moves(?=/)": r"\1/comparison/largest_changes/figures",
     r"(.*)/comparison/(launch|following_duration)(?=/)": r"\1/comparison/largest_changes/\2",
     r"/moved/": None,
+    r".*/share_of_(tensor_path_peak|nearest_roof)$": None,
     r".*/(build|tables/\d+)/schema_version$": None,
 }
 VERDICTS = ("verdict", "result", "status", "state")

@@ -94,12 +94,10 @@ class Point:
     ``fp64``, ``half`` or ``tensor``, the last of ``tensor_type``. ``roof_flops_per_second`` is the
     roof over the point in the roofline over ``base``, and ``limit`` says what sets it: ``compute``
     or ``base``. ``share_of_arithmetic_peak`` is the achieved share of that arithmetic's peak.
-    ``levels`` are the points of every level that was collected. ``tensor_path`` is the tensor
-    instruction that did most of the tensor work, and ``share_of_tensor_path_peak`` the achieved
-    share of what it can do at most. ``lower_bound``: the tensor pipe was busy, but its operations
-    were not collected, so that the FLOPs are a lower bound. ``sm_clock_hz`` is the capture's, in
-    Hz; ``share_of_measured`` the achieved share of the measured ceiling of ``arithmetic``; both nan
-    where not known.
+    ``levels`` are the points of every level that was collected. ``lower_bound``: the tensor pipe
+    was busy, but its operations were not collected, so that the FLOPs are a lower bound.
+    ``sm_clock_hz`` is the capture's, in Hz; ``share_of_measured`` the achieved share of the
+    measured ceiling of ``arithmetic``; both nan where not known.
     """
 
     flop_per_byte: float
@@ -112,8 +110,6 @@ class Point:
     share_of_arithmetic_peak: float = math.nan
     levels: tuple[LevelPoint, ...] = ()
     tensor_type: str = ""
-    tensor_path: str = ""
-    share_of_tensor_path_peak: float = math.nan
     lower_bound: bool = False
     sm_clock_hz: float = math.nan
     share_of_measured: float = math.nan
@@ -152,30 +148,18 @@ class Point:
         shares += [(level.name, level.share_of_bandwidth) for level in self.levels]
         return max(shares, key=lambda item: item[1], default=(self.limit, self.share))
 
-    @property
-    @shown
-    def nearest_roof(self) -> str:
-        return self.nearest[0]
-
-    @property
-    @shown
-    def share_of_nearest_roof(self) -> float:
-        return self.nearest[1]
-
 
 @dataclass
 class _Sums:
     """Work and traffic of a variant's launches, and the least seconds that each would take.
 
-    FLOPs by kind of work, bytes by level of memory, FLOPs by tensor instruction.
+    FLOPs by kind of work, bytes by level of memory.
     """
 
     flops: dict[str, float] = field(default_factory=dict)
     seconds_at_peak: dict[str, float] = field(default_factory=dict)
     bytes: dict[str, float] = field(default_factory=dict)
     seconds_at_bandwidth: dict[str, float] = field(default_factory=dict)
-    paths: dict[str, float] = field(default_factory=dict)
-    seconds_on_path: float = 0.0
     seconds: float = 0.0
     cycles: float = 0.0
     undercounted: bool = False
@@ -215,7 +199,6 @@ def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: s
     kind, flops = sums.longest_work, sums.total_flops
     busy = sums.seconds_at_peak.get(kind, 0.0)
     levels = tuple(_level(name, sums, busy, measured.get(name)) for name in names)
-    path = max(sums.paths, key=lambda p: (sums.paths[p], p), default="")
     return Point(
         base=base,
         flop_per_byte=flops / sums.bytes[base],
@@ -228,8 +211,6 @@ def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: s
         share_of_arithmetic_peak=busy / sums.seconds,
         levels=levels,
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",
-        tensor_path=path,
-        share_of_tensor_path_peak=sums.seconds_on_path / sums.seconds if path else math.nan,
         lower_bound=sums.undercounted,
         sm_clock_hz=sums.cycles / sums.seconds,
         share_of_measured=_share(sums.flops.get(kind, 0.0), measured.get(kind), sums.seconds),
@@ -302,12 +283,9 @@ def _add_work(sums: _Sums, kind: str, work: float, peak: float) -> None:
 
 def _add_tensor_work(sums: _Sums, values: Values) -> None:
     for op in TENSOR_OPS:
-        work, own = values.get(op.work, 0.0), op_peak(values, op)
-        peak = tensor_peak(values, op.type)
-        if work and own and peak:
+        work, peak = values.get(op.work, 0.0), tensor_peak(values, op.type)
+        if work and peak and op_peak(values, op):
             _add_work(sums, f"{TENSOR} {op.type}", work, peak)
-            sums.paths[op.path] = sums.paths.get(op.path, 0.0) + work
-            sums.seconds_on_path += work / own
     collected = any(op.work in values for op in TENSOR_OPS)
     if not collected and values.get(TENSOR_PIPE, 0.0) > BUSY_PIPE_PCT:
         sums.undercounted = True
