@@ -28,10 +28,10 @@ WORD = r"[\w%.,'’/=+×-]+"
 BEGINS = r"(?<=[.!?:])\s+(?=[A-Z0-9(])"
 PRIVATE = re.compile(
     r"\b(?:(?:is|are|be|as) told|tells? of|says? of|on record|what is given|as given|cards?"
-    r"|by itself|behind itself|in company|leaves? out 1|twins?|witness\w*|testimon\w*|testif\w*|seals?|sealed"
-    r"|mends?|mended|cheats?|cheating|crew|keepers?|errands?|landings?|spool|foreign reports?"
-    r"|gives? up|(?:came|comes?) true|anatomy|standouts?|a choice|a correction|few-ragged"
-    r"|possibly prior|with its evidence|as it comes|as (?:it is|they are)(?=[,.;:)]))\b",
+    r"|by itself|behind itself|in company|leaves? out 1|twins?|witness\w*|testimon\w*|testif\w*"
+    r"|seals?|sealed|mends?|mended|cheats?|cheating|crew|keepers?|errands?|landings?|spool"
+    r"|foreign reports?|gives? up|(?:came|comes?) true|anatomy|standouts?|a choice|a correction"
+    r"|few-ragged|possibly prior|with its evidence|as it comes|as (?:it is|they are)(?=[,.;:)]))\b",
     re.IGNORECASE,
 )
 
