@@ -104,7 +104,7 @@ def steps(trials: Sequence[Trial]) -> str:
     lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
     for trial in trials:
         kinds = [f"**{k}**" if k == trial.kind else str(k) for k in ours(trial, ())]
-        saved = (trial.answered and trial.answered.saved, trial.saved)
+        saved = (trial.answered.saved if trial.answered else None, trial.saved)
         parts = ("" if part is None else f"{PERCENT * part:.0f} %" for part in saved)
         cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, trial.verdict, *parts)
         lines.append(f"| {' | '.join(map(str, cells))} | {', '.join(kinds)} |")
