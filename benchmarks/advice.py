@@ -106,7 +106,8 @@ def steps(trials: Sequence[Trial]) -> str:
         kinds = [f"**{k}**" if k == trial.kind else str(k) for k in ours(trial, ())]
         saved = (trial.answered.saved if trial.answered else None, trial.saved)
         parts = ("" if part is None else f"{PERCENT * part:.0f} %" for part in saved)
-        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, trial.verdict, *parts)
+        verdict = trial.verdict.label if trial.verdict else ""
+        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, verdict, *parts)
         lines.append(f"| {' | '.join(map(str, cells))} | {', '.join(kinds)} |")
     return "\n".join(lines)
 

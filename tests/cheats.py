@@ -19,22 +19,22 @@ NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
 
 @dataclass(frozen=True)
 class Cheat:
-    """A variant of the workspace. ``told`` is found in the reason of one of ``gates``, failed, or
-    open where the ``verdict`` is inconclusive.
+    """A variant of the workspace, with one of ``verdicts``. ``told`` is found in the reason of one
+    of ``gates``, failed, or open where the verdict is inconclusive.
     """
 
     variant: str
     family: str
     told: str
     gates: tuple[str, ...] = GATES
-    verdict: str = "rejected"
+    verdicts: tuple[str, ...] = ("wrong",)
 
     def finds(self, text: str) -> bool:
         return re.search(self.told, text, re.IGNORECASE) is not None
 
 
-def cheat(family: str, variant: str, told: str, *gates: str, verdict: str = "rejected") -> Cheat:
-    return Cheat(variant, family, told, gates or GATES, verdict)
+def cheat(family: str, variant: str, told: str, *gates: str, verdict: str = "wrong") -> Cheat:
+    return Cheat(variant, family, told, gates or GATES, tuple(verdict.split()))
 
 
 CHEATS = (
@@ -50,7 +50,13 @@ CHEATS = (
         verdict="inconclusive",
     ),
     # Right in every call: it gains nothing where the inputs change from call to call.
-    cheat("cached by contents", "cached_on_the_gpu", "over the parent", "faster"),
+    cheat(
+        "cached by contents",
+        "cached_on_the_gpu",
+        "over the parent",
+        "faster",
+        verdict="slower no_gain",
+    ),
     cheat("work at another time", "at_import", WRONG, "correct"),
     cheat("work at another time", "at_first_call", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
     # All that is looked at is right: its own capture alone contradicts its time.

@@ -1,6 +1,6 @@
 """A made-up ablation for tests: plausible numbers, no files, no GPU.
 
-found = ablation(steps=3)                   # baseline, fix1, fix2 (rejected), fix3
+found = ablation(steps=3)                   # baseline, fix1, fix2 (slower), fix3
 found = with_row(found, "fix1", capture="") # replace fields of one row
 """
 
@@ -307,7 +307,7 @@ def judged(row: Row, parent: Row) -> Row:
         regimes=regimes(new, old),
         deciding_speedup=over,
         gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, saying(why))),
-        verdict=Verdict.KEPT if kept else Verdict.REJECTED,
+        verdict=Verdict.KEPT if kept else Verdict.SLOWER,
         predictions=(
             PredictionOutcome(
                 figure="time",
@@ -324,7 +324,7 @@ def judged(row: Row, parent: Row) -> Row:
 
 
 def steps_of(count: int) -> list[Row]:
-    """Every step is 1.9 times its parent's speed, but every third from the second is rejected."""
+    """Every step is 1.9 times its parent's speed, but every third from the second is slower."""
     rows = [baseline()]
     parent, now = rows[0], BASELINE_US
     for i in range(1, count + 1):
@@ -420,6 +420,7 @@ def with_row(found: Ablation, variant: str, **changes: Any) -> Ablation:
 def not_current(found: Ablation, variant: str, status: str, problem: str) -> Ablation:
     """The ablation with one row stale, missing or failed, as the judge would make it."""
     old = found.row(variant)
+    verdict = Verdict.WRONG if status == "failed" else Verdict.INCONCLUSIVE
     row = Row(
         variant=variant,
         title=old.title,
@@ -427,7 +428,7 @@ def not_current(found: Ablation, variant: str, status: str, problem: str) -> Abl
         evidence_state=CURRENT,
         status=Status(status),
         problem=saying(problem),
-        verdict=Verdict.INCONCLUSIVE if old.step and old.step.parent else old.verdict,
+        verdict=verdict if old.step and old.step.parent else old.verdict,
         role=old.role,
     )
     return _put(found, row)

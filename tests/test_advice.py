@@ -414,7 +414,7 @@ def trial(kind: Change, verdict: Verdict = Verdict.KEPT, saved: float = 0.4) -> 
 
 def test_a_promise_came_true_where_it_was_answered_kept_and_half_of_it_came() -> None:
     good, poor = trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, saved=0.2)
-    bad = trial(Change.ASYNC_COPY, Verdict.REJECTED, saved=0.5)
+    bad = trial(Change.ASYNC_COPY, Verdict.SLOWER, saved=0.5)
     other = trial(Change.EARLY)
     known = together([record("a", [good, poor, bad]), record("b", [other]), record("c", [])])
     assert known.studies == ("a", "b")
@@ -447,7 +447,7 @@ def test_what_never_came_true_here_does_not_lead() -> None:
 
 def test_what_was_tried_here_and_rejected_stands_last() -> None:
     first, *others = given(Kernel(GLOBAL, issue=0.2))
-    failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.REJECTED),))
+    failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.SLOWER),))
     assert to_try((failed, *others), top=9) == (*others, failed)
     kept = dataclasses.replace(first, tried=(Tried("fix1", Verdict.KEPT),))
     ranked = to_try((kept, *others))

@@ -483,10 +483,10 @@ def _product(values: Any) -> float:
     return result
 
 
-def test_what_is_wrong_is_rejected() -> None:
+def test_a_wrong_step_is_called_wrong() -> None:
     data = json.loads(output_of("ablate --json"))
     row = next(row for row in data["versions"] if row["variant"] == "fix3")
-    assert (row["status"], row["verdict"]) == ("failed", "rejected")
+    assert (row["status"], row["verdict"]) == ("failed", "wrong")
 
 
 def test_show_gives_the_account_on_a_terminal() -> None:

@@ -125,7 +125,7 @@ def test_a_kernel_on_a_stream_of_its_own_is_told_how_to_leave_it(
 ) -> None:
     if machine.package_version("cupy-cuda13x") is None:
         pytest.skip("CuPy is not installed")
-    assert silu["on_cupys_stream"]["verdict"] == "rejected"
+    assert silu["on_cupys_stream"]["verdict"] == "wrong"
     main(["check", "on_cupys_stream", "--project", str(root), "--study", "silu"])
     assert "hint: all of its work belongs on torch.cuda.current_stream()" in capsys.readouterr().err
 

@@ -32,7 +32,13 @@ PASSED = [
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(1.5, 1.6, "kept"), (1.03, 1.04, "kept"), (1.0, 1.05, "inconclusive"), (0.9, 1.0, "rejected")],
+    [
+        (1.5, 1.6, "kept"),
+        (1.03, 1.04, "kept"),
+        (1.0, 1.05, "inconclusive"),
+        (0.9, 0.99, "slower"),
+        (0.9, 1.01, "no_gain"),
+    ],
 )
 def test_the_interval_decides(low: float, high: float, expected: str) -> None:
     over = Ratio((low + high) / 2, low, high)
@@ -45,7 +51,7 @@ def test_the_interval_decides(low: float, high: float, expected: str) -> None:
         (0.98, 1.0, "kept"),
         (1.1, 1.2, "kept"),
         (0.96, 0.98, "inconclusive"),
-        (0.9, 0.97, "rejected"),
+        (0.9, 0.97, "slower"),
     ],
 )
 def test_what_corrects_its_parent_has_to_be_no_slower(
@@ -63,7 +69,9 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     over = Ratio(2.0, 1.9, 2.1)
     faster = faster_gate(over, LIMITS)
     wrong = Gate("correct", GateState.FAILED, NOT_COLLECTED)
-    assert verdict([wrong, PASSED[1], faster], over, LIMITS) == "rejected"
+    rough = Gate("accurate", GateState.FAILED, NOT_COLLECTED)
+    assert verdict([wrong, rough, faster], over, LIMITS) == "wrong"
+    assert verdict([*PASSED, rough, faster], over, LIMITS) == "inaccurate"
     assert (
         verdict([PASSED[0], Gate("compiler", GateState.OPEN, NOT_COLLECTED), faster], over, LIMITS)
         == "inconclusive"

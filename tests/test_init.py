@@ -221,7 +221,7 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
     told = json.loads(capsys.readouterr().out)
     baseline, fix = told["versions"]
     assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
-    assert fix["verdict"] in ("rejected", "inconclusive")  # a copy
+    assert fix["verdict"] in ("slower", "no_gain", "inconclusive")  # a copy
     assert fix["bottlenecks"]
     report = root / "reports" / "rmsnorm" / "OPTIMIZATION_REPORT.md"
     assert "still a copy of baseline" in report.read_text()

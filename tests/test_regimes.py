@@ -91,13 +91,14 @@ EARLY = {
 def test_early_start_is_rejected_and_its_row_says_where_it_would_be_kept() -> None:
     found = judged(in_regimes(EARLY, alone=9.7))
     row = found.row("fix11[early=1]")
-    assert row.verdict == Verdict.REJECTED
+    assert row.verdict == Verdict.SLOWER
     assert row.over_parent is not None
     assert row.over_parent.ratio == pytest.approx(0.98, abs=0.003)
-    assert phrases.otherwise(row) == "only behind itself: 1.16x"
+    assert phrases.otherwise(row) == "kept back to back: 1.16x"
     (shown,) = (r for r in ladder_table(found).rows if r.key == row.variant)
-    assert shown.cells["verdict"].note == "(only behind itself: 1.16x)"
-    assert any("only behind itself: 1.16x" in plain(text) for text in result.failures(found))
+    assert plain(shown.cells["verdict"].text) == "slower (1)"
+    assert ladder_table(found).notes == ("kept back to back: 1.16x",)
+    assert any("kept back to back: 1.16x" in plain(text) for text in result.failures(found))
     assert found.best is not None
     assert found.best.variant == "fix11"
 
@@ -110,7 +111,7 @@ def test_what_is_kept_between_neighbours_says_where_it_would_not_be() -> None:
     }
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.KEPT
-    assert phrases.otherwise(row) == "not when cold: 0.980x"
+    assert phrases.otherwise(row) == "not kept cold: 0.980x"
 
 
 def test_what_is_open_between_neighbours_says_both_where_it_would_be_kept_and_where_not() -> None:
@@ -122,10 +123,10 @@ def test_what_is_open_between_neighbours_says_both_where_it_would_be_kept_and_wh
     }
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.INCONCLUSIVE
-    assert phrases.otherwise(row) == "only behind itself: 1.050x; not when cold: 1.010x"
+    assert phrases.otherwise(row) == "kept back to back: 1.050x; not kept cold: 1.010x"
     times[COLD]["fix11[early=1]"] = 9.09 / 1.03
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
-    assert phrases.otherwise(row) == "only behind itself: 1.050x"
+    assert phrases.otherwise(row) == "kept back to back: 1.050x"
 
 
 def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() -> None:
@@ -140,10 +141,10 @@ def test_what_is_rejected_for_another_reason_than_speed_would_be_kept_nowhere() 
     }
     shapes = {"s": dataclasses.replace(shape, variants=variants)}
     row = judge(dataclasses.replace(found, shapes=shapes), Config()).row(early.variant)
-    assert row.verdict == Verdict.REJECTED
+    assert row.verdict == Verdict.INACCURATE
     assert gate(row, "accurate").passed is False
     assert row.elsewhere == ()
-    assert "only behind itself" not in plain(verdict_line(row))
+    assert "kept back to back" not in plain(verdict_line(row))
 
 
 def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
@@ -191,7 +192,7 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     assert sentence(gate(row, "faster").why) == why
     outputs = gate(row, "timed outputs")
     assert (outputs.passed, sentence(outputs.why)) == (False, "wrong while it was timed: all zero")
-    assert row.verdict == Verdict.REJECTED
+    assert row.verdict == Verdict.WRONG
 
 
 def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
@@ -218,7 +219,7 @@ def test_one_session_decides_nothing() -> None:
 def test_a_call_that_adds_nothing_is_rejected() -> None:
     times = {CHAINED: {"fix11": 5.0, "fix11[early=1]": 0.0, REFERENCE: 9.7}}
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
-    assert row.verdict == Verdict.REJECTED
+    assert row.verdict == Verdict.WRONG
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert sentence(faster.why) == "a call of fix11[early=1] adds no time to its neighbours"
 
@@ -280,7 +281,7 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
     told = "something in these sessions slows the reference down: library takes"
     assert told in sentence(gate(row, "in company").why)
     assert "by itself and 9.7 µs in company, +38.6 % [+" in sentence(gate(row, "in company").why)
-    assert row.verdict == Verdict.REJECTED
+    assert row.verdict == Verdict.WRONG
     assert any(told in text for text in sentences(slowed.warnings))
     missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
     assert gate(missing, "in company").passed is None
@@ -369,7 +370,7 @@ def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> N
         return judged(known).row("fix11[early=1]")
 
     steady = among(1.0, 1.001, 0.999, 1.0, 1.001)
-    assert (gate(steady, "in company").passed, steady.verdict) == (False, Verdict.REJECTED)
+    assert (gate(steady, "in company").passed, steady.verdict) == (False, Verdict.WRONG)
     row = among(1.0, 1.05, 0.95, 1.04, 0.96)
     assert gate(row, "in company").passed is None
     assert gate(row, "in company").binding

@@ -108,7 +108,7 @@ def test_result_names_its_basis() -> None:
     assert "In other regimes: back to back " in text
     assert "the 95 % interval is over 5 sessions of 4 instances" in text
     assert "recorded evidence of 2026-01-02" in text
-    assert "Of 3 steps: 2 kept, 1 rejected; of " in text
+    assert "Of 3 steps: 2 kept, 1 slower; of " in text
     measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured by this run on 2026-01-02" in measured
 
@@ -131,13 +131,11 @@ def test_stale_step_shows_no_figure() -> None:
 
 def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
     found = not_current(ablation(3), "fix3", "failed", "wrong: with outliers inputs")
-    found = with_row(found, "fix3", verdict=Verdict.REJECTED)
-    told_once = "`fix3`: rejected, failed: wrong: with outliers inputs."
+    found = with_row(found, "fix3", verdict=Verdict.WRONG)
+    told_once = "`fix3`: wrong, failed: wrong: with outliers inputs."
     assert told_once in [told(line) for line in result.failures(found)]
-    assert "1 kept, 2 rejected; of " in told(result.result(found))
-    assert any(
-        told(line).startswith("`fix3` (rejected, wrong): ") for line in result.lessons(found)
-    )
+    assert "1 kept, 1 slower, 1 wrong; of " in told(result.result(found))
+    assert any(told(line).startswith("`fix3` (wrong): ") for line in result.lessons(found))
     gates = (
         Gate("correct", GateState.FAILED, saying("wrong: with outliers inputs")),
         Gate("compiler", GateState.PASSED, saying("")),
@@ -157,7 +155,7 @@ def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
     assert not [line for line in result.failures(kept) if "fix3" in told(line)]
     assert any(told(line).startswith("`fix3` (kept): ") for line in result.lessons(kept))
     assert "fix3  kept at short" in tree(kept).text
-    assert "fix3  failed" in tree(found).text
+    assert "fix3  wrong" in tree(found).text
     gates = (
         Gate("kernels", GateState.OPEN, NOT_COLLECTED),
         Gate("work", GateState.OPEN, NOT_COLLECTED),
@@ -185,7 +183,7 @@ def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> No
 def test_what_did_not_work() -> None:
     said = [told(line) for line in result.failures(ablation(3))]
     assert said[0] == (
-        "`fix2` was rejected, 0.962x over `fix1`: lower end 0.952x < 1.03x over the parent."
+        "`fix2` was slower, 0.962x over `fix1`: lower end 0.952x < 1.03x over the parent."
     )
     assert len(said) == 1
     assert "Every step was kept." in render(ablation(1))

@@ -232,7 +232,7 @@ def test_where_it_comes_from(package: Path) -> None:
     told = shipped(package)
     study = find_workspace(FIXTURE).study("transpose")
     assert told.variant == "chosen"
-    assert told.verdict == "kept, a choice"
+    assert told.verdict == "kept"
     assert set(told.sources) == {
         "chosen.py", "vectorised.py", "vectorised.cu", "padded.py", "padded.cu", "element.cuh"
     }  # fmt: skip
@@ -353,7 +353,7 @@ def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
     [
         ("baseline", "'baseline' is the baseline, and not a step that was kept"),
         ("eager", "'eager' is a reference, and not a step that was kept"),
-        ("tma", "'tma' is rejected, and not kept: faster: "),
+        ("tma", "'tma' is slower, and not kept: faster: "),
     ],
 )
 def test_what_is_not_kept(

@@ -74,7 +74,7 @@ def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, pr
     checks = {"s": check(result, "off by 3")}
     found = row(dataclasses.replace(FIX, checks=checks, correct=False))
     assert (found.status, sentence(found.problem)) == (Status.FAILED, problem)
-    assert (found.verdict, found.time, found.over_parent) == (Verdict.REJECTED, None, None)
+    assert (found.verdict, found.time, found.over_parent) == (Verdict.WRONG, None, None)
 
 
 def test_what_does_not_build_says_so_first() -> None:

@@ -162,7 +162,7 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
     assert [row[-1] for row in rows] == [
         "baseline",
         "kept",
-        "rejected",
+        "slower",
         "kept",
         *["reference"] * 4,
     ]
@@ -210,20 +210,22 @@ def test_what_is_absent_is_not_zero() -> None:
     [
         ("stale", "its sources changed since", "stale"),
         ("missing", "not measured", "not measured"),
-        ("failed", "wrong: max error 3", "failed: wrong: max error 3"),
-        ("failed", "x" * 500, "failed: " + "x" * 51 + "…"),
+        ("failed", "wrong: max error 3", "wrong (1)"),
     ],
 )
 def test_row_without_current_evidence_says_why(status: str, problem: str, shown: str) -> None:
     row = list(cells(not_current(ablation(3), "fix2", status, problem), "fix2").values())
     assert row[1:12] == ["—"] * 11
     assert row[-1] == shown
+    long = not_current(ablation(3), "fix2", "failed", "x" * 500)
+    assert ladder_table.ladder_table(long).notes == ("x" * 159 + "…",)
 
 
 def test_tools_and_authors_cannot_break_the_table() -> None:
     nasty = "error: `a|b\n<script>alert(1)</script> *x* [y](z)"
     found = not_current(ablation(1), "fix1", "failed", nasty)
-    assert cells(found, "fix1")["verdict"].startswith("failed: error: `a|b &lt;script&gt;alert(1)")
+    written = markdown.blocks([ladder_table.ladder_table(found)])
+    assert "(1) error: \\`a|b \\<script>alert(1)" in written
     found = with_row(ablation(1), "sdpa", title="uses `vec<T>|x` and <b>more")
     assert (
         cells(found, "sdpa")["key change"] == "uses <code>vec&lt;T&gt;|x</code> and &lt;b&gt;more"

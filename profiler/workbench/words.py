@@ -91,10 +91,24 @@ class GateState(StrEnum):
 
 
 class Verdict(StrEnum):
+    """Of a step, as JSON has it; ``label`` is the same in cells and sentences."""
+
     BASELINE = "baseline"
     KEPT = "kept"
-    REJECTED = "rejected"
+    SLOWER = "slower"
+    NO_GAIN = "no_gain"  # not slower for certain, and below the least speedup
+    INACCURATE = "inaccurate"
+    WRONG = "wrong"  # fails a check, the compiler or a cross-check
+    UNSEEN_SHAPE = "unseen_shape"  # good only at the shapes that it was shown
     INCONCLUSIVE = "inconclusive"
+
+    @property
+    def label(self) -> str:
+        return self.value.replace("_", " ")
+
+    @property
+    def is_rejected(self) -> bool:
+        return self not in (Verdict.BASELINE, Verdict.KEPT, Verdict.INCONCLUSIVE)
 
 
 class TryVerdict(StrEnum):

@@ -58,8 +58,8 @@ def reasons(
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: f"{cheat.family}-{cheat.variant}")
 def test_a_cheat_is_rejected_for_the_right_reason(cheat: Cheat, rows: Rows) -> None:
     row = rows[cheat.variant]
-    told = reasons(row, cheat.gates, None if cheat.verdict == "inconclusive" else False)
-    assert row["verdict"] == cheat.verdict, (row["verdict"], row["gates"])
+    told = reasons(row, cheat.gates, None if "inconclusive" in cheat.verdicts else False)
+    assert row["verdict"] in cheat.verdicts, (row["verdict"], row["gates"])
     assert any(cheat.finds(text) for text in told), (told, row["gates"])
 
 

@@ -29,7 +29,7 @@ from workbench.evidence.records import (
 )
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
-from workbench.render.document.phrases import what_it_is
+from workbench.render.document.phrases import NOT_JUDGED
 from workbench.render.document.sentences import sentence
 from workbench.render.templates import RESERVED
 from workbench.run.protocol import Packable
@@ -81,7 +81,7 @@ def require_kept(row: Row, evidence: Evidence) -> None:
         why = "; ".join(f"{gate.name}: {sentence(gate.why)}" for gate in gates)
         why = why or problem
         raise GateFailed(
-            f"'{name}' is {row.verdict or 'not judged'}, and not kept"
+            f"'{name}' is {row.verdict.label if row.verdict else NOT_JUDGED}, and not kept"
             + (f": {why}" if why else f": {', '.join(missing)} missing" if missing else ""),
             hint="only steps that are kept are shipped" if failed else MEASURE,
         )
@@ -321,6 +321,7 @@ def environment_of(subject: Subject) -> Provenance:
 def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path) -> Shipped:
     study, row, name = subject.study, subject.row, subject.variant.name
     assert row.step is not None  # it is kept
+    assert row.verdict is not None
     where = f" at {row.judged_at}" if row.judged_at else ""
     return Shipped(
         date=now(),
@@ -330,7 +331,7 @@ def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path)
         key_change=row.step.key_change,
         fingerprint=Fingerprints(study).of_sources(name),
         judged_at=row.judged_at or subject.target.shape,
-        verdict=f"{row.verdict}{where}{what_it_is(row)}",  # as the ladder has it
+        verdict=f"{row.verdict.label}{where}",
         gates={gate.name: sentence(gate.why) for gate in row.gates},
         commit=commit_of(subject.target.workspace),
         sources={

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from workbench.ncu.capture import Capture
     from workbench.study.model import Step
 
-CORRECT, COMPILER, FASTER = "correct", "compiler", "faster"
+CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 
@@ -121,14 +121,14 @@ def for_step(gates: Gates, step: Step) -> Gates:
 
 
 def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
-    """By the interval alone: kept, rejected, or inconclusive where it spans the gate or is not
-    collected.
-    """
+    """By the interval alone: inconclusive where it spans the least speedup or is not collected."""
     if over_parent.low is None or over_parent.high is None:
         return Verdict.INCONCLUSIVE
     if over_parent.low >= gates.min_speedup:
         return Verdict.KEPT
-    return Verdict.REJECTED if over_parent.high < gates.min_speedup else Verdict.INCONCLUSIVE
+    if over_parent.high >= gates.min_speedup:
+        return Verdict.INCONCLUSIVE
+    return Verdict.SLOWER if over_parent.high < 1 else Verdict.NO_GAIN
 
 
 def faster_gate(
@@ -167,16 +167,14 @@ def by_speed(gates: Sequence[Gate]) -> bool:
 
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate."""
-    if not by_speed(gates):
-        return Verdict.REJECTED
+    failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
+    if failed - {FASTER}:
+        return Verdict.WRONG if failed - {FASTER, ACCURATE} else Verdict.INACCURATE
     if any(gate.state == GateState.OPEN and gate.binding for gate in gates):
         return Verdict.INCONCLUSIVE
-    if not any(gate.state == GateState.FAILED for gate in gates):
+    if not failed:
         return Verdict.KEPT
-    return speed_verdict(over_parent, limits) if over_parent else Verdict.REJECTED
-
-
-ACCURATE = "accurate"
+    return speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewh
         Elsewhere(regime, verdict == Verdict.KEPT, over_parent[regime])
         for regime, verdict in verdicts.items()
         if verdict not in (verdicts[Regime.CHAINED], Verdict.INCONCLUSIVE)
+        and not (verdict.is_rejected and verdicts[Regime.CHAINED].is_rejected)
     )
 
 

@@ -306,7 +306,7 @@ class Ablation:
 
 def _is_failure(row: Row) -> bool:
     """Whether it was judged at this shape and not kept."""
-    return row.verdict in (Verdict.REJECTED, Verdict.INCONCLUSIVE) and not row.judged_at
+    return row.verdict not in (None, Verdict.KEPT, Verdict.BASELINE) and not row.judged_at
 
 
 def _is_loss(row: Row) -> bool:

@@ -29,6 +29,7 @@ from workbench.render.document.blocks import (
     TableColumn,
     TableRow,
     Text,
+    numbered,
     plain,
 )
 from workbench.render.numbers import harmless
@@ -200,7 +201,9 @@ class Writer:
         caption = tag("caption", escape(words), class_="hidden")
         inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
         made = tag("table", inside, class_=f"data {block.name}{' is-ladder' if ladder else ''}")
-        return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
+        shown = tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
+        notes = "<br>".join(map(escape, numbered(block.notes)))
+        return shown + (tag("p", notes, class_="note") if notes else "")
 
     def _row(self, row: TableRow, columns: Sequence[TableColumn], ladder: bool) -> str:
         head, *rest = columns

@@ -23,6 +23,7 @@ from workbench.render.document.blocks import (
     TableRow,
     Text,
     label,
+    numbered,
     plain,
     words,
 )
@@ -89,11 +90,13 @@ def _table(table: Table, console: Console, wide: bool) -> None:
     """``wide`` is as wide as it is, whatever the terminal: Rich would squeeze it."""
     if not wide:
         console.print(*drawn(table, console.width), sep="\n")
-        return
-    known, whole = console.width, sum(each.width + GAP for each in fitted(table, None))
-    console.width = max(known, whole)
-    console.print(*drawn(table, None), soft_wrap=True)
-    console.width = known
+    else:
+        known, whole = console.width, sum(each.width + GAP for each in fitted(table, None))
+        console.width = max(known, whole)
+        console.print(*drawn(table, None), soft_wrap=True)
+        console.width = known
+    for note in numbered(table.notes):
+        console.print(styled(words(note)))
 
 
 def styled(text: Text, style: str = "") -> Styled:

@@ -104,7 +104,7 @@ def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
 
 
 HALF = 0.5
-JUDGED = (Verdict.KEPT, Verdict.REJECTED)
+JUDGED = tuple(each for each in Verdict if each == Verdict.KEPT or each.is_rejected)
 
 
 @dataclass(frozen=True)
@@ -241,4 +241,4 @@ def to_try(
 
 
 def _failed(one: Advice) -> bool:
-    return any(step.verdict == Verdict.REJECTED for step in one.tried)
+    return any(step.verdict.is_rejected for step in one.tried)

@@ -177,7 +177,8 @@ def kind_of(row: Row) -> Marking:
         return Marking.REFERENCE
     if row.verdict in (Verdict.KEPT, Verdict.BASELINE):
         return Marking.KEPT
-    return Marking.REJECTED if row.verdict == Verdict.REJECTED else Marking.INCONCLUSIVE
+    rejected = row.verdict is not None and row.verdict.is_rejected
+    return Marking.REJECTED if rejected else Marking.INCONCLUSIVE
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from workbench.render.chart.scene import (
     plot,
     text_width,
 )
-from workbench.render.document.phrases import shape_words
+from workbench.render.document.phrases import shape_words, verdict
 from workbench.render.document.timings import ALT, CAPTION, NAME, rate, rate_unit
 from workbench.render.numbers import number
 from workbench.words import Verdict
@@ -235,8 +235,8 @@ def _row(row: Row, time: Time, scale: Log, top: float) -> VariantItems:
         items.append(Polyline(((low, middle), (high, middle)), Stroke(sign.colour, 1.4)))
     value = Label((max(high, x + sign.size / 2) + 5, base), _value(time), NUMBER, halo=True)
     area = Box(2, top, WIDTH - 2, top + ROW)
-    verdict = "" if row.is_reference or row.verdict == Verdict.BASELINE else f", {row.verdict}"
-    words = f"{row.variant}: {_value(time)}{verdict}"
+    told = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
+    words = f"{row.variant}: {_value(time)}{told}"
     return VariantItems((*items, sign, value), (row.variant,), kind, (area,), words=words)
 
 

@@ -123,7 +123,7 @@ def recorded(known: KindRecord) -> str:
 
 def tried(one: Advice) -> list[Text]:
     """What was tried on this variant already."""
-    steps = [line(code(step.variant), f" {step.verdict}") for step in one.tried]
+    steps = [line(code(step.variant), f" {step.verdict.label}") for step in one.tried]
     return [line("tried here: ", joined(steps))] if steps else []
 
 

@@ -90,9 +90,12 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
+    """``notes`` stand under it, the first as ``(1)``; cells refer to them by their number."""
+
     name: str
     columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -294,7 +297,11 @@ def table(
 def only(shown: Table, keys: Sequence[str]) -> Table:
     """The table with these columns alone, in this order; a key that it lacks is passed over."""
     by_key = {column.key: column for column in shown.columns}
-    return Table(shown.name, tuple(by_key[k] for k in keys if k in by_key), shown.rows)
+    return replace(shown, columns=tuple(by_key[k] for k in keys if k in by_key))
+
+
+def numbered(notes: Sequence[str]) -> Iterator[str]:
+    return (f"({number}) {note}" for number, note in enumerate(notes, start=1))
 
 
 _TOKEN = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from workbench.derive.speedup import Ratio
@@ -29,23 +30,22 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.limits import reasons, share, top_stall
 from workbench.render.document.phrases import (
-    brief_reason,
     figure,
     has_figures,
     in_cycles,
     key_change,
     kind,
     ladders,
-    otherwise,
+    note,
     parent_of,
     shape_words,
     verdict,
-    what_it_is,
+    verdict_at,
     with_cycles,
 )
 from workbench.render.document.timings import time_cell, time_in
 from workbench.render.numbers import ends, factor, fine, number, percent
-from workbench.words import ABSENT, NONE, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
@@ -54,8 +54,10 @@ REPORTED = ("version", "change", "time", "parent", "fastest", "error", "verdict"
 OF_REFERENCES = ("reference", "fastest", "error")  # what a study without any has not
 
 
-def fields(ablation: Ablation) -> list[Field[Row]]:
-    """The columns in the order in which Markdown has them; a terminal orders them by rank."""
+def fields(ablation: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
+    """The columns in the order in which Markdown has them; a terminal orders them by rank. Cells
+    refer to ``notes`` by their number.
+    """
     sessions = ablation.timing_file or ABSENT
     checks = "checks against the float64 reference, the worst of all shapes"
     fastest = partial(_over_fastest, primary=ablation.reference)
@@ -105,7 +107,7 @@ def fields(ablation: Ablation) -> list[Field[Row]]:
         ),
         field("stall", "top stall", measured(_top_stall), rank=9, source=STALLS),
         field("change", "key change", _key_change, rank=5, json="key_change"),
-        field("verdict", "verdict", _verdict, rank=4, json="verdict"),
+        field("verdict", "verdict", partial(_verdict, notes=notes), rank=4, json="verdict"),
     ]
     return [f for f in columns if ablation.reference or f.column.key not in OF_REFERENCES]
 
@@ -123,13 +125,15 @@ def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: 
     """
     shown = ablation.everything if rows is None else rows
     timed = rows is None or any(row.over_baseline for row in shown)
-    return table(
+    notes = tuple(dict.fromkeys(filter(None, map(note, shown))))
+    made = table(
         name or "ladder",
-        [f for f in fields(ablation) if timed or f.column.key != "baseline"],
+        [f for f in fields(ablation, notes) if timed or f.column.key != "baseline"],
         shown,
         key=lambda row: row.variant,
         kind=kind,
     )
+    return replace(made, notes=notes)
 
 
 def measured(make: Callable[[Row], Cell]) -> Callable[[Row], Cell]:
@@ -224,12 +228,10 @@ def _key_change(row: Row) -> Cell:
     return Cell(change, sort=text.lower(), data=text)
 
 
-def _verdict(row: Row) -> Cell:
-    word = verdict(row) + what_it_is(row)
-    chosen = f"{factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else ""
-    told = "; ".join(filter(None, [chosen, otherwise(row)]))
-    note = f"({told})" if told else ""
-    return Cell(words(word), sort=word, note=note, data=row.verdict or None)
+def _verdict(row: Row, notes: Sequence[str]) -> Cell:
+    word, told = verdict(row), note(row)
+    number = f" ({notes.index(told) + 1})" if told in notes else ""
+    return Cell(words(word + number), sort=word, data=row.verdict or None)
 
 
 def ablation(judged: Ablation, *, own: bool = False) -> list[Block]:
@@ -295,9 +297,7 @@ def _lines(parent: str, children: Mapping[str, Sequence[Row]], indent: str) -> I
     rows = children.get(parent, ())
     forked = len(rows) > 1
     for row in rows:
-        failed = row.status == Status.FAILED and not row.judged_at
-        word = brief_reason(row) if failed else verdict(row)
-        told = f"  {word}" * (row.verdict != Verdict.BASELINE)
+        told = f"  {verdict_at(row)}" * (row.verdict != Verdict.BASELINE)
         yield f"{indent}{'- ' * forked}{row.variant}{told}"
         yield from _lines(row.variant, children, indent + "  " * forked)
 

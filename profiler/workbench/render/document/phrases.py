@@ -10,19 +10,10 @@ from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.blocks import Marking, Text, authored, code, joined
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
-from workbench.words import ABSENT, NodeKind, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, GateState, NodeKind, Role, Status, Verdict
 
-REASON_WIDTH = 60
-ONLY = {
-    Regime.CHAINED: "only between neighbours",
-    Regime.BACK_TO_BACK: "only behind itself",
-    Regime.COLD: "only when cold",
-}
-NOT = {
-    Regime.CHAINED: "not between neighbours",
-    Regime.BACK_TO_BACK: "not behind itself",
-    Regime.COLD: "not when cold",
-}
+REASON_WIDTH, NOTE_WIDTH = 60, 160
+NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
 
 
 def has_figures(row: Row) -> bool:
@@ -43,29 +34,59 @@ def brief_reason(row: Row) -> str:
     return row.status if row.status == Status.FAILED else reason(row)
 
 
+def has_verdict(row: Row) -> bool:
+    """Whether its verdict rests on evidence of the sources as they are."""
+    known = bool(row.judged_at) or row.status in (Status.CURRENT, Status.FAILED)
+    return known and row.verdict is not None
+
+
 def verdict(row: Row) -> str:
-    """The verdict, or what stands in its place."""
-    if row.judged_at and row.verdict:  # whatever it is at the table's shape
-        return f"{row.verdict} at {row.judged_at}"
+    """The verdict at the shape where it is judged, or what stands in its place."""
+    if row.verdict and has_verdict(row):
+        failed_baseline = row.status == Status.FAILED and row.verdict == Verdict.BASELINE
+        return (Verdict.WRONG if failed_baseline else row.verdict).label
     if row.status != Status.CURRENT:
-        return ABSENT if row.needs else reason(row)
+        return ABSENT if row.needs else brief_reason(row)
     if row.is_reference:
         return "reference"
-    if row.role == Role.START:
-        return "context"
-    return str(row.verdict or ABSENT)
+    return NOT_JUDGED if row.role == Role.START else ABSENT
+
+
+def verdict_at(row: Row) -> str:
+    """The verdict in a sentence, with the shape where that is not the table's."""
+    return verdict(row) + (f" at {row.judged_at}" if row.judged_at and row.verdict else "")
+
+
+def note(row: Row) -> str:
+    """What a reader must know of a verdict, empty where it says all itself."""
+    over = row.deciding_speedup
+    parts = [
+        f"judged at {row.judged_at}" + (f": {interval(over)} over {parent_of(row)}" if over else "")
+        if row.judged_at and row.verdict
+        else "",
+        *_why_failed(row),
+        f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
+        "bug fix: need not be faster" if row.step is not None and row.step.corrects else "",
+        otherwise(row),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _why_failed(row: Row) -> list[str]:
+    if row.status == Status.FAILED:
+        return [] if row.judged_at else [shorten(sentence(row.problem), NOTE_WIDTH)]
+    if row.verdict not in (Verdict.WRONG, Verdict.INACCURATE, Verdict.UNSEEN_SHAPE):
+        return []
+    failed = (gate.why for gate in row.gates if gate.state == GateState.FAILED)
+    return [shorten("; ".join(map(sentence, failed)), NOTE_WIDTH)]
 
 
 def kind(row: Row) -> Marking:
     if row.is_reference:
         return Marking.REFERENCE
-    return Marking(row.verdict) if row.verdict and has_figures(row) else Marking.PLAIN
-
-
-def what_it_is(row: Row) -> str:
-    """Behind a verdict: of a step that only chooses, or corrects its parent."""
-    choice = ", a choice" if row.role == Role.CHOICE else ""
-    return choice + (", a correction" if row.step is not None and row.step.corrects else "")
+    if row.verdict is None or not has_verdict(row):
+        return Marking.PLAIN
+    return Marking.REJECTED if row.verdict.is_rejected else Marking(row.verdict)
 
 
 def key_change(row: Row) -> Text:
@@ -100,9 +121,9 @@ def with_cycles(ratio: Ratio | None) -> str:
 
 
 def otherwise(row: Row) -> str:
-    """Where another regime than the chained one judges otherwise: ``only behind itself: 1.16x``."""
+    """Where another regime than the chained one judges otherwise: ``kept back to back: 1.16x``."""
     return "; ".join(
-        f"{(ONLY if each.would_be_kept else NOT)[each.regime]}: {fine(each.speedup.ratio)}"
+        f"{'kept' if each.would_be_kept else 'not kept'} {each.regime}: {fine(each.speedup.ratio)}"
         for each in row.elsewhere
     )
 

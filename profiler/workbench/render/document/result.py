@@ -12,6 +12,7 @@ from workbench.render.document.blocks import Text, bold, code, first_sentence, j
 from workbench.render.document.phrases import (
     brief_reason,
     call_of,
+    has_verdict,
     kernels_alone,
     names,
     otherwise,
@@ -19,6 +20,7 @@ from workbench.render.document.phrases import (
     reason,
     steps,
     took,
+    verdict,
     with_cycles,
 )
 from workbench.render.document.sentences import sentence
@@ -134,11 +136,7 @@ def _count(ablation: Ablation) -> Text:
     if not rows:
         return words("There is no step beyond the baseline.")
     current = Counter(row.verdict for row in rows if row.is_judged)
-    parts = [
-        words(f"{current[word]} {word}")
-        for word in (Verdict.KEPT, Verdict.REJECTED, Verdict.INCONCLUSIVE)
-        if current[word]
-    ]
+    parts = [words(f"{current[word]} {word.label}") for word in Verdict if current[word]]
     parts += [line(code(row.variant), f" {brief_reason(row)}") for row in rows if not row.is_judged]
     return line(
         f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
@@ -169,21 +167,13 @@ def brief(ablation: Ablation) -> str:
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
     """Each step's lesson in a line: its first sentence."""
     return tuple(
-        line(code(row.variant), f" ({_short_verdict(row)}): ", lesson_line(row))
-        for row in steps(ablation)
+        line(code(row.variant), f" ({verdict(row)}): ", lesson_line(row)) for row in steps(ablation)
     )
 
 
 def lesson_line(row: Row) -> Text:
     lesson = row.step.lesson if row.step else ""
     return first_sentence(lesson) if lesson.strip() else words(UNWRITTEN)
-
-
-def _short_verdict(row: Row) -> str:
-    if row.status == Status.FAILED and not row.judged_at:
-        return f"{row.verdict or row.status}, {sentence(row.problem).partition(':')[0]}"
-    is_told = row.status == Status.CURRENT or row.judged_at
-    return (row.verdict or ABSENT) if is_told else brief_reason(row)
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
@@ -195,10 +185,9 @@ def _failure(row: Row) -> Text:
     """Empty where it was kept."""
     assert row.step is not None
     if row.status != Status.CURRENT and not row.judged_at:
-        # What is wrong is rejected without figures; all else has no evidence to be judged on.
-        word = Verdict.REJECTED if row.verdict == Verdict.REJECTED else "no verdict"
+        word = verdict(row) if has_verdict(row) else "no verdict"
         return line(code(row.variant), f": {word}, {reason(row)}.")
-    if row.verdict not in (Verdict.REJECTED, Verdict.INCONCLUSIVE):
+    if row.verdict is None or row.verdict in (Verdict.KEPT, Verdict.BASELINE):
         return ()
     missed = [gate for gate in row.gates if not gate.passed and gate.binding]
     reasons = [sentence(gate.why) for gate in missed if gate.why != NOT_COLLECTED]
@@ -207,8 +196,14 @@ def _failure(row: Row) -> Text:
     why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
     where = line(" at ", code(row.judged_at)) if row.judged_at else ()
     over = f", {ratio(row.deciding_speedup or row.over_parent)} over "
-    verdict = f" was {row.verdict}"
-    return line(code(row.variant), verdict, where, over, code(parent_of(row)), f": {why}.")
+    return line(
+        code(row.variant),
+        f" was {row.verdict.label}",
+        where,
+        over,
+        code(parent_of(row)),
+        f": {why}.",
+    )
 
 
 def across(ablation: Ablation) -> Text:

@@ -101,7 +101,7 @@ def verdict_line(row: Row, shape: str = "") -> Text:
     """The verdict, the shape it is about, time and speed, and the gates that decided it."""
     where = line(" at ", code(shape)) if shape else ()
     return line(
-        strong((row.verdict or ABSENT).capitalize()),
+        strong((row.verdict.label if row.verdict else ABSENT).capitalize()),
         where,
         ": ",
         _speed(row),

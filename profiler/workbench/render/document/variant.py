@@ -42,7 +42,7 @@ from workbench.render.document.phrases import (
     otherwise,
     parent_of,
     took,
-    verdict,
+    verdict_at,
     with_cycles,
 )
 from workbench.render.document.sentences import sentence, sentences
@@ -185,7 +185,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if row.gates:
         told.append(step.gates(row))
     if row.verdict and parent_of(row):
-        told.append(Paragraph(line("verdict: ", strong(verdict(row)))))
+        told.append(Paragraph(line("verdict: ", strong(verdict_at(row)))))
     return [*told, *advice.to_try(row.advice, ablation.record)]
 
 
