@@ -34,7 +34,6 @@ ELSEWHERE = {
 REPO, ROWS, GIT = "this repository", "a workspace of `init rows`", "a git repository with tags"
 RUN = {  # where, and the exit code
     "workbench ablate": (REPO, 0),
-    "workbench profile baseline": (REPO, 0),
     "workbench ablate fix1 fix2": (REPO, 0),
     "workbench advise fix1": (REPO, 0),
     "workbench init rows --template cuda": (ROWS, 0),
@@ -74,7 +73,6 @@ PYTHON = {  # the first line of a block, and the test that runs it; all are comp
     "from kernels import get_local_kernel": "test_ship.py",
     "from distributed import LocalCluster": "test_the_recipe_for_several_gpus_starts_a_cluster",
     "import time": "test_slurm.py",
-    "from dask_kubernetes.operator import KubeCluster, make_cluster_spec": "untested",
 }
 OTHERS = re.compile(
     r"python3 -m venv \.venv|cd \w+|pip install \./attention-h200"

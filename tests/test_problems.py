@@ -602,6 +602,32 @@ def test_the_highest_priority_reads_a_file(priority: int, site: Path, tmp_path: 
     assert ("a tile kernel" if priority == 70 else "a Python function") in error.message
 
 
+OUTSIDE = """
+from workbench.problems.problem import (
+    DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling, require
+)
+
+def read(request: Request) -> Problem:
+    text = require(request.source).read_text().split()[-1]
+    return Problem(
+        kind=FORMAT.label, what="mine.tile, a tile kernel", name="tiles", title="tiles", files={},
+        shapes={DEFAULT_SHAPE: GivenShape({})}, default_shape=DEFAULT_SHAPE, loads="import torch",
+        made="{'x': torch.ones(4)}", expression=f"inputs['x'] * {text}",
+        baseline=calling("mine.tile", "import torch", f"inputs['x'] * {text}"),
+    )
+
+FORMAT = Format("a tile kernel", ".tile", 10, lambda request: True, read)
+"""
+
+
+def test_a_format_needs_one_module_of_the_engine(site: Path, tmp_path: Path) -> None:
+    installed(site, OUTSIDE)
+    found = problem(file(tmp_path, "2", "mine.tile"))
+    scope: dict[str, Any] = {}
+    exec(found.baseline.text, scope)
+    assert (found.baseline.name, scope["run"](x=3)) == ("baseline", 6)
+
+
 BROKEN = {
     "an import": ("import tilez", "No module named 'tilez'"),
     "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),

@@ -19,10 +19,11 @@ from workbench.problems.problem import (
     Module,
     Problem,
     Request,
+    calling,
     largest,
     require,
 )
-from workbench.problems.user_files import Versus, baseline, compared_with, modules, study_name
+from workbench.problems.user_files import Versus, compared_with, modules, study_name
 from workbench.study import json_text
 from workbench.study.text import read_text
 from workbench.words import Parameter
@@ -58,7 +59,7 @@ def read(request: Request) -> Problem:
         f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
         "definition",
     )
-    tried, written = baseline(own.called, own.loads, own.expression), {}
+    tried, written = calling(own.called, own.loads, own.expression), {}
     if solution is not None:
         tried, style, sources = _baseline(solution, list(outputs))
         files |= sources
@@ -263,7 +264,7 @@ def _baseline(
         )
     out = f"given.called(_given.{entry}, inputs)"
     out = out if style else f"given.by_name({out}, {literal(outputs)})"
-    return baseline(f"{called}, {file}::{entry}", loads, out), style, sources
+    return calling(f"{called}, {file}::{entry}", loads, out), style, sources
 
 
 FORMAT = Format(

@@ -13,10 +13,9 @@ from typing import Any
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import Format, GivenShape, Problem, Request, require
+from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import (
     Versus,
-    baseline,
     bound,
     compared_with,
     functions,
@@ -81,7 +80,7 @@ def read(request: Request) -> Problem:
         loads=own.loads,
         made=f"given.structured(given.case(_reference.{GENERATE}, shape, generator), {names})",
         expression=own.expression,
-        baseline=baseline(
+        baseline=calling(
             f"{submission.name}:{ENTRY}",
             f'_given = given.File(__file__, "{SUBMITTED}")',
             f"given.call(_given.{ENTRY}, inputs, data=True)",

@@ -11,10 +11,17 @@ import ast
 
 from workbench.errors import UsageError
 from workbench.problems.expressions import literal
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, require
+from workbench.problems.problem import (
+    DEFAULT_SHAPE,
+    Format,
+    GivenShape,
+    Problem,
+    Request,
+    calling,
+    require,
+)
 from workbench.problems.user_files import (
     Versus,
-    baseline,
     bound,
     classes,
     compared_with,
@@ -85,7 +92,7 @@ def read(request: Request) -> Problem:
         made=f"given.listed(_model.file.{INPUTS}, {literal(_names(tree))}, generator)",
         exact="_model.double(inputs)",
         expression=call,
-        baseline=baseline(f"{tried}:{name}", loads, call),
+        baseline=calling(f"{tried}:{name}", loads, call),
         references=modules(references, files),
         against=eager.called,
         itself=not solution,

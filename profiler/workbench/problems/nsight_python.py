@@ -18,10 +18,9 @@ from typing import Any
 from workbench.errors import UsageError, unknown
 from workbench.problems.expressions import literal, read_input
 from workbench.problems.given.annotated import ranges_of
-from workbench.problems.problem import Format, GivenShape, Problem, Request, largest
+from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, largest
 from workbench.problems.user_files import (
     Versus,
-    baseline,
     compared_with,
     functions,
     modules,
@@ -93,7 +92,7 @@ def read(request: Request) -> Problem:
         loads="\n".join(dict.fromkeys(loads)),
         made=f"{FILE}.setup(shape, generator)",
         expression=expression,
-        baseline=baseline(f"{path.name}:{tried}", load, own),
+        baseline=calling(f"{path.name}:{tried}", load, own),
         references=modules(references, files),
         against=references[0].called if request.versus else "",
         itself=not request.versus,

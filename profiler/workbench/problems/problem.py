@@ -1,4 +1,7 @@
-"""A problem in anybody's format as what a study is written from. Plain values."""
+"""A problem in anybody's format as what a study is written from. Plain values.
+
+The one module that a format in another package imports: its names and fields stay.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,12 @@ class Module:
     name: str
     called: str
     text: str
+
+
+def calling(called: str, loads: str, expression: str, name: str = "baseline") -> Module:
+    """``loads`` are lines of the module, ``expression`` the call of the dict ``inputs`` then."""
+    text = f"{loads}\n\n\ndef run(**inputs):\n    return {expression}\n"
+    return Module(name, called, text)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import Made, literal, read_input
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
     Versus,
-    baseline,
     bound,
     classes,
     compared_with,
@@ -82,7 +81,7 @@ def read(request: Request) -> Problem:
         loads=f"{load}\n{'' if itself else references[0].loads}",
         made=f"{given} | {made_text(taken)}" if taken else given,
         expression=call if itself else references[0].expression,
-        baseline=baseline(f"{path.name}:{function}", load, call),
+        baseline=calling(f"{path.name}:{function}", load, call),
         references=modules(references, files),
         against=references[0].called if references else "",
         itself=itself,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import Call, read_call
-from workbench.problems.problem import STUDY_FILE, Module, Request, require, split
+from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
 from workbench.study.text import no_file, read_text, stands
 from workbench.study.workspace import folder_name
 
@@ -193,15 +193,8 @@ class Versus:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def module(self, taken: Mapping[str, object] = MappingProxyType({})) -> Module:
-        return Module(
-            name=self.name or variant_name(self.called, taken),
-            called=self.called,
-            text=f"{self.loads}\n\n\ndef run(**inputs):\n    return {self.expression}\n",
-        )
-
-
-def baseline(called: str, loads: str, expression: str) -> Module:
-    return Versus(called, loads, expression, "baseline").module()
+        name = self.name or variant_name(self.called, taken)
+        return calling(self.called, self.loads, self.expression, name)
 
 
 def compared_with(

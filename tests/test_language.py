@@ -1,0 +1,105 @@
+"""README and docs are plain English: short sentences, no private phrases, no more words than set.
+
+The phrases are words that only this project used for what CUDA, Nsight Compute or statistics have
+a word for. Code and the changelog, which names what was renamed, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {p.name: p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+WRITTEN = [name for name in PAGES if name not in ("reference.md", "changelog.md")]
+NOT_READY = {
+    "attention-notes.md",
+    "experts.md",
+    "moe-notes.md",
+    "sizes.md",
+    "sweeps.md",
+}
+MEAN_WORDS, MOST_WORDS = 20, 35
+README_WORDS, DOCS_WORDS = 900, 25_000
+WORD = r"[\w%.,'’/=+×-]+"
+BEGINS = r"(?<=[.!?:])\s+(?=[A-Z0-9(])"
+PRIVATE = re.compile(
+    r"\b(?:(?:is|are|be|as) told|tells? of|says? of|on record|what is given|as given|cards?"
+    r"|by itself|behind itself|in company|leaves? out 1|twins?|witness\w*|testimon\w*|testif\w*"
+    r"|seals?|sealed|mends?|mended|cheats?|cheating|crew|keepers?|errands?|landings?|spool"
+    r"|foreign reports?|gives? up|(?:came|comes?) true|anatomy|standouts?|a choice|a correction"
+    r"|few-ragged|possibly prior|with its evidence|as it comes|as (?:it is|they are)(?=[,.;:)]))\b",
+    re.IGNORECASE,
+)
+
+
+def without_code(text: str) -> str:
+    """Fenced and indented code goes; a span of code is one word."""
+    text = re.sub(r"^```.*?^```|^    .*?$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`]*`", "Code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Of the prose: tables, headings and pictures go, and an item of a list is a paragraph."""
+    held: list[str] = []
+    for line in [*without_code(text).splitlines(), ""]:
+        stripped = line.strip()
+        skipped = stripped.startswith(("|", "#", "<", "!["))
+        item = re.match(r"(?:[-*]|\d+\.) ", stripped)
+        if held and (not stripped or skipped or item):
+            yield " ".join(held)
+            held = []
+        if stripped and not skipped:
+            held.append(stripped[item.end() :] if item else stripped)
+
+
+def sentences(text: str) -> Iterator[tuple[str, int]]:
+    """Each with its number of words."""
+    for paragraph in paragraphs(text):
+        for sentence in re.split(BEGINS, re.sub(r"[*_]", "", paragraph)):
+            words = len(re.findall(WORD, sentence))
+            if words > 1:
+                yield sentence, words
+
+
+def faults(text: str) -> list[str]:
+    lengths = list(sentences(text))
+    mean = sum(words for _, words in lengths) / len(lengths)
+    found = [f"{mean:.1f} words a sentence"] if mean > MEAN_WORDS else []
+    found += [f"{words} words: {one}" for one, words in lengths if words > MOST_WORDS]
+    return found + [f"private: {one[0]}" for one in PRIVATE.finditer(without_code(text))]
+
+
+def words(name: str) -> int:
+    """Marks of tables are not words."""
+    return sum(bool(re.search(r"\w", each)) for each in PAGES[name].read_text("utf-8").split())
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_page_is_plain_english(name: str) -> None:
+    found = faults(PAGES[name].read_text("utf-8"))
+    assert not found or name in NOT_READY, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("You run it. It stops.", []),
+        (f"It {'goes ' * MOST_WORDS}on.", ["words a sentence", "words: It goes"]),
+        ("The seal of a card.", ["private: seal", "private: card"]),
+        ("Cardinal numbers, and `card` as code.", []),
+        ("```text\non record\n```\nIt runs.", []),
+        ("| told | on record |\n\nIt runs.", ["private: on record"]),
+    ],
+)
+def test_what_is_not_plain_is_found(text: str, found: list[str]) -> None:
+    written = faults(text)
+    assert len(written) == len(found)
+    assert all(part in fault for part, fault in zip(found, written, strict=True))
+
+
+def test_the_pages_are_short() -> None:
+    assert words("README.md") <= README_WORDS
