@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,6 +162,25 @@ def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
             if anchor and file.suffix == ".md":
                 known = anchors(file.read_text(encoding="utf-8"))
                 assert anchor in known, f"{path.name}: {link}#{anchor}"
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    """Every page is in its navigation, and every link and anchor of it leads somewhere."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    home = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'href="guide/"' in home
+    assert (tmp_path / "reports" / "attention" / "times-light.svg").is_file()
+    assert "Faked speed is not kept" in (tmp_path / "search" / "search_index.json").read_text()
 
 
 def test_the_files_that_the_docs_name_are_there() -> None:
