@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING
 
 from workbench.render.document.blocks import (
@@ -79,10 +80,30 @@ COMPILED: list[Field[CompiledKernel]] = [
 ]
 
 
-def compiled(
-    kernels: Sequence[CompiledKernel], warnings: Sequence[tuple[str, str]], without: Sequence[str]
-) -> list[Block]:
-    """``warnings`` are a variant and the compiler's words; ``without`` have no CUDA source."""
+@dataclass(frozen=True)
+class VariantBuild:
+    """``error`` is why it does not compile, ``hint`` a way out; ``lacks``: a package is missing."""
+
+    variant: str
+    arch: str
+    kernels: tuple[BuiltKernel, ...] = ()
+    defines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    hint: str = ""
+    lacks: bool = dataclass_field(default=False, repr=False)
+
+
+def compiled(builds: Sequence[VariantBuild]) -> list[Block]:
+    """Of those that compiled; empty where none did."""
+    built = [each for each in builds if not each.error]
+    kernels = [
+        CompiledKernel(each.variant, kernel, defines, len(each.warnings))
+        for each in built
+        for kernel, defines in zip(each.kernels, each.defines, strict=True)
+    ]
+    warnings = [(each.variant, text) for each in built for text in each.warnings]
+    without = [each.variant for each in built if not each.kernels]
     told: list[Block] = []
     if kernels:
         told.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
@@ -99,19 +120,6 @@ SIZES = (
     ("shared_bytes", "shared memory", " bytes"),
     ("stack_bytes", "stack", " bytes"),
 )
-
-
-@dataclass(frozen=True)
-class VariantBuild:
-    """``error`` is why it does not compile, ``hint`` a way out."""
-
-    variant: str
-    arch: str
-    kernels: tuple[BuiltKernel, ...] = ()
-    defines: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    error: str = ""
-    hint: str = ""
 
 
 @dataclass(frozen=True)

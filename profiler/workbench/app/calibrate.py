@@ -1,0 +1,53 @@
+"""The ceilings that a GPU reaches, measured, beside those of its captures."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.app.executor import Executor, Hear, Task
+from workbench.app.target import find_study
+from workbench.derive.roofline.ceilings import Peaks, peaks
+from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
+from workbench.errors import BadCapture, Interrupted, ToolFailed
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.recorded import Evidence, load_calibration
+from workbench.ncu.captures import Captures
+from workbench.run.plan import Plan
+from workbench.run.protocol import CeilingsJob
+from workbench.run.side_jobs import CEILINGS
+from workbench.study.config import for_study
+from workbench.study.model import Study
+
+
+def calibrate(
+    executor: Executor, project: Path | None, study: str | None, hear: Hear
+) -> tuple[Study, MeasuredCeilings]:
+    """Raises EnvironmentLacks without a GPU, ToolFailed where nothing could be measured, and
+    Interrupted: nothing is written then.
+    """
+    workspace, found = find_study(executor, project, study)
+    folder = EvidenceFolder(workspace.evidence_base(found.name) / executor.require_gpu().slug)
+    config, plan = for_study(workspace.config, found.ladder), Plan(found.default_shape)
+    job = CeilingsJob(ceilings=CEILINGS)
+    try:
+        executor.perform([Task(workspace, found, config, folder, plan, instead=job)], hear)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted: nothing was written") from None
+    calibration = load_calibration(folder)
+    if calibration is None:
+        raise ToolFailed(f"{folder.ceilings} is gone")
+    return found, measured_ceilings(calibration, _capture_peaks(found, folder))
+
+
+def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
+    """Of the first capture of this GPU that has them, the default shape's before others'."""
+    own = Captures(Evidence(study, study.default_shape, folder))
+    for shape in dict.fromkeys([study.default_shape, *study.shapes]):
+        captures = own.at(shape)
+        for variant in study.variants:
+            with suppress(BadCapture):  # another will have them
+                capture = captures.of(variant)
+                if capture is not None and (found := peaks(capture.metrics)) is not None:
+                    return found
+    return None
