@@ -9,13 +9,14 @@ python -m benchmarks.diagnosis
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workbench.cli.main import main as run
 from workbench.words import Change
 
 WORKSPACE = Path(__file__).parent / "diagnosis"
@@ -94,11 +95,10 @@ class Diagnosis(NamedTuple):
 
 
 def workbench(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "workbench", *arguments, "--project", str(WORKSPACE), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if not done.stdout:
-        raise SystemExit(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout)
+    """The JSON of a verb. Raises ValueError where it prints none: its error is on stderr."""
+    with redirect_stdout(io.StringIO()) as printed:
+        run([*arguments, "--project", str(WORKSPACE), "--json"])
+    found: dict[str, Any] = json.loads(printed.getvalue())
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks import advice as benchmark
+from benchmarks import diagnosis
 
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
@@ -610,3 +611,14 @@ def test_the_docs_have_the_hits_of_the_recorded_ladder(capsys: pytest.CaptureFix
     tables = [part for part in printed.split("\n\n") if part]
     missing = [part for part in tables if part.strip() not in page]
     assert not missing, "`python -m benchmarks.advice` prints what docs/advice.md lacks"
+
+
+@pytest.mark.slow
+def test_the_docs_have_what_is_advised_of_planted_faults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert diagnosis.main() == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    page = (ROOT / "docs" / "advice.md").read_text()
+    missing = [part for part in tables if part.strip() not in page]
+    assert not missing, "`python -m benchmarks.diagnosis` prints what docs/advice.md lacks"
