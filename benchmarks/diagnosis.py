@@ -1,6 +1,6 @@
 """Whether the advice names a fault that was planted: the tables of docs/advice.md.
 
-The kernels are in benchmarks/diagnosis, a workspace with the evidence of one GPU. Every fault has
+The kernels are in benchmarks/planted, a workspace with the evidence of one GPU. Every fault has
 the kinds of change that repair it, written before the first recording, and lines marked
 ``// fault: NAME``. Without a marked line the fault is of the launch.
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from workbench.cli.main import main as run
 from workbench.words import Change
 
-WORKSPACE = Path(__file__).parent / "diagnosis"
+WORKSPACE = Path(__file__).parent / "planted"
 TOP = 3
 KINDS = [kind for kind in Change if kind != Change.CHOOSE]
 REPAIRS = {
