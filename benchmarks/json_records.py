@@ -34,6 +34,7 @@ from workbench.judge import (
 from workbench.judge.advice.ranking import KindRecord
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
+from workbench.judge.open_verdicts import Spent
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
 from workbench.ncu.capture import MetricValue
@@ -41,7 +42,7 @@ from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import shown_names
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.render.document.environment import Save, VariantBuild
-from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
+from workbench.render.document.listing import EvidenceState, Listed, ListedStudy, SpendingLimit
 from workbench.run.repository import Commit
 
 MEANINGS = Path(__file__).with_name("json_keys.toml")
@@ -62,7 +63,7 @@ RECORDS: tuple[type, ...] = (
     *(Gated, StudyChanges, commits.VariantChange, comparison.Difference),
     *(commits.TimedPair, Bisected, Commit),
     *(NewWorkspace, NewStep, VariantBuild, Save, CheckedStudy, CheckRow),
-    *(ListedStudy, Listed, EvidenceState),
+    *(ListedStudy, Listed, EvidenceState, Spent, SpendingLimit),
 )
 HEAD = """## JSON records
 

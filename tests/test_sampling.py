@@ -27,7 +27,6 @@ from workbench.derive.figures import (
 from workbench.evidence import frames
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import KeptTables
-from workbench.render.as_json import stall_certainty
 from workbench.render.document.limits import in_column, of_line, reasons, share
 from workbench.render.document.limits import top_stall as top_stall_of
 
@@ -96,11 +95,7 @@ def test_the_ladder_says_that_it_is_a_tie() -> None:
     found = top_stall_of(row)
     assert found is not None
     assert found.reasons == ("wait", "barrier")
-    told = stall_certainty(row.stalls, row.figures)
-    assert told["top_stalls"] == ("wait", "barrier")
-    errors = told["stall_standard_errors"]
-    assert isinstance(errors, dict)
-    assert errors["wait"] == pytest.approx(0.0237, rel=1e-2)
+    assert found.error == pytest.approx(0.0237, rel=1e-2)
 
 
 @cache

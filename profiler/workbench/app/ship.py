@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import structs
@@ -142,7 +142,7 @@ class Shipment:
     """A package that was written to ``folder``."""
 
     folder: Path
-    subject: Subject
+    subject: Subject = field(repr=False)
     shipped: Shipped
 
 

@@ -71,12 +71,27 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
     return capture.path if is_there(capture.path) else None, index.range, capture
 
 
-def variant_metric(target: Target, name: str, metric: str) -> tuple[str, list[MetricValue]]:
-    """The name of the report, and a row a launch."""
+@dataclass(frozen=True)
+class Metric:
+    """A metric of every launch, of a ``variant`` or of a report of anyone."""
+
+    metric: str = field(repr=False)
+    variant: str
+    capture: str
+    metrics: Sequence[MetricValue]
+
+
+def variant_metric(target: Target, name: str, metric: str) -> Metric:
     report, wanted, capture = current_capture(target, name)
     if report is not None:
-        return capture.path.name, find_metric(report, wanted, metric)
-    return capture.path.name, kept_metric(capture, metric)
+        return Metric(metric, name, capture.path.name, find_metric(report, wanted, metric))
+    return Metric(metric, name, capture.path.name, kept_metric(capture, metric))
+
+
+def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Metric:
+    rows = find_metric(report.path, tuple(launch.index for launch in launches), metric)
+    told = [replace(row, launch=launches[row.launch].index) for row in rows]
+    return Metric(metric, "", report.name, told)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from workbench.cli.options import ListOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor
 from workbench.errors import UsageError
-from workbench.render.document.listing import listing
+from workbench.render.document.listing import ListedStudies, listing
 from workbench.study.workspace import find_workspace
 
 
@@ -28,6 +28,6 @@ def run(options: ListOptions) -> None:
     known = [listed_study(workspace, study) for study in studies]
     tell(
         options,
-        lambda: {"studies": known},
+        lambda: ListedStudies(known),
         lambda: [listing(each, wide=options.wide) for each in known],
     )

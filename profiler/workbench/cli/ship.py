@@ -8,7 +8,6 @@ from workbench.app.target import find_recorded, shown_path
 from workbench.cli.options import ShipOptions
 from workbench.cli.printing import say, show_json
 from workbench.cli.streams import executor, note
-from workbench.evidence import store
 
 
 def run(options: ShipOptions) -> None:
@@ -17,7 +16,7 @@ def run(options: ShipOptions) -> None:
     done = ship(target, options.variant, options.name, options.to, options.arch or ())
     folder, subject, shipped = done.folder, done.subject, done.shipped
     if options.json:
-        show_json({"folder": str(folder), **store.content(shipped)})
+        show_json(done)
         return
     at = next((t for t in shipped.times if t.shape == shipped.judged_at), None)
     lines = [

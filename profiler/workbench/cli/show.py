@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from workbench.app.judge import judged
 from workbench.app.show import (
+    Metric,
     SourceListing,
     chosen,
     one_kernel,
     read,
     report_lines,
+    report_metric,
     variant_lines,
     variant_metric,
 )
@@ -23,7 +24,6 @@ from workbench.cli.printing import output, show_json, tell
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
-from workbench.ncu.capture import MetricValue, find_metric
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, source_lines
 from workbench.render.as_json import plain_data
@@ -49,9 +49,7 @@ def run(options: ShowOptions) -> None:
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
-        file, rows = variant_metric(target, name, options.metric)
-        data = {"variant": name, "capture": file}
-        return show_metric(options, f"{options.metric} of {name} ({file})", data, rows)
+        return show_metric(options, variant_metric(target, name, options.metric))
     if options.source:
         lines = variant_lines(target, name, sass=options.sass)
         return show_lines(options, lines, {"variant": name})
@@ -79,10 +77,7 @@ def run(options: ShowOptions) -> None:
 def show_report(report: Report, options: ShowOptions) -> None:
     picked = chosen(report, options.kernel, options.launch)
     if options.metric is not None:
-        rows = find_metric(report.path, tuple(x.index for x in picked), options.metric)
-        rows = [replace(row, launch=picked[row.launch].index) for row in rows]
-        title = f"{options.metric} ({report.name})"
-        return show_metric(options, title, plain_data(report), rows)
+        return show_metric(options, report_metric(report, picked, options.metric))
     found = groups(picked)
     if options.source:
         launch = one_kernel(found, report)
@@ -105,13 +100,13 @@ def show_report(report: Report, options: ShowOptions) -> None:
     return output(options).show(*told)
 
 
-def show_metric(
-    options: ShowOptions, title: str, data: Mapping[str, object], rows: Sequence[MetricValue]
-) -> None:
+def show_metric(options: ShowOptions, found: Metric) -> None:
+    of = f" of {found.variant}" if found.variant else ""
+    title = f"{found.metric}{of} ({found.capture})"
     tell(
         options,
-        lambda: {**data, "metrics": rows},
-        lambda: [Paragraph(words(title)), variant.metric_table(rows)],
+        lambda: found,
+        lambda: [Paragraph(words(title)), variant.metric_table(found.metrics)],
     )
 
 

@@ -14,15 +14,6 @@ def run(options: StatusOptions) -> None:
     workspace = find_workspace(options.project)
     entries = executor("status").ledger(workspace)
     most, spent = workspace.config.budget.max_gpu_seconds, by_kind(entries)
-    known = [document.SpendingLimit("max_gpu_seconds", seconds_of(entries), most, "s")]
-    tell(
-        options,
-        lambda: {
-            "spent": spent,
-            "limits": [
-                {"limit": one.name, "spent": one.spent, "most": one.most or None, "left": one.left}
-                for one in known
-            ],
-        },
-        lambda: document.status(spent, known),
-    )
+    limit = document.SpendingLimit("max_gpu_seconds", seconds_of(entries), most or None, "s")
+    found = document.Spending(spent, [limit])
+    tell(options, lambda: found, lambda: document.status(found))

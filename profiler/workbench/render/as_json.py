@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from workbench.derive.diff.line_diff import SourceDiff
-from workbench.derive.figures import Figure, standard_error, top_stall
+from workbench.derive.figures import Figure
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.comparison import Comparison, rule_words
@@ -28,7 +28,6 @@ from workbench.judge.view import VariantPair
 from workbench.render.document import ladder_table
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.launches import Details
-from workbench.render.document.limits import samples
 from workbench.render.document.phrases import figure
 from workbench.render.document.sentences import sentence
 from workbench.words import SCHEMA_VERSION, VIRTUAL_ROOT, Regime
@@ -143,18 +142,7 @@ def full_row(found: Ablation, each: Row) -> Data:
     """A row with every figure, for ``profile`` and ``show``."""
     return {
         **row(found, each, without=()),
-        **stall_certainty(each.stalls, each.figures),
         "advice": to_try(each.advice, found.record),
-    }
-
-
-def stall_certainty(stalls: Mapping[str, float], known: Mapping[str, Figure]) -> Data:
-    """The standard errors of the shares of stall samples, and the reasons that tie for the top."""
-    count = samples(known)
-    top = top_stall(stalls, count)
-    return {
-        "stall_standard_errors": {name: standard_error(p, count) for name, p in stalls.items()},
-        "top_stalls": top.reasons if top else [],
     }
 
 
@@ -165,7 +153,6 @@ def launch(found: Details, launches: Iterable[int]) -> Data:
         **shown_fields(found, "launch"),
         "launch": found.launch.index,
         "kernel": found.launch.kernel,
-        **stall_certainty(found.stalls, found.figures),
         "advice": to_try(found.advice),
     }
 

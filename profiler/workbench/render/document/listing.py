@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING
 
 from workbench.render.document.blocks import (
@@ -22,6 +23,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.numbers import number
 from workbench.words import NONE, Status
+from workbench.words import shown as is_shown
 
 if TYPE_CHECKING:
     from workbench.judge.open_verdicts import Spent
@@ -118,6 +120,11 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 
+@dataclass(frozen=True)
+class ListedStudies:
+    studies: list[ListedStudy]
+
+
 def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
     """Every variant with the state of each kind of its evidence."""
     fields: list[Field[str]] = [
@@ -132,17 +139,26 @@ def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
 
 @dataclass(frozen=True)
 class SpendingLimit:
-    """A limit of the budget: ``most`` 0 is none."""
+    """A limit of the budget: ``most`` is None where there is none."""
 
-    name: str
+    limit: str
     spent: float
-    most: float
-    unit: str
+    most: float | None
+    unit: str = dataclass_field(repr=False)
 
     @property
+    @is_shown
     def left(self) -> float | None:
         """None where there is no limit."""
         return max(0.0, self.most - self.spent) if self.most else None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What measuring has cost so far, and what the budget leaves."""
+
+    spent: list[Spent]
+    limits: list[SpendingLimit]
 
 
 SPENT: list[Field[Spent]] = [
@@ -157,7 +173,7 @@ SPENT: list[Field[Spent]] = [
 
 
 LIMITS: list[Field[SpendingLimit]] = [
-    field("limit", "limit", lambda x: x.name),
+    field("limit", "limit", lambda x: x.limit),
     field("spent", "spent", lambda x: _amount(x.spent, x.unit), right=True),
     field("most", "most", lambda x: _amount(x.most, x.unit) if x.most else NONE, right=True),
     field(
@@ -174,7 +190,8 @@ def _amount(value: float, unit: str) -> str:
     return f"{number(value)} {unit}".strip()
 
 
-def status(spent: Sequence[Spent], limits: Sequence[SpendingLimit]) -> list[Block]:
-    if not spent:
-        return [Paragraph(words("nothing was spent yet")), table("limits", LIMITS, limits)]
-    return [table("spent", SPENT, spent), table("limits", LIMITS, limits)]
+def status(found: Spending) -> list[Block]:
+    limits = table("limits", LIMITS, found.limits)
+    if not found.spent:
+        return [Paragraph(words("nothing was spent yet")), limits]
+    return [table("spent", SPENT, found.spent), limits]
