@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {p.name: p for p in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+PAGES = {
+    path.name: path
+    for path in (ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md")))
+}
 WRITTEN = [name for name in PAGES if name not in ("reference.md", "changelog.md")]
 NOT_READY = {
     "attention-notes.md",
@@ -23,7 +26,7 @@ NOT_READY = {
     "sweeps.md",
 }
 MEAN_WORDS, MOST_WORDS = 20, 35
-README_WORDS, DOCS_WORDS = 900, 25_000
+README_WORDS, DOCS_WORDS, AGENTS_LINES = 900, 25_000, 60
 WORD = r"[\w%.,'’/=+×-]+"
 BEGINS = r"(?<=[.!?:])\s+(?=[A-Z0-9(])"
 PRIVATE = re.compile(
@@ -103,3 +106,4 @@ def test_what_is_not_plain_is_found(text: str, found: list[str]) -> None:
 
 def test_the_pages_are_short() -> None:
     assert words("README.md") <= README_WORDS
+    assert len(PAGES["AGENTS.md"].read_text("utf-8").splitlines()) <= AGENTS_LINES

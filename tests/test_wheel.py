@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -65,6 +67,18 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         assert f"workbench/run/worker/ceilings/{name}" in names
 
 
+def test_its_metadata_has_a_description_and_every_extra_is_documented(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        told = email.message_from_bytes(archive.read(name))
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert str(told.get_payload()).startswith("# workbench")
+    rows = set(
+        re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "verbs.md").read_text(), re.MULTILINE)
+    )
+    assert set(told.get_all("Provides-Extra", [])) <= rows
+
+
 def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +105,8 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     written = here / "workbench-reports" / "attention" / "fix1"
     assert (written / "OPTIMIZATION_REPORT.md").is_file()
     assert (written / "roofline-dark.svg").is_file()
+    (report, *_) = sorted(ROOT.glob("ablations/softmax/evidence/*/reports/*.ncu-repz"))
+    assert "13 launches" in run("workbench", "show", str(report), cwd=here, site=site)
     run("workbench", "init", "mine", cwd=here, site=site)
     assert "fix1.cu" in run("workbench", "build", "fix1", "--project", "mine", cwd=here, site=site)
     where = run("workbench", "--version", cwd=here, site=site)
