@@ -12,31 +12,28 @@ from __future__ import annotations
 
 import argparse
 import copy
-import functools
 import gc
 import math
-import multiprocessing
 import random
 import re
+import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from multiprocessing.connection import Connection
+from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean, median
-from types import ModuleType
-from typing import Any
+from statistics import fmean, geometric_mean, median
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 
-from workbench.derive.speedup import Interval, over_sessions
+from workbench.derive.speedup import over_sessions
 from workbench.render.numbers import number, percent
+from workbench.run.worker.timing.card import captured
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, load_module
@@ -47,19 +44,16 @@ PAGE = ROOT / "docs" / "models.md"
 RECORDED = ROOT / "benchmarks" / "recorded" / "models.json"
 TABLE = re.compile(r"(<!-- models: (?P<name>\w+) -->\n).*?(<!-- /models -->)", re.DOTALL)
 OURS, SDPA, FA4, NONE = "workbench", "sdpa_unmasked", "fa4", "no_attention"
-IMPLEMENTATIONS = (SDPA, FA4, OURS, NONE)
 TOKENS = (512, 2048, 8192)  # of a forward pass
-ROUNDS = 12
-WARM_SECONDS = 0.3
+ROUNDS, WARM_SECONDS = 12, 0.3
 LOGITS = 512  # positions at the end whose logits are compared
 SECONDS = 240  # limit of a session
+PACKAGES = ("torch", "transformers", "flash-attn-4")
 
-Session = dict[str, float]  # implementation to milliseconds; see ``launched``
-Errors = dict[str, float]  # implementation to the relative error of its logits
+Figures = dict[str, float]  # by implementation: milliseconds, or the relative error of logits
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """``config`` and ``kind`` are classes of transformers. A forward pass is one sequence, or
     several of the ``longest`` that the model takes.
     """
@@ -68,59 +62,37 @@ class Model:
     config: str
     kind: str
     dtype: str
-    settings: Mapping[str, Any]
-    keeps_logits: bool = False
+    settings: dict[str, int]
     longest: int = 1 << 20
 
     def batch(self, tokens: int) -> int:
         return max(1, tokens // self.longest)
 
 
-def llama(title: str, heads: int, head_dim: int, **settings: Any) -> Model:
-    every = {
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 16,
-        "num_attention_heads": heads,
-        "num_key_value_heads": 8,
-        "head_dim": head_dim,
-        "max_position_embeddings": 8192,
-        "tie_word_embeddings": True,
-        **settings,
-    }
-    return Model(title, "LlamaConfig", "LlamaForCausalLM", "bfloat16", every, keeps_logits=True)
+def llama(title: str, heads: int, head_dim: int, vocabulary: int) -> Model:
+    settings = {
+        "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+        "num_attention_heads": heads, "num_key_value_heads": 8, "head_dim": head_dim,
+        "max_position_embeddings": 8192, "tie_word_embeddings": True, "vocab_size": vocabulary,
+    }  # fmt: skip
+    return Model(f"Llama-like{title}", "LlamaConfig", "LlamaForCausalLM", "bfloat16", settings)
 
 
+OF_128 = ": 16 layers, 16 heads of 128 over 8 of keys, causal, bf16"
+LIKE_1B = ", the shape of Llama-3.2-1B: 16 layers, 32 heads of 64 over 8 of keys, causal, bf16"
 MODELS = {
-    "llama": llama(
-        "Llama-like, the shape of Llama-3.2-1B: 16 layers, 32 heads of 64 over 8 of keys, causal, "
-        "bf16",
-        heads=32,
-        head_dim=64,
-        vocab_size=128256,
-    ),
-    "llama-d128": llama(
-        "Llama-like: 16 layers, 16 heads of 128 over 8 of keys, causal, bf16",
-        heads=16,
-        head_dim=128,
-        vocab_size=32000,
-    ),
+    "llama": llama(LIKE_1B, 32, 64, 128256),
+    "llama-d128": llama(OF_128, 16, 128, 32000),
     "bert": Model(
         "BERT-like: 32 layers, 24 heads of 64, fp16, sequences of 512 tokens",
-        "BertConfig",
-        "BertForMaskedLM",
-        "float16",
+        "BertConfig", "BertForMaskedLM", "float16",
         {
-            "hidden_size": 1536,
-            "intermediate_size": 6144,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 24,
-            "vocab_size": 30522,
-            "max_position_embeddings": 512,
+            "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 32,
+            "num_attention_heads": 24, "vocab_size": 30522, "max_position_embeddings": 512,
         },
         longest=512,
     ),
-}
+}  # fmt: skip
 
 
 class Recording(msgspec.Struct, kw_only=True):
@@ -134,14 +106,8 @@ class Recording(msgspec.Struct, kw_only=True):
     date: str = ""
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     parameters: dict[str, int] = msgspec.field(default_factory=dict)
-    times: dict[str, dict[int, list[Session]]] = msgspec.field(default_factory=dict)
-    errors: dict[str, dict[int, Errors]] = msgspec.field(default_factory=dict)
-
-    def add_times(self, model: str, tokens: int, session: Session) -> None:
-        self.times.setdefault(model, {}).setdefault(tokens, []).append(session)
-
-    def add_errors(self, model: str, tokens: int, errors: Errors) -> None:
-        self.errors.setdefault(model, {})[tokens] = errors
+    times: dict[str, dict[int, list[Figures]]] = msgspec.field(default_factory=dict)
+    errors: dict[str, dict[int, Figures]] = msgspec.field(default_factory=dict)
 
     def worst_error(self) -> float:
         """The largest error of our logits as a multiple of SDPA's; NaN if one is NaN."""
@@ -169,53 +135,42 @@ def current(study: Study) -> Recording | None:
 
 # ---- the tables ------------------------------------------------------------------------------
 HEADER = (
-    "tokens",
-    "SDPA (ms)",
-    "FlashAttention-4 (ms)",
-    "ours (ms)",
-    "ours vs the faster of both [95 % interval]",
-    "share of attention, SDPA → ours",
-    "ours vs SDPA without a graph",
-    "error of logits ÷ SDPA's",
-)
+    "tokens", "SDPA (ms)", "FlashAttention-4 (ms)", "ours (ms)",
+    "ours vs the faster of both [95 % interval]", "share of attention, SDPA → ours",
+    "ours vs SDPA without a graph", "error of logits ÷ SDPA's",
+)  # fmt: skip
 
 
-def of_sessions(sessions: list[Session], figure: Callable[[Session], float]) -> Interval:
-    """The geometric mean of a figure of each session, with the 95 % interval over them."""
-    return over_sessions([math.log(figure(session)) for session in sessions])
-
-
-def ratio(sessions: list[Session], other: str, ours: str) -> str:
-    found = of_sessions(sessions, lambda one: one[other] / one[ours])
+def ratio(sessions: list[Figures], other: str, ours: str) -> str:
+    """The geometric mean over sessions, with its 95 % interval."""
+    found = over_sessions([math.log(one[other] / one[ours]) for one in sessions])
     ends = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
     return f"{number(found.value)}x{ends}"
 
 
-def share(sessions: list[Session], implementation: str) -> str:
+def share(sessions: list[Figures], implementation: str) -> str:
     """Of a forward pass, the part saved if attention returns its queries unchanged."""
     return percent(fmean(1 - session[NONE] / session[implementation] for session in sessions))
 
 
 def row(recording: Recording, name: str, tokens: int) -> tuple[str, ...]:
-    model, sessions = MODELS[name], recording.times[name][tokens]
-    batch, missing = model.batch(tokens), "not collected"
-
-    def milliseconds_of(implementation: str) -> str:
-        if implementation not in sessions[0]:
-            return missing
-        return number(of_sessions(sessions, lambda one: one[implementation]).value)
-
-    others = [other for other in (SDPA, FA4) if all(other in one for one in sessions)]
+    batch, sessions = MODELS[name].batch(tokens), recording.times[name][tokens]
+    means = {
+        each: number(geometric_mean([one[each] for one in sessions]))
+        for each in (SDPA, FA4, OURS)
+        if all(each in one for one in sessions)
+    }
+    others = [each for each in (SDPA, FA4) if each in means]
     best = min(others, key=lambda other: sum(one[other] for one in sessions))
     errors = recording.errors.get(name, {}).get(tokens)
     eager = all(launched(OURS) in one for one in sessions)
     return (
         f"{tokens}" if batch == 1 else f"{batch} × {tokens // batch}",
-        *map(milliseconds_of, (SDPA, FA4, OURS)),
+        *(means.get(each, "not collected") for each in (SDPA, FA4, OURS)),
         f"{ratio(sessions, best, OURS)} ({'SDPA' if best == SDPA else 'FlashAttention-4'})",
         f"{share(sessions, SDPA)} → {share(sessions, OURS)}",
-        ratio(sessions, launched(SDPA), launched(OURS)) if eager else missing,
-        f"{errors[OURS] / errors[SDPA]:.3f}x" if errors else missing,
+        ratio(sessions, launched(SDPA), launched(OURS)) if eager else "not collected",
+        f"{errors[OURS] / errors[SDPA]:.3f}x" if errors else "not collected",
     )
 
 
@@ -224,8 +179,7 @@ def table(recording: Recording, name: str) -> str:
     title, times = MODELS[name].title, recording.times.get(name)
     if not times:
         return f"{title}: not collected.\n"
-    count = min(map(len, times.values()))
-    size = recording.parameters[name] / 1e9
+    count, size = min(map(len, times.values())), recording.parameters[name] / 1e9
     rows = [HEADER, ("---:",) * len(HEADER), *(row(recording, name, n) for n in sorted(times))]
     lines = [f"{title}; {size:.2f} billion parameters, {count} session{'s' * (count > 1)}.", ""]
     return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in rows)]) + "\n"
@@ -235,51 +189,41 @@ def page(text: str, recording: Recording | None) -> str:
     """The page with its tables written again; without a record they say "Not collected."."""
 
     def part(match: re.Match[str]) -> str:
-        name = match["name"].replace("_", "-")
-        if recording is None:
-            body = "Not collected.\n"
-        elif name == "provenance":
+        body = "Not collected.\n"
+        if recording is not None and match["name"] == "provenance":
             packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
-            body = (
-                f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}; {packages}.\n"
-            )
-        else:
-            body = table(recording, name)
+            where = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}"
+            body = f"{where}; {packages}.\n"
+        elif recording is not None:
+            body = table(recording, match["name"].replace("_", "-"))
         return f"{match[1]}{body}{match[3]}"
 
     return TABLE.sub(part, text)
 
 
 # ---- measuring -------------------------------------------------------------------------------
-def attention_of(name: str) -> Callable[..., torch.Tensor]:
-    """``attention(q, k, v, causal)`` as the adapter takes it. Raises ImportError."""
-    if name == NONE:  # the rest of the model
-        return lambda q, k, v, causal: q.transpose(1, 2).contiguous()
-    variant = "chosen" if name == OURS else "fa4"
-    return load_module(STUDY / f"{variant}.py", f"models_{variant}").run  # type: ignore[no-any-return]
-
-
-def register(adapter: ModuleType) -> tuple[str, ...]:
+def registered() -> Iterator[str]:
     """The implementations that can be imported here, by the names transformers knows them under.
     Those of the adapter raise where they would fall back. None gets a mask: transformers makes none
     for names that have no function for it.
     """
     transformers: Any = import_module("transformers")
+    adapter = load_module(STUDY / "adapters" / "transformers.py", "models_adapter")
     sdpa: Any = import_module("transformers.integrations.sdpa_attention")
-    found = []
-    for name in IMPLEMENTATIONS:
+
+    def none(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
+        return q.transpose(1, 2).contiguous()  # the rest of the model
+
+    for name, variant in ((SDPA, ""), (FA4, "fa4"), (OURS, "chosen"), (NONE, "")):
         try:
-            called = (
-                sdpa.sdpa_attention_forward
-                if name == SDPA
-                else adapter.implementation(attention_of(name), strict=True)
-            )
+            run = load_module(STUDY / f"{variant}.py", f"models_{variant}").run if variant else none
+            strict = adapter.implementation(run, strict=True)
         except ImportError as error:
             print(f"{name}: {error}", file=sys.stderr)
             continue
+        called = sdpa.sdpa_attention_forward if name == SDPA else strict
         transformers.AttentionInterface.register(name, called)
-        found.append(name)
-    return tuple(found)
+        yield name
 
 
 def build(model: Model) -> Any:
@@ -291,38 +235,28 @@ def build(model: Model) -> Any:
     torch.set_default_dtype(getattr(torch, model.dtype))
     try:
         with torch.device("cuda"):
-            made = getattr(transformers, model.kind)(config)
+            return getattr(transformers, model.kind)(config).eval()
     finally:
         torch.set_default_dtype(before)
-    return made.eval()
 
 
-def forward(model: Model, made: Any, tokens: torch.Tensor, kept: int) -> torch.Tensor:
+def forward(made: Any, tokens: torch.Tensor, kept: int) -> torch.Tensor:
     """The logits of the last ``kept`` positions, or all if the model has no such option."""
-    if model.keeps_logits:
-        return made(tokens, use_cache=False, logits_to_keep=kept).logits  # type: ignore[no-any-return]
-    return made(tokens).logits  # type: ignore[no-any-return]
+    options = (
+        {"use_cache": False, "logits_to_keep": kept} if made.config.model_type == "llama" else {}
+    )
+    return made(tokens, **options).logits  # type: ignore[no-any-return]
 
 
-def captured(work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-    for _ in range(2):
-        work()
-    torch.cuda.synchronize()
-    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        graph.capture_begin()
-        work()
-        graph.capture_end()
-    return graph
-
-
-def milliseconds(graph: torch.cuda.CUDAGraph) -> float:
+def milliseconds(work: Callable[[], Any], *, by_events: bool) -> float:
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    before = time.perf_counter()
     start.record()
-    graph.replay()
+    work()
     end.record()
     end.synchronize()
-    return float(start.elapsed_time(end))
+    return float(start.elapsed_time(end)) if by_events else (time.perf_counter() - before) * 1e3
 
 
 def drawn(model: Model, length: int) -> torch.Tensor:
@@ -330,114 +264,80 @@ def drawn(model: Model, length: int) -> torch.Tensor:
     return torch.randint(model.settings["vocab_size"], (batch, length // batch), device="cuda")
 
 
-def timed(model: Model, made: Any, names: Sequence[str], length: int) -> Session:
+def timed(made: Any, names: Sequence[str], tokens: torch.Tensor) -> Figures:
     """Milliseconds, medians of ``ROUNDS`` in random order: in CUDA graphs, and as Python launches
     each implementation.
     """
-    tokens = drawn(model, length)
-    graphs = {}
+    graphs: dict[str, torch.cuda.CUDAGraph] = {}
     for name in names:
         made.set_attn_implementation(name)
-        graphs[name] = captured(functools.partial(forward, model, made, tokens, 1))
+        for _ in range(2):
+            forward(made, tokens, 1)
+        graphs[name] = captured(partial(forward, made, tokens, 1), torch.cuda.Stream())
     until = time.monotonic() + WARM_SECONDS
     while time.monotonic() < until:
         for graph in graphs.values():
             graph.replay()
         torch.cuda.synchronize()
-    took: dict[str, list[float]] = {name: [] for name in graphs}
-    for _ in range(ROUNDS):
-        for name in random.sample(list(graphs), len(graphs)):
-            took[name].append(milliseconds(graphs[name]))
-    for _ in range(ROUNDS):
-        for name in random.sample(list(graphs), len(graphs)):
-            made.set_attn_implementation(name)
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            forward(model, made, tokens, 1)
-            torch.cuda.synchronize()
-            took.setdefault(launched(name), []).append((time.perf_counter() - start) * 1e3)
+    took: dict[str, list[float]] = {}
+    for eager in (False, True):
+        for _ in range(ROUNDS):
+            for name in random.sample(list(graphs), len(graphs)):
+                made.set_attn_implementation(name)
+                work = partial(forward, made, tokens, 1) if eager else graphs[name].replay
+                key = launched(name) if eager else name
+                took.setdefault(key, []).append(milliseconds(work, by_events=not eager))
     return {name: median(times) for name, times in took.items()}
 
 
-def errors_of(model: Model, made: Any, names: Sequence[str], length: int) -> Errors:
+def errors_of(made: Any, names: Sequence[str], tokens: torch.Tensor) -> Figures:
     """The relative error of the logits of the last positions, against float32 with the same weights
     and tokens.
     """
-    tokens = drawn(model, length)
     found = {}
     for name in names:
         if name != NONE:
             made.set_attn_implementation(name)
-            found[name] = forward(model, made, tokens, LOGITS)[:, -LOGITS:].float()
+            found[name] = forward(made, tokens, LOGITS)[:, -LOGITS:].float()
     exact = copy.deepcopy(made).float()
     exact.set_attn_implementation(SDPA)
-    wanted = forward(model, exact, tokens, LOGITS)[:, -LOGITS:]
+    wanted = forward(exact, tokens, LOGITS)[:, -LOGITS:]
     norm = wanted.double().norm()
     return {name: float((one - wanted).double().norm() / norm) for name, one in found.items()}
 
 
-def session(to: Connection, first: bool) -> None:
-    """In a process of its own; the first one also compares logits."""
+@torch.no_grad()
+def session(recording: Recording, *, first: bool) -> None:
+    """Add a session, which this process is for; the first one also compares logits."""
     from workbench.run.worker.device import environment
 
-    try:
-        here = environment()
-        to.send(("machine", here.gpu, here.driver, here.torch))
-        with torch.no_grad():
-            known = register(load_module(STUDY / "adapters" / "transformers.py", "models_adapter"))
-            for name, model in MODELS.items():
-                made = build(model)
-                to.send(("parameters", name, sum(p.numel() for p in made.parameters())))
-                for length in TOKENS:
-                    to.send(("times", name, length, timed(model, made, known, length)))
-                    gc.collect()
-                    torch.cuda.empty_cache()
-                for length in TOKENS if first else ():
-                    to.send(("errors", name, length, errors_of(model, made, known, length)))
-                del made
-                gc.collect()
-                torch.cuda.empty_cache()
-    except BaseException:
-        to.send(("failed", traceback.format_exc()))
-    finally:
-        to.close()
+    here, names = environment(), list(registered())
+    recording.gpu, recording.driver = here.gpu or "", here.driver or ""
+    for name, model in MODELS.items():
+        made = build(model)
+        recording.parameters[name] = sum(p.numel() for p in made.parameters())
+        for length in TOKENS:
+            times = recording.times.setdefault(name, {}).setdefault(length, [])
+            times.append(timed(made, names, drawn(model, length)))
+            gc.collect()
+            torch.cuda.empty_cache()
+        for length in TOKENS if first else ():
+            errors = recording.errors.setdefault(name, {})
+            errors[length] = errors_of(made, names, drawn(model, length))
+        write(recording)
+        del made
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
-def add_session(recording: Recording, first: bool) -> bool:
-    """Runs one session; whether all of it was measured."""
-    context, whole = multiprocessing.get_context("spawn"), True
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=session, args=(theirs, first))
-    process.start()
-    theirs.close()
-    until = time.monotonic() + SECONDS
-    while ours.poll(max(0.0, until - time.monotonic())):
-        try:
-            what, *found = ours.recv()
-        except EOFError:
-            break
-        print(what, *found, flush=True)
-        if what == "failed":
-            whole = False
-        elif what == "machine":
-            recording.gpu, recording.driver, recording.packages["torch"] = found
-        elif what == "parameters":
-            recording.parameters[found[0]] = found[1]
-        elif what == "times":
-            recording.add_times(*found)
-        else:
-            recording.add_errors(*found)
-    process.join(5)
-    if process.is_alive():
-        process.kill()
-        return False
-    return whole
+def write(recording: Recording) -> None:
+    RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(recording)) + b"\n")
 
 
 def installed(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:
+    except ModuleNotFoundError:
         return ""
 
 
@@ -445,19 +345,27 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--tables", action="store_true", help="measure nothing")
+    parser.add_argument("--session", choices=("first", "more"), help="of this process")
     given = parser.parse_args(arguments)
     workspace = find_workspace(ROOT)
     study, whole = workspace.study("attention_served"), True
-    if not given.tables:
-        recording = Recording(sources=sources(study))
-        recording.date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        known = ("torch", "transformers", "flash-attn-4")
-        recording.packages = {package: installed(package) for package in known}
-        for count in range(given.sessions):
-            whole = add_session(recording, count == 0) and whole
-            if recording.times:
-                RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(recording)) + b"\n")
     found = current(study)
+    if given.session and found:
+        session(found, first=given.session == "first")
+        return 0
+    if not given.tables:
+        date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        packages = {package: installed(package) for package in PACKAGES}
+        write(Recording(sources=sources(study), date=date, packages=packages))
+        for count in range(given.sessions):
+            own = ["--session", "more" if count else "first"]
+            command = [sys.executable, "-m", "benchmarks.models", *own]
+            try:
+                subprocess.run(command, cwd=ROOT, check=True, timeout=SECONDS)
+            except subprocess.SubprocessError as error:
+                print(error, file=sys.stderr)
+                whole = False
+        found = current(study)
     PAGE.write_text(page(PAGE.read_text("utf-8"), found), "utf-8")
     if found is None:
         print("error: nothing is recorded of these sources", file=sys.stderr)

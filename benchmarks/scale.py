@@ -1,107 +1,159 @@
 """How the verbs grow with the ladder and with its history, as a Markdown table: docs/robustness.md.
 
 Run it as ``python -m benchmarks.scale``. It makes workspaces of 20 to 320 steps with one timing,
-and of 20 steps with 10 to 10,000 timed sessions, and runs verbs that read what is recorded on them.
-An exponent is the slope of log(CPU seconds) over log(size), both without those of the smallest
-workspace: 1 is linear, and 0 stands where less than 0.2 s come on top. The exit code is 1 where one
-is above 1.1. The times in the made-up records are drawn, and are no measurement.
+and of 20 steps with 10 to 10,000 timed sessions, every step with the recorded capture of softmax's
+``fused``, and runs all verbs that read what is recorded. An exponent is the slope of
+log(CPU seconds) over log(size), both without those of the smallest workspace: 1 is linear, and 0
+stands where less than 0.2 s come on top. The exit code is 1 where one is above 1.1. The times in
+the made-up records are drawn, and are no measurement.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import redirect_stdout
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 
-from benchmarks.verbs import seconds
+from benchmarks.verbs import ROOT, seconds
+from msgspec import structs
 
-from workbench.evidence import journal, store
+from workbench.evidence import frames, journal, store
+from workbench.evidence.journal import SpentEntry
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Build, Check, Checks, Provenance
-from workbench.evidence.timing import Series, Session, Timing
+from workbench.evidence.records import Build, CaptureIndex, Check, Checks
+from workbench.evidence.timing import METHOD, Series, Session, Timing
+from workbench.ncu.captures import LAUNCH, LAUNCHES
+from workbench.study.own_files import write_bytes
+from workbench.study.params import base_name
 from workbench.study.sources import Fingerprints
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import find_workspace, including
 from workbench.words import CheckResult, Regime
 
 STEPS, SESSIONS = (20, 40, 80, 160, 320), (10, 100, 1000, 10_000)
-FEW, MOST, RUNS, A_FILE, ROUNDS = 20, 1.1, 3, 10, 6
+FEW, MOST, RUNS, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 1, 10, 20, 6
 NOISE = 0.2  # seconds
-VERBS = ("list", "check", "ablate", "report", "status")
-ORIGIN = Provenance(date="2026-01-02T03:04:05Z", gpu="NVIDIA H200", gpu_uuid="GPU-1", host="h")
+SPACE = "step1[warps=2|4|8]"
+# Arguments, and the exit code: the step ``bad`` is wrong, and nothing can be measured here.
+VERBS = {
+    "list": 0, "check": 1, "ablate": 0, "ablate --json": 0, "report --html": 0, "status": 0,
+    "show {last}": 0, "show {last} --source": 0, "profile {last}": 0, "diff {parent} {last}": 0,
+    "advise {last}": 0, f"sweep {SPACE}": 0, "ship {last} --as it": 1, "gate HEAD~1": 1,
+    "bisect {bad} --what wrong": 0,
+}  # fmt: skip
+SOFTMAX = ROOT / "kernels" / "softmax"
+EVIDENCE = EvidenceFolder(ROOT / "ablations" / "softmax" / "evidence" / "nvidia-h200")
+SHAPE = "4096x8192"
 
 
-def workspace(root: Path, steps: int, sessions: int) -> None:
-    """A ladder of so many copies of a variant, each current, and so many sessions."""
-    from workbench.cli.main import main as run
-
-    with redirect_stdout(sys.stderr):
-        run(["init", str(root), "--template", "torch"])
-    study = root / "kernels" / "rmsnorm"
-    names = ["baseline", *(f"fix{number}" for number in range(1, steps + 1))]
-    ladder = root / "ablations" / "rmsnorm" / "ablation.toml"
-    text = ladder.read_text().split("[[step]]")[-1].partition("[[reference]]")[2]
-    made = [f'[[step]]\nvariant = "{names[0]}"\nkey_change = "none"\n']
-    for parent, name in pairwise(names):
-        (study / f"{name}.py").write_bytes((study / "baseline.py").read_bytes())
-        made.append(f'[[step]]\nvariant = "{name}"\nparent = "{parent}"\nkey_change = "{name}"\n')
-    head = 'schema_version = 1\ntitle = "Scale"\n\n'
-    ladder.write_text(f"{head}{''.join(made)}\n[[reference]]{text}")
+def workspace(root: Path, steps: int, sessions: int) -> dict[str, str]:
+    """A ladder of so many copies of a variant, and so many sessions; the last commit makes the last
+    step wrong. Returns what ``VERBS`` name.
+    """
+    study, ladder = root / "kernels" / "softmax", root / "ablations" / "softmax" / "ablation.toml"
+    study.mkdir(parents=True)
+    ladder.parent.mkdir(parents=True)
+    (root / "workbench.toml").touch()
+    for name in ("study.py", "eager.py"):
+        (study / name).write_bytes((SOFTMAX / name).read_bytes())
+    names, made = [f"step{number}" for number in range(steps + 1)], ""
+    for at, name in enumerate(names):
+        (study / f"{name}.py").write_bytes((SOFTMAX / "fused.py").read_bytes())
+        parent = f'parent = "{names[at - 1]}"\n' if at else ""
+        made += f'[[step]]\nvariant = "{name}"\n{parent}key_change = "{name}"\n'
+    made += '[[reference]]\nvariant = "eager"\ntitle = "torch.softmax"\nprimary = true\n'
+    ladder.write_text(f'schema_version = 1\ntitle = "Scale"\ncache_control = "none"\n{made}')
     record(root, names, sessions)
+    git = ["git", "-C", str(root), "-c", "user.name=s", "-c", "user.email=s@s"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for text in ("as it was", "wrong"):
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-qm", text], check=True)
+        if text == "as it was":
+            changed = study / f"{names[-1]}.py"
+            changed.write_text(changed.read_text().replace("MOST = 128", "MOST = 64"))
+            record(root, names[-1:], 0, CheckResult.WRONG)
+    return {"bad": names[-1], "last": names[-2], "parent": names[-3]}
 
 
-def record(root: Path, names: Sequence[str], sessions: int) -> None:
-    study, draw = find_workspace(root).study(), random.Random(0)
-    prints, shape = Fingerprints(study), study.default_shape
-    folder = EvidenceFolder(root / "ablations" / study.name / "evidence" / "nvidia-h200")
-    every = [*names, "builtin"]
+def record(
+    root: Path, names: Sequence[str], sessions: int, result: CheckResult = CheckResult.CORRECT
+) -> None:
+    study, draw = find_workspace(root).study("softmax"), random.Random(0)
+    every = [*names, "eager"]
+    if "step1" in names:
+        study, combinations = including(study, [f"step1[warps={warps}]" for warps in (2, 8)])
+        every += combinations
+    prints, folder = Fingerprints(study), EvidenceFolder(root / EVIDENCE.root.relative_to(ROOT))
+    build = store.read(EVIDENCE.build("fused"), Build)
     for name in every:
-        build = Build(
-            variant=name, fingerprint=prints.of_sources(name), sources=(f"{name}.py",), arch="",
-            kernels=(), warnings=(), error="", provenance=ORIGIN,
-        )  # fmt: skip
-        store.write(folder.build(name), build)
+        built = {"variant": name, "fingerprint": prints.of_sources(name)}
+        store.write(folder.build(name), structs.replace(build, **built))
         found = {
-            each: Check(fingerprint=prints.of(name, each), status=CheckResult.CORRECT, max_abs=0.0)
+            each: Check(fingerprint=prints.of(name, each), status=result, max_abs=0.0)
             for each in study.shapes
         }
-        store.write(folder.check(name), Checks(variant=name, shapes=found, provenance=ORIGIN))
-    of_file = A_FILE if sessions > A_FILE else sessions
-    for number in range(math.ceil(sessions / of_file)):
-        held = (
-            every if not number else ["baseline", names[1 + number % (len(names) - 1)], "builtin"]
+        store.write(
+            folder.check(name), Checks(variant=name, shapes=found, provenance=build.provenance)
         )
+    of_file = min(A_FILE, sessions)
+    for number in range(math.ceil(sessions / A_FILE)):
+        held = [names[0], names[1 + number % (len(names) - 1)], "eager"] if number else every
         timing = Timing(
-            study=study.name,
-            shape=shape,
-            fingerprints={name: prints.of(name, shape) for name in held},
-            nodes={},
-            stride=1,
-            sessions=tuple(session(each, held, draw) for each in range(of_file)),
-            provenance=ORIGIN,
-            planned=of_file,
-        )
+            study=study.name, shape=SHAPE, nodes={}, stride=1, planned=of_file, method=METHOD,
+            fingerprints={name: prints.of(name, SHAPE) for name in held},
+            sessions=tuple(session(each, held, names[-2], draw) for each in range(of_file)),
+            provenance=build.provenance,
+        )  # fmt: skip
         name = f"20260102T{number:06d}Z.json"
-        store.write(folder.timing(shape, name), timing)
+        store.write(folder.timing(SHAPE, name), timing)
         journal.append(folder, journal.timing_entry(name, timing))
+        entry = SpentEntry(date=name[:16], verb="ablate", study=study.name, gpu="h", seconds=1.0)
+        store.append(root / "ledger.jsonl", entry)
+    for at in range(0, len(every) if sessions else 0, A_REPORT):
+        capture(folder, every[at : at + A_REPORT], prints, f"{at:06d}.ncu-repz")
 
 
-def session(number: int, held: Sequence[str], draw: random.Random) -> Session:
+def session(number: int, held: Sequence[str], fast: str, draw: random.Random) -> Session:
+    """``fast`` takes less time than the others."""
     series = tuple(
         Series(
-            variant=name, instance=0, regime=Regime.CHAINED, calls=2,
-            microseconds=tuple(round(draw.gauss(20.0, 0.2), 3) for _ in range(ROUNDS)),
-            around=tuple(round(draw.gauss(10.0, 0.1), 3) for _ in range(ROUNDS)),
+            variant=name, instance=0, regime=Regime.CHAINED, calls=2, gap=1.0,
+            microseconds=tuple(
+                round(draw.gauss(44.0 - 8.0 * (name == fast), 0.1), 3) for _ in range(ROUNDS)
+            ),
         )
         for name in held
     )  # fmt: skip
     return Session(number=number, instances=1, series=series)
+
+
+def capture(
+    folder: EvidenceFolder, names: Sequence[str], prints: Fingerprints, report: str
+) -> None:
+    """The recorded launch of ``fused`` for each variant, in the tables of one report."""
+    index = store.read(EVIDENCE.capture_index(SHAPE, "fused"), CaptureIndex)
+    text = frames.whole(EVIDENCE.tables(index.report).read_bytes())
+    launch = next(one for one in text.split(LAUNCH) if b'["%s"]' % str(index.range).encode() in one)
+    sha256, launches = hashlib.sha256(report.encode()).hexdigest(), []
+    for name in names:
+        marked = str(index.range).replace("fused", name)
+        of = {"variant": name, "fingerprint": prints.of(name, SHAPE), "range": marked}
+        found = structs.replace(index, **of, report=report, sha256=sha256)
+        store.write(folder.capture_index(SHAPE, name), found)
+        own = launch.replace(str(index.range).encode(), marked.encode())
+        own = own.replace(b"/fused.py", f"/{base_name(name)}.py".encode())
+        launches.append(LAUNCH + own.removesuffix(b","))
+    body = b"[" + b",".join(launches) + b"]}"
+    head = b'{"of":{"report":"%s"}' % sha256.encode() + store.CONTENT
+    whole = head + hashlib.sha256(body).hexdigest().encode() + LAUNCHES + body
+    write_bytes(folder.tables(report), frames.compressed(whole))
 
 
 def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
@@ -111,40 +163,38 @@ def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
         for size, time in zip(sizes, times, strict=True)
         if time - times[0] >= NOISE
     ]
-    if len(above) < 2:
-        return 0.0
-    xs, ys = zip(*above, strict=True)
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    squares = sum((each - x) ** 2 for each in xs)
-    slope: float = sum((a - x) * (b - y) for a, b in above) / squares
-    return slope
+    return linear_regression(*zip(*above, strict=True)).slope if len(above) > 1 else 0.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
-    parser.add_argument("--verbs", nargs="+", default=VERBS)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("verbs", nargs="*")
     given = parser.parse_args()
     steep = False
     for what, sizes in (("steps", given.steps), ("sessions", given.sessions)):
         print(f"| command | {' | '.join(f'{size:,} {what}' for size in sizes)} | exponent |")
         print("| --- |" + " --: |" * (len(sizes) + 1))
         with tempfile.TemporaryDirectory() as folder:
-            roots = [Path(folder) / str(size) for size in sizes]
-            for root, size in zip(roots, sizes, strict=True):
-                workspace(root, *((size, A_FILE) if what == "steps" else (FEW, size)))
-            for verb in given.verbs:
-                command = [verb, "--project"]
-                took = [
-                    median(seconds(root, [*command, str(root)]) for _ in range(given.runs))
-                    for root in roots
-                ]
+            roots = {Path(folder) / str(size): size for size in sizes}
+            named = {
+                root: workspace(root, *((size, A_FILE) if what == "steps" else (FEW, size)))
+                for root, size in roots.items()
+            }
+            for verb, code in VERBS.items():
+                if given.verbs and verb.split()[0] not in given.verbs:
+                    continue
+                took = []
+                for root, names in named.items():
+                    command = verb.format(**names).split()
+                    took.append(median(seconds(root, command, code) for _ in range(given.runs)))
                 found = exponent(sizes, took)
                 steep |= found > MOST
                 shown = " | ".join(f"{each:.2f} s" for each in took)
-                print(f"| `workbench {verb}` | {shown} | {found:.2f} |", flush=True)
+                told = verb.format(last="fix", parent="parent", bad="fix").replace("|", "\\|")
+                print(f"| `workbench {told}` | {shown} | {found:.2f} |", flush=True)
     return int(steep)
 
 

@@ -8,10 +8,10 @@ does not count compiles the bytecode.
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -30,24 +30,23 @@ COMMANDS: list[tuple[list[str], float]] = [
 ]
 
 
-def seconds(clone: Path, command: list[str]) -> float:
+def seconds(folder: Path, command: Sequence[str], code: int = 0) -> float:
     """User and system time of one run in a folder, with its engine or else this one. Raises
-    CalledProcessError if it fails.
+    CalledProcessError if it ends in another code.
     """
-    engine = next(top for top in (clone, ROOT) if (top / "profiler").is_dir()) / "profiler"
+    engine = next(top for top in (folder, ROOT) if (top / "profiler").is_dir()) / "profiler"
     environment = {**os.environ, "PYTHONPATH": str(engine), "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
+    before = os.times()
+    done = subprocess.run(
         [sys.executable, "-m", "workbench", *command],
-        cwd=clone,
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    after = os.times()
+    if done.returncode != code:
+        print(done.stderr, file=sys.stderr)
+        done.check_returncode()
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def main() -> int:

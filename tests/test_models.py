@@ -17,13 +17,12 @@ def recorded(sessions: int = 3) -> Recording:
     made = Recording(sources="of then", gpu="a card", driver="1", date="2026-11-22T03:00:00Z")
     made.packages = {"torch": "2.11", "flash-attn-4": ""}
     made.parameters = {"bert": 950_000_000}
-    for number in range(sessions):
-        slower = 1 + number / 100
-        eager = {launched(SDPA): 20.0, launched(OURS): 25.0}
-        graphs = {SDPA: 10.0 * slower, FA4: 12.0, OURS: 8.0, NONE: 6.0}
-        made.add_times("bert", 512, graphs | eager)
-        made.add_times("bert", 8192, {SDPA: 100.0, OURS: 80.0, NONE: 60.0})
-    made.add_errors("bert", 512, {SDPA: 1e-3, OURS: 1.1e-3, FA4: 1e-3})
+    eager = {launched(SDPA): 20.0, launched(OURS): 25.0}
+    graphs = {FA4: 12.0, OURS: 8.0, NONE: 6.0}
+    short = [eager | graphs | {SDPA: 10.0 * (1 + number / 100)} for number in range(sessions)]
+    long = [{SDPA: 100.0, OURS: 80.0, NONE: 60.0}] * sessions
+    made.times = {"bert": {512: short, 8192: long}}
+    made.errors = {"bert": {512: {SDPA: 1e-3, OURS: 1.1e-3, FA4: 1e-3}}}
     return made
 
 
@@ -73,7 +72,7 @@ def test_a_record_of_other_sources_is_not_shown(
 def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
     made = recorded()
     assert made.worst_error() == pytest.approx(1.1)
-    made.add_errors("llama", 512, {SDPA: 1e-3, OURS: float("nan")})
+    made.errors["llama"] = {512: {SDPA: 1e-3, OURS: float("nan")}}
     assert made.worst_error() != made.worst_error()
 
 

@@ -175,9 +175,10 @@ def test_a_verb_ends_in_2_or_shows_the_rest(
 ) -> None:
     name, place, value = change
     path = workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name / name
+    path = path if path.is_file() else path.with_name(path.name + PACKED)
     kept = path.with_suffix(".kept")
     shutil.copy(path, kept)
-    path.write_bytes(changed(name, place, value))
+    path.write_bytes(store.packed(path, changed(name, place, value)))
     try:
         wrong = {1} if verb[0] == "check" else set()  # fix3 is wrong, on record
         assert main([*verb, "--project", str(workspace)]) in {0, 2, *wrong}

@@ -40,17 +40,20 @@ def run(options: CheckOptions) -> int:
         lambda: found,
         lambda: [*head, document.checks(checks, wide=options.wide)],
     )
-    bad = list(dict.fromkeys(one.variant for one in checks if one.wrong))
+    of: dict[str, list[document.CheckRow]] = {}
+    for one in checks:
+        of.setdefault(one.variant, []).append(one)
+    bad = [name for name, every in of.items() if any(one.wrong for one in every)]
     for name in bad:
-        for why in document.reasons([one for one in checks if one.variant == name]):
+        for why in document.reasons(of[name]):
             note(f"error: {name}: {in_place(why, target.study)}")
-        for hint in dict.fromkeys(one.hint for one in checks if one.variant == name):
+        for hint in dict.fromkeys(one.hint for one in of[name]):
             if hint:
                 note(f"hint: {in_place(hint, target.study)}")
     note_failures(lost, study)
     if bad:
         note("hint: a variant that is wrong is not timed; mend it before anything else")
-    states = {c.variant: {one.status for one in checks if one.variant == c.variant} for c in checks}
     if not (bad or lost):
-        require_current([v for v, its in states.items() if {Status.STALE} == its - {ABSENT}])
+        states = {name: {one.status for one in every} - {ABSENT} for name, every in of.items()}
+        require_current([name for name, its in states.items() if its == {Status.STALE}])
     return int(bool(bad or lost))
