@@ -1,5 +1,5 @@
-"""Write the charts and tables of docs/sizes.md (attention over the sequence length, and in bf16)
-and of docs/experts.md (mixture of experts over the number of tokens) from recorded evidence.
+"""Write the tables and charts of docs/sizes.md from recorded evidence: attention over the sequence
+length and at the shapes of its study, mixture of experts over the number of tokens.
 
 python -m benchmarks.sizes
 """
@@ -7,40 +7,38 @@ python -m benchmarks.sizes
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.recorded import Evidence, derived_shapes
-from workbench.judge.sizes import OverSizes, over_sizes
+from workbench.judge.sizes import AtSize, OverSizes, over_sizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
 from workbench.render.chart.time_charts import size_lines
-from workbench.render.document.timings import sizes_section
-from workbench.render.numbers import interval, microseconds
-from workbench.study.params import pick_shapes, with_derived
+from workbench.render.document.blocks import Chart, words
+from workbench.render.numbers import fine, interval, microseconds
+from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 
-ROOT = Path(__file__).resolve().parents[1]
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
-COMMAND = re.compile(r"workbench sweep \S+ ")
-PART = re.compile(r"(<!-- sizes: (?P<case>[\w-]+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
-BFLOAT16 = re.compile(r"(<!-- bfloat16 -->\n).*?(<!-- /bfloat16 -->)", re.DOTALL)
+PART = re.compile(r"(<!-- sizes: (?P<study>\w+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
+SHAPES = re.compile(r"(<!-- shapes -->\n).*?(<!-- /shapes -->)", re.DOTALL)
+NONE = "not collected"
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of docs/ about the last dispatcher of a study; ``cases`` are ranges of shapes. Where
-    that one was not timed, ``calls`` are earlier steps with the same kernels there, newest first.
+    """A part of the page, about the last dispatcher of a study; ``cases`` are ranges of shapes.
+    Where that one was not timed, ``calls`` are earlier steps with the same kernels, newest first.
     """
 
-    name: str
     study: str
     cases: Mapping[str, str]
     calls: tuple[str, ...]
@@ -53,7 +51,6 @@ class Page:
 
 
 ATTENTION = Page(
-    "sizes.md",
     "attention",
     {
         f"d{width}{'-causal' * causal}": f"{LENGTHS},D={width},causal={causal}"
@@ -63,11 +60,11 @@ ATTENTION = Page(
     calls=("fix27",),
 )
 EXPERTS = Page(
-    "experts.md",
     "moe",
     {name: f"{name}-t1024,{TOKENS}" for name in ("mixtral", "deepseek", "qwen3")},
     calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
+PAGES = {page.study: page for page in (ATTENTION, EXPERTS)}
 
 
 def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
@@ -88,76 +85,98 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     return replace(found, variants=(replace(own[0], points=points), *lines.values()))
 
 
-def in_bfloat16(workspace: Workspace) -> str:
-    """The attention study's shapes in bf16, each of the last step timed there, as Markdown."""
-    study = workspace.study("attention")
-    recorded: dict[str, Evidence] = {}
-    with suppress(EnvironmentLacks):
-        folder = target_at(Local(), workspace, pick_shapes(study, study.default_shape)[0][0]).folder
-        derived = derived_shapes(folder)
-        every = with_derived(study, {n: p for n, p in derived.items() if n not in study.shapes})
-        recorded = {name: Evidence(every, name, folder) for name in derived}
+def cell(point: AtSize | None) -> str:
+    if point is None or point.over_fastest is None:
+        return NONE
+    time = microseconds(point.microseconds.value)
+    return f"{time}, {interval(point.over_fastest)} {point.fastest_reference}"
+
+
+def power_limit(found: OverSizes | None) -> str:
+    """The lowest SM clock of those at the power limit, and from which size on."""
+    every: tuple[Any, ...] = found.warnings if found else ()
+    for values in (finding.values for finding in every if finding.code == "timing.throttled"):
+        low, most = (f"{values[k] / 1e3:.2f}" for k in ("sm_clock_mhz", "most_mhz"))
+        return f"{low} of {most} GHz, from {values['shapes'][0]}"
+    return "not reached" if found else NONE
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
+    """Times over the sizes and charts as Markdown; the charts by path in docs/."""
+    found = {case: over(workspace, page, case) for case in page.cases}
+    known = {case: each for case, each in found.items() if each}
+    if not known:
+        return NONE, {}
+    first = next(iter(known.values()))
+    own = [each.variants[0] if each else None for each in found.values()]
     rows = [
-        "| shape | step | time, chained | TFLOP/s | fastest reference | over it [95 %] |",
-        "| --- | --- | --: | --: | --- | --: |",
+        [f"{first.parameter}={size:g}", *(cell(o.points[i]) if o else NONE for o in own)]
+        for i, size in enumerate(first.sizes.values())
     ]
-    steps = [step.variant for step in reversed(study.ladder.steps)]
-    for name, shape in study.shapes.items():
-        if shape.profiled:
-            wanted = {**shape.parameters, "dtype": "bfloat16"}
-            own = [e for n, e in recorded.items() if e.study.shapes[n].parameters == wanted]
-            known = (row_at(evidence, step) for step in steps for evidence in own)
-            cells = next(filter(None, known), "— | not collected | — | — | —")
-            rows.append(f"| {name} | {cells} |")
-    return "\n".join(rows)
+    means = [fine(o.mean_over_fastest) if o and o.mean_over_fastest else NONE for o in own]
+    limits = map(power_limit, found.values())
+    rows += [["geometric mean", *means], ["SM clock at the power limit", *limits]]
+    parts = [table(["", *found], rows)]
+    charts: dict[str, str] = {}
+    for case, each in known.items():
+        name = f"sizes/{case}"
+        light, dark = svg.files(size_lines(each, name=name))
+        charts |= {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
+        alt = f"Time and rate of {page.study} over {each.parameter}: {case}"
+        parts.append(markdown.picture(Chart(name, alt, words(""))))
+    return "\n\n".join(parts), charts
 
 
-def row_at(evidence: Evidence, variant: str) -> str:
-    """Cells of one variant at one shape; "" if it was not timed there."""
-    ladder = evidence.study.ladder
+def at_shapes(workspace: Workspace) -> str:
+    """The attention study's shapes in fp16 and bf16, each of the last step timed there."""
+    types, shapes = ("float16", "bfloat16"), workspace.study("attention").shapes
+    names = [name for name, shape in shapes.items() if shape.profiled]
+    rows = ([n, *(last_step(workspace, f"{n},dtype={t}") for t in types)] for n in names)
+    return table(("", *types), rows)
+
+
+def last_step(workspace: Workspace, shape: str) -> str:
+    """The cell of the newest step that was timed at a shape."""
+    picked = pick_shapes(workspace.study("attention"), shape)[0][0]
+    try:
+        target = target_at(Local(), workspace, picked)
+    except EnvironmentLacks:
+        return NONE
+    ladder = target.study.ladder
+    steps = [step.variant for step in reversed(ladder.steps)]
     references = [reference.name for reference in ladder.references]
-    parameters = evidence.study.shapes[evidence.shape].parameters
-    found = over_sizes(  # of one shape, so any number serves as its size
-        [at_one_shape(evidence, [variant, *references], captures=False)],
-        next(name for name, value in parameters.items() if not isinstance(value, str)),
-        [variant],
+    found = over_sizes(
+        [at_one_shape(target.evidence(), [*steps, *references], captures=False)],
+        "S",
+        steps,
         references,
-        study=evidence.study.name,
-        gpu=evidence.folder.gpu,
+        study=target.study.name,
+        gpu=target.folder.gpu,
         primary=ladder.primary_reference,
     )
-    points = (line.at(evidence.shape) for line in found.variants if line.variant == variant)
-    point = next(points, None)
-    if point is None or point.over_fastest is None:
-        return ""
-    time, rate = microseconds(point.microseconds.value), f"{point.rate / 1e12:.3g}"
-    over = f"{point.fastest_reference} | {interval(point.over_fastest)}"
-    return f"`{variant}` | {time} | {rate} | {over}"
+    points = {line.variant: cell(line.at(target.shape)) for line in found.variants}
+    return next((f"`{s}` {points[s]}" for s in steps if points.get(s, NONE) != NONE), NONE)
 
 
-def files(page: Page, text: str, workspace: Workspace) -> Mapping[str, str]:
+def files(text: str, workspace: Workspace) -> Mapping[str, str]:
     """The page and its charts, by their path in docs/."""
     charts: dict[str, str] = {}
 
     def part(match: re.Match[str]) -> str:
-        found, name = over(workspace, page, match["case"]), f"sizes/{match['case']}"
-        if found is None:
-            return f"{match[1]}Not collected.\n{match[3]}"
-        light, dark = svg.files(size_lines(found, name=name))
-        charts.update({f"{name}-light.svg": light, f"{name}-dark.svg": dark})
-        return f"{match[1]}{markdown.blocks(sizes_section(name, found).blocks)}\n\n{match[3]}"
+        shown, drawn = section(workspace, PAGES[match["study"]])
+        charts.update(drawn)
+        return f"{match[1]}{shown}\n{match[3]}"
 
-    text = COMMAND.sub(f"workbench sweep {page.versions(workspace)[0]} ", text)
-    text = BFLOAT16.sub(lambda m: f"{m[1]}{in_bfloat16(workspace)}\n{m[2]}", text)
-    return {page.name: PART.sub(part, text), **charts}
-
-
-def main() -> None:
-    for page in (ATTENTION, EXPERTS):
-        text = (ROOT / "docs" / page.name).read_text("utf-8")
-        for name, made in files(page, text, find_workspace(ROOT)).items():
-            (ROOT / "docs" / name).write_text(made, "utf-8")
+    text = PART.sub(part, text)
+    text = SHAPES.sub(lambda m: f"{m[1]}{at_shapes(workspace)}\n{m[2]}", text)
+    return {"sizes.md": text, **charts}
 
 
 if __name__ == "__main__":
-    main()
+    for name, made in files((DOCS / "sizes.md").read_text(), find_workspace(DOCS.parent)).items():
+        (DOCS / name).write_text(made, "utf-8")

@@ -1,5 +1,5 @@
 """What a choice of kernels takes, without a GPU: where times of another step stand for its own, and
-where docs/attention-notes.md tells of it.
+where docs/studies.md says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workspaces import ROOT
 
 SMS = 132  # of an H200
 KERNELS = ROOT / "kernels"
-NOTES = (ROOT / "docs" / "attention-notes.md").read_text()
+NOTES = (ROOT / "docs" / "studies.md").read_text()
 ROWS = re.findall(r"(?m)^\| (\d+), (\d+) \|.*\| `(fix\d+)` \|$", NOTES)
 
 

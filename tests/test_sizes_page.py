@@ -1,4 +1,4 @@
-"""docs/sizes.md and docs/experts.md hold what is recorded at their shapes."""
+"""docs/sizes.md holds what is recorded at its shapes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+PAGE = (ROOT / "docs" / "sizes.md").read_text()
+
+
+def part(text: str, study: str) -> list[list[str]]:
+    """The cells of the table of a study."""
+    lines = text.split(f"<!-- sizes: {study} -->\n")[1].split("\n\n")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [sizes.ATTENTION, sizes.EXPERTS], ids=lambda page: page.study)
-def test_a_page_holds_what_is_recorded(page: sizes.Page) -> None:
-    text = (ROOT / "docs" / page.name).read_text()
-    for name, made in sizes.files(page, text, find_workspace(ROOT)).items():
+def test_the_page_holds_what_is_recorded() -> None:
+    for name, made in sizes.files(PAGE, find_workspace(ROOT)).items():
         written = (ROOT / "docs" / name).read_text()
         assert written == made, "`python -m benchmarks.sizes` writes it"
 
@@ -53,45 +60,35 @@ def test_a_page_holds_what_is_recorded(page: sizes.Page) -> None:
 def test_one_command_measures_what_the_page_shows(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page, text = sizes.ATTENTION, (ROOT / "docs" / "sizes.md").read_text()
     with monkeypatch.context() as patch:
         patch.setattr(machine, "find_gpu", lambda: None)
-        nothing = sizes.files(page, text, find_workspace(root))
-    assert list(nothing) == ["sizes.md"]
-    assert nothing["sizes.md"].count("Not collected.") == 4
+        nothing = sizes.section(find_workspace(root), sizes.ATTENTION)
+    assert nothing == ("not collected", {})
     gpu = StandIn(monkeypatch, made_up, noise=0.05)
     monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
     monkeypatch.setattr(machine, "package_version", lambda name: "4")
-    (line,) = re.findall("^workbench sweep .*$", nothing["sizes.md"], re.MULTILINE)
-    _, *command = shlex.split(line)
-    assert main([*command, "--project", str(root)]) == 0
+    (line,) = re.findall("^ {4}workbench (sweep .*S=128.*)$", PAGE, re.MULTILINE)
+    assert main([*shlex.split(line), "--project", str(root)]) == 0
     assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32
-    made = sizes.files(page, text, find_workspace(root))
-    text = made["sizes.md"]
-    assert "Not collected" not in text
-    assert sizes.files(page, text, find_workspace(root)) == made
-    assert len(made) == 1 + 2 * 4
-    for case in page.cases:
-        found = sizes.over(find_workspace(root), page, case)
+    shown, charts = sizes.section(find_workspace(root), sizes.ATTENTION)
+    assert "not collected" not in shown
+    assert len(charts) == 2 * 4
+    for case in sizes.ATTENTION.cases:
+        found = sizes.over(find_workspace(root), sizes.ATTENTION, case)
         assert found is not None
         assert list(found.sizes.values()) == LENGTHS
         assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
-        drawn = made[f"sizes/{case}-light.svg"]
+        drawn = charts[f"sizes/{case}-light.svg"]
         assert "TFLOP/s" in drawn
         assert "fa4" in drawn
-        part = text.split(f"<!-- sizes: {case} -->")[1].split("<!-- /sizes -->")[0]
-        assert f'src="sizes/{case}-light.svg"' in part
-        assert f"D={128 if '128' in case else 64}" in part
-        assert ("causal" in part) == ("causal" in case)
-        told = rf"^- fastest variant at S=\d+: `{VARIANT}`"
-        assert len(re.findall(told, part, re.MULTILINE)) == 8
-        row = next(line for line in part.splitlines() if line.startswith("| `fa4`"))
-        assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", row)) == 8
-    shown = re.search(rf"fastest variant at S=16384: `{VARIANT}` ([\d,]+) µs, (\d+) TFLOP/s", text)
-    assert shown is not None
-    flops = 4 * 4 * 16 * 16384**2 * 64
-    time = float(shown[1].replace(",", "")) * 1e-6
-    assert float(shown[2]) == pytest.approx(flops / time / 1e12, rel=0.01)
+        assert f'src="sizes/{case}-light.svg"' in shown
+    head, _, *rows = part(f"<!-- sizes: attention -->\n{shown}", "attention")
+    assert head[-4:] == list(sizes.ATTENTION.cases)
+    assert [row[0] for row in rows[:8]] == [f"S={length}" for length in LENGTHS]
+    cells = [cell for row in rows[:8] for cell in row[1:]]
+    assert all(re.fullmatch(r"[\d.,]+ µs, 1\.\d+x \[[\d., ]+\] fa4", cell) for cell in cells)
+    (long,) = re.findall(r"\| S=16384 \| ([\d,]+) µs", shown)
+    assert float(long.replace(",", "")) == pytest.approx(3 + 16384**2 / 8000, rel=0.05)
 
 
 @pytest.mark.slow
@@ -100,12 +97,14 @@ def test_shapes_in_bf16_are_collected_by_a_sweep(
 ) -> None:
     StandIn(monkeypatch, made_up, noise=0.01)
     monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
-    assert sizes.in_bfloat16(find_workspace(root)).count("| not collected |") == 14
-    shape = "b2h8s512d64,dtype=bfloat16,causal=0|1,S=512|1024"
-    main(["sweep", VARIANT, "--shape", shape, "--project", str(root)])
-    text = sizes.in_bfloat16(find_workspace(root))
-    assert text.count("| not collected |") == 12
-    assert len(re.findall(rf"\| `{VARIANT}` \| .*\| fa4 \| 1\.\d+x \[1", text)) == 2
+    assert sizes.at_shapes(find_workspace(root)).count("| not collected") == 28
+    for shape in ("b2h8s512d64", "b2h8s512d64-causal"):
+        typed = f"{shape},dtype=bfloat16,S=512|1024"
+        assert main(["sweep", VARIANT, "--shape", typed, "--project", str(root)]) == 0
+    text = sizes.at_shapes(find_workspace(root))
+    assert text.count("| not collected") == 26
+    cell = rf"not collected \| `{VARIANT}` [\d.]+ µs, 1\.\d+x \[1\.[^|]* fa4 \|"
+    assert len(re.findall(cell, text)) == 2
 
 
 @pytest.mark.slow
