@@ -19,6 +19,7 @@ import pytest
 import snapshots
 import workspaces
 from commits import Repository, repository
+from inprocess import builds_here as builds_here
 from workbench.app.sides import Side
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
@@ -75,7 +76,7 @@ def scale(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def gate(
+def gate_by_workers(
     scale: Repository, capsys: Capture, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., tuple[int, dict[str, Any]]]:
     """Compiled code is kept from one test to the next."""
@@ -88,6 +89,12 @@ def gate(
         return code, json.loads(out) if out else {}
 
     return run
+
+
+@pytest.fixture
+def gate(gate_by_workers: Any, builds_here: None) -> Any:
+    """As that, with builds in this process."""
+    return gate_by_workers
 
 
 def verdicts(told: Mapping[str, Any]) -> dict[str, str]:
@@ -118,10 +125,10 @@ def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:
     )
 
 
-def test_other_code_is_found(scale: Repository, gate: Any, tmp_path: Path) -> None:
+def test_other_code_is_found(scale: Repository, gate_by_workers: Any, tmp_path: Path) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] / 3")
     file = tmp_path / "new" / "junit.xml"
-    code, told = gate("HEAD~1", "HEAD", "--junit", str(file))
+    code, told = gate_by_workers("HEAD~1", "HEAD", "--junit", str(file))
     assert code == 5
     change = told["studies"][0]["changes"][0]
     assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
@@ -138,9 +145,9 @@ def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, g
     assert [m["what"] for m in told["studies"][0]["changes"][0]["differences"]] == ["host_code"]
 
 
-def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
+def test_what_no_longer_compiles_is_broken(scale: Repository, gate_by_workers: Any) -> None:
     scale.edit(CU, "2 * x[i]", "2 * y[i]")
-    code, told = gate("HEAD~1")
+    code, told = gate_by_workers("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
     change = told["studies"][0]["changes"][0]
     assert change["why"]["message"].endswith(
@@ -160,30 +167,30 @@ def test_a_kernel_in_a_file_of_another_name_is_the_same(scale: Repository, gate:
     assert gate("HEAD~1")[0] == 5
 
 
-def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate: Any) -> None:
+def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate_by_workers: Any) -> None:
     scale.edit("kernels/scale/fast.py", "from", "import no_such_package\n\nfrom")
-    code, told = gate("HEAD~1")
+    code, told = gate_by_workers("HEAD~1")
     assert (code, verdicts(told)["fast"]) == (5, "cannot tell")
     assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]["message"]
 
 
-def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate: Any) -> None:
+def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate_by_workers: Any) -> None:
     for name in ("kernels", "ablations"):
         shutil.copytree(scale.workspace / name / "scale", scale.workspace / name / "more")
     scale.commit("another study")
-    code, told = gate("HEAD~1")
+    code, told = gate_by_workers("HEAD~1")
     assert [study["study"] for study in told["studies"]] == ["more", "scale"]
     assert (code, verdicts(told)) == (0, {"baseline": "new", "fast": "new"})
-    code, told = gate("HEAD", "HEAD~1")
+    code, told = gate_by_workers("HEAD", "HEAD~1")
     assert (code, verdicts({"studies": told["studies"][1:]})) == (0, {"more": "gone"})
     study = scale.workspace / "kernels" / "more" / "study.py"
     study.write_text(study.read_text() + "\nhere = (\n")
     scale.commit("no Python")
-    code, told = gate("HEAD~1", "HEAD")
+    code, told = gate_by_workers("HEAD~1", "HEAD")
     assert (code, verdicts(told)) == (1, {"more": "broken"})  # once, and not of each variant
     change, last = told["studies"][0]["changes"][0], len(study.read_text().splitlines())
     assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]["message"]
-    assert gate("HEAD", "HEAD~1")[0] == 5
+    assert gate_by_workers("HEAD", "HEAD~1")[0] == 5
 
 
 def test_a_reference_whose_package_is_missing_is_not_broken(scale: Repository, gate: Any) -> None:
@@ -221,12 +228,14 @@ def test_nothing_is_left_in_the_repository(scale: Repository, gate: Any) -> None
     assert (scale.git("worktree", "list"), scale.git("status", "--porcelain")) == (before, "")
 
 
-def test_kept_cubins_are_not_compiled_again(scale: Repository, gate: Any, tmp_path: Path) -> None:
+def test_kept_cubins_are_not_compiled_again(
+    scale: Repository, gate_by_workers: Any, tmp_path: Path
+) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] / 3")
-    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    gate_by_workers("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()}
     assert len(kept) == 2
-    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    gate_by_workers("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()} == kept
 
 
@@ -707,7 +716,7 @@ def test_the_older_variants_stand_beside_the_newer_ones(scale: Repository, tmp_p
 
 
 @pytest.fixture
-def attention(tmp_path: Path) -> Repository:
+def attention(tmp_path: Path, builds_here: None) -> Repository:
     """A copy of the frozen study with its recorded evidence, at a shape whose report was kept."""
     top = copy_of_fixture(tmp_path, "attention")
     study = top / "kernels" / "attention" / "study.py"
@@ -779,7 +788,10 @@ def test_forged_tables_do_not_count(attention: Repository) -> None:
     assert instructions(attention) is None
 
 
-def test_tables_do_not_count_without_their_report(attention: Repository, capsys: Capture) -> None:
+def test_tables_do_not_count_without_their_report(
+    attention: Repository, capsys: Capture, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("workbench.app.gate.compile_sides", lambda *_: None)  # code stays unknown
     evidence = EvidenceFolder(attention.workspace / EVIDENCE.relative_to(FIXTURE))
     (report,) = evidence.reports.iterdir()
     report.unlink()
@@ -795,18 +807,18 @@ def test_tables_do_not_count_without_their_report(attention: Repository, capsys:
 
 
 @pytest.mark.gpu
-def test_a_slowdown_on_a_gpu(scale: Repository, gate: Any) -> None:
+def test_a_slowdown_on_a_gpu(scale: Repository, gate_by_workers: Any) -> None:
     """One that shows in counters and in times; and a comment, of which nothing is measured."""
     for name in ("baseline", "fast"):
         module = scale.workspace / "kernels" / "scale" / f"{name}.py"
         module.write_text(workspaces.MODULE.format(name=name))
     scale.commit("with torch")
-    code, told = gate("HEAD", "HEAD")
+    code, told = gate_by_workers("HEAD", "HEAD")
     assert code == 0
     twice = "if (i < n) { out[i] = 0; __threadfence(); out[i] = 2 * x[i] + 0 * x[(i * 7919) % n]; }"
     scale.edit(CU, GOOD, twice)
     scale.edit("kernels/scale/fast.cu", "extern", "// nothing\nextern")
-    code, told = gate("HEAD~2")
+    code, told = gate_by_workers("HEAD~2")
     assert (code, verdicts(told)) == (1, {"baseline": "slower", "fast": "same"})
     change = told["studies"][0]["changes"][0]
     assert (change["tier"], change["cause"]) == (2, "source")
