@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from rich.console import Console
@@ -53,7 +53,7 @@ def test_a_column_added_in_one_place_is_in_every_output(
     known = ladder_table.fields
     assert label not in write(ablation(1)).split('"figures"')[0]
 
-    def fields(found: Ablation) -> list[Field[Row]]:
+    def fields(found: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
         registers: Field[Row] = field(
             "registers",
             "registers",

@@ -35,7 +35,7 @@ from workbench.render import as_json as diff_json
 from workbench.render import as_json as ladder_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report as document
-from workbench.render.document import ladder_table, pair
+from workbench.render.document import ladder_view, pair
 from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
@@ -147,9 +147,8 @@ def blocks_of(judged: Judged) -> list[Block]:
     """What ``ablate``, ``show`` and ``diff`` print."""
     found = judged.ablation
     return [
-        *ladder_table.ablation(found, own=True),
-        *ladder_table.ablation(found),
-        *ladder_table.account(found),
+        *ladder_view.brief(found),
+        *ladder_view.whole(found),
         *(variant(row, found) for row in found.everything),
         *pair.variants(judged.pair, judged.change, source=True),
     ]

@@ -27,7 +27,8 @@ from workbench.render import as_json
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import method, phrases, result, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
-from workbench.render.document.ladder_table import account, ladder_table
+from workbench.render.document.ladder_table import ladder_table
+from workbench.render.document.ladder_view import account
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from workbench.cli.main import main
 from workbench.cli.printing import Output
-from workbench.render.document.blocks import Block
+from workbench.render.document.blocks import Block, Paragraph, Table, plain
 from workbench.render.terminal import write
 from workspaces import FIXTURE, ROOT, copy_of_fixture
 
@@ -100,3 +100,29 @@ def test_an_empty_workspace_says_what_to_do(
     (tmp_path / "workbench.toml").touch()
     assert main(["list", "--project", str(tmp_path)]) == 2
     assert "a study is a folder kernels/NAME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose", "attention_served"])
+def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: list[Block]) -> None:
+    assert main(["ablate", "--study", study, "--project", str(ROOT)]) == 0
+    written = io.StringIO()
+    write(shown, Console(file=written, width=80, color_system=None, highlight=False))
+    assert len(written.getvalue().splitlines()) <= 45
+    (rows,) = (block.rows for block in shown if isinstance(block, Table))
+    assert len(rows) <= 20
+    answer = shown[0]
+    assert isinstance(answer, Paragraph)
+    assert plain(answer.text).startswith(f"{rows[-1].key} takes ")
+
+
+def test_named_steps_are_shown_and_ends_of_intervals_are_rounded_outwards(
+    shown: list[Block],
+) -> None:
+    """A lower end of 1.026 is below the least speedup of 1.03, in print too."""
+    assert main(["ablate", "fix12", "fix11[stagger=1,polynomial=3]", "--project", str(ROOT)]) == 0
+    (table,) = (block for block in shown if isinstance(block, Table))
+    cells = {row.key: row.cells for row in table.rows}
+    assert "fix12" in cells
+    open_step = cells["fix11[stagger=1,polynomial=3]"]
+    assert plain(open_step["parent"].text) == "1.03x [1.02, 1.04]"
+    assert plain(open_step["step"].text) == " …polynomial=3"

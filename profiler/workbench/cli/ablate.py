@@ -7,7 +7,7 @@ from shlex import quote
 
 from workbench.app.executor import Executor
 from workbench.app.judge import ablate, leave_one_out
-from workbench.app.report import REPORT, is_due, reported
+from workbench.app.report import is_due, reported
 from workbench.app.sweep import OverShapes, targets_of
 from workbench.app.target import (
     Target,
@@ -28,8 +28,8 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render.as_json import ablation as as_data
 from workbench.render.as_json import plain_data
-from workbench.render.document import ladder_table
-from workbench.render.document.blocks import Section
+from workbench.render.document import ladder_table, ladder_view
+from workbench.render.document.blocks import Block, Section
 from workbench.render.document.parameters import left_out_view
 from workbench.study.workspace import including
 
@@ -53,13 +53,15 @@ def run(options: AblateOptions) -> int:
         everywhere=options.json,
         profile=not options.no_profile,
     )
-    own = output(options).on_terminal and not options.wide
-    tell(
-        options,
-        lambda: as_data(found),
-        lambda: [*ladder_table.ablation(found, own=own), *ladder_table.account(found)],
-    )
+    tell(options, lambda: as_data(found), lambda: shown(options, found))
     return finish(target, fixes, found, failed)
+
+
+def shown(options: AblateOptions, found: Ablation) -> list[Block]:
+    """A screen of it on a terminal, else all of it."""
+    if output(options).on_terminal and not (options.all_ or options.wide):
+        return ladder_view.brief(found, options.fixes or [])
+    return ladder_view.whole(found)
 
 
 def run_left_out(options: AblateOptions, executor: Executor) -> int:
@@ -114,13 +116,12 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
         failed |= {f"{variant} at {found.shape}": why for variant, why in failures.items()}
         tables.append(found)
         if not (options.json or options.csv):
-            out.show(*ladder_table.ablation(found))
+            out.show(*shown(options, found))
             out.gap()
     if options.json:
         show_json({"tables": [as_data(each) for each in tables]})
     elif options.csv:
-        shown = ((each.shape, ladder_table.ablation(each)) for each in tables)
-        out.show(*(Section(shape, (), tuple(blocks)) for shape, blocks in shown))
+        out.show(*(Section(each.shape, (), tuple(ladder_view.whole(each))) for each in tables))
     else:
         out.show(*ladder_table.across(found))
     return finish(targets[-1], fixes, found, failed)
@@ -147,8 +148,6 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
         if is_due(folder, target):
             for path in reported(target, fixes, source=found.source):
                 note(f"wrote {shown_path(path)}")
-        else:
-            note(f"{shown_path(folder / REPORT)} is up to date; `workbench report` rebuilds it")
         if found.best is not None and found.best.advice:
             note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
     if gone is not None:

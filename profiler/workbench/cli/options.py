@@ -188,6 +188,7 @@ class AblateOptions(Printed, MeasuredOptions):
     ] = False
     no_profile: NoProfile = False
     fresh: Fresh = False
+    all_: Annotated[bool, Option("--all", help="Print all steps and warnings.")] = False
     csv: Csv = False
 
 

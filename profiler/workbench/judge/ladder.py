@@ -56,7 +56,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     measured = measured_ceilings(snapshot.calibration, theory) if snapshot.calibration else None
     surroundings = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references, trials))
-    across = _across(views) if snapshot.everywhere else None
+    across = None if only else _across(views)
     return Ablation(
         study=snapshot.study,
         title=snapshot.ladder.title,
@@ -193,6 +193,7 @@ def _facts(
     there is none since outputs were wrong.
     """
     highest = _highest_mhz(views.snapshot)
+    across = across if views.snapshot.everywhere else None
     every = {ladder.shape: ladder.timing for ladder in ladders}
     shown = {result.shape for result in across.shapes} if across else set()
     for shape in views.snapshot.shapes if across else ():

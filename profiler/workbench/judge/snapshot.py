@@ -75,7 +75,7 @@ def snapshot(
     study = evidence.study
     everywhere = everywhere and not only
     if timed is None:
-        timed = outcomes(steps) if steps and everywhere else []
+        timed = outcomes(steps) if steps and not only else []
     judged = asked_for(steps, only, evidence.shape) if only else steps
     wanted = dict(_wanted(evidence, judged, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)

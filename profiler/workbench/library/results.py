@@ -21,7 +21,7 @@ from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_table, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, told
-from workbench.render.document import launches, listing, variant
+from workbench.render.document import ladder_view, launches, listing, variant
 from workbench.render.document.blocks import (
     Block,
     Callout,
@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
     only,
     words,
 )
-from workbench.render.document.ladder_table import REPORTED, account, ladder_table
+from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.launches import Details
 from workbench.render.document.result import warnings
 from workbench.run import machine
@@ -121,7 +121,7 @@ class Ablated(Shown, Ablation):
             head.append(Callout("Read this first", seen))
         head.append(only(ladder_table(self), REPORTED))
         charts = [Chart(name, *_told(name, self)) for name in CHARTS]
-        return [*head, *account(self), *charts]
+        return [*head, *ladder_view.account(self), *charts]
 
     def _chart(self, name: str) -> str:
         return svg.files(scene(name, self))[0]

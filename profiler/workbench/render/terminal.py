@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rich.text import Text as Styled
 
 GAP = 2  # cells between columns
-LEAST = 16  # to which a text may be cut where columns are needed
 NAME = 24  # what a row is called gets so much before other texts get more
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
@@ -198,7 +197,7 @@ def fitted(table: Table, width: int | None) -> list[FittedColumn]:
     kept: list[TableColumn] = []
     sizes: dict[str, int] = {}
     for column in ranked:
-        cut = LEAST if column.rank <= NEEDED else COMFORTABLE
+        cut = column.least if column.rank <= NEEDED else COMFORTABLE
         needs = {
             c.key: natural[c.key] if c.align == Align.RIGHT else min(natural[c.key], cut)
             for c in (*kept, column)

@@ -54,7 +54,8 @@ class TableColumn:
 
     ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
     highest go. ``json`` is the key of its values in JSON, "" where they are not data. ``note`` says
-    what the notes of its cells are, as ``[95 % interval]``.
+    what the notes of its cells are, as ``[95 % interval]``. A text that is needed may be cut to
+    ``least`` cells.
     """
 
     key: str
@@ -65,6 +66,7 @@ class TableColumn:
     source: str = ""
     json: str = ""
     note: str = ""
+    least: int = 16
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from functools import partial
 from workbench.derive.speedup import Ratio
 from workbench.judge.regimes import AtShape
 from workbench.judge.rows import Ablation, Row, ShapeLadder
-from workbench.render.document import result, step, timings, variant, why
+from workbench.render.document import result
 from workbench.render.document.blocks import (
-    Block,
     Cell,
     CodeBlock,
     Field,
@@ -25,7 +24,6 @@ from workbench.render.document.blocks import (
     line,
     only,
     table,
-    warned,
     words,
 )
 from workbench.render.document.limits import reasons, share, top_stall
@@ -35,7 +33,6 @@ from workbench.render.document.phrases import (
     in_cycles,
     key_change,
     kind,
-    ladders,
     note,
     parent_of,
     shape_words,
@@ -232,47 +229,6 @@ def _verdict(row: Row, notes: Sequence[str]) -> Cell:
     word, told = verdict(row), note(row)
     number = f" ({notes.index(told) + 1})" if told in notes else ""
     return Cell(words(word + number), sort=word, data=row.verdict or None)
-
-
-def ablation(judged: Ablation, *, own: bool = False) -> list[Block]:
-    """The ladder at its shape; ``own``: only the steps that are judged there, and a line for each
-    other shape.
-    """
-    told = [Paragraph(variant.origin(judged)), *warned(result.warnings(judged))]
-    if not own:
-        return [*told, ladder_table(judged)]
-    ladder, best = ladders(judged)[0], judged.best
-    shown = {row.variant for row in ladder.rows}
-    more = (best,) if best is not None and best.variant not in shown else ()
-    rows = (*ladder.rows, *more, *ladder.references)
-    return [*told, ladder_table(judged, rows), *_elsewhere(judged)]
-
-
-def _elsewhere(judged: Ablation) -> list[Block]:
-    """How many steps are judged at each other shape, and how many of them were kept."""
-    steps: dict[str, list[Row]] = {}
-    for row in judged.rows:
-        if row.judged_at:
-            steps.setdefault(row.judged_at, []).append(row)
-    told = (
-        f"{len(rows)} at {shape}, of which {sum(row.verdict == Verdict.KEPT for row in rows)} kept"
-        for shape, rows in steps.items()
-    )
-    text = "Steps judged at other shapes (see --shape): " + "; ".join(told)
-    return [Paragraph(words(text))] if steps else []
-
-
-def account(judged: Ablation) -> list[Block]:
-    """The best version, how the whole ladder multiplies out, how its predictions came out."""
-    told = [result.brief(judged)]
-    if judged.whole and judged.whole.decomposition:
-        ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
-        told.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
-    if judged.score.total:
-        told.append(f"predictions: {step.results(judged.score)}")
-    if judged.timing and (twins := timings.twin_words(judged.timing)):
-        told.append(twins)
-    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
 
 
 def across(judged: Ablation) -> list[Section]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
@@ -70,6 +71,11 @@ def note(row: Row) -> str:
         otherwise(row),
     ]
     return "; ".join(filter(None, parts))
+
+
+def brief_note(row: Row) -> str:
+    """What changes a verdict: another shape, what is wrong, or that it fixes a bug."""
+    return note(replace(row, elsewhere=(), over_chosen=None))
 
 
 def _why_failed(row: Row) -> list[str]:

@@ -1,0 +1,186 @@
+"""The ladder as ``ablate`` prints it: the answer first, then the steps that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import ceil, floor
+
+from workbench.derive.speedup import Ratio
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document import result, step, timings, variant, why
+from workbench.render.document.blocks import (
+    Block,
+    Cell,
+    Field,
+    Paragraph,
+    Table,
+    TableColumn,
+    Text,
+    code,
+    field,
+    joined,
+    line,
+    table,
+    warned,
+    words,
+)
+from workbench.render.document.ladder_table import ladder_table, measured
+from workbench.render.document.phrases import brief_note, key_change, kind, parent_of, verdict
+from workbench.render.numbers import number, shorten
+from workbench.study.params import base_name
+from workbench.words import NONE, Verdict
+
+NAME_WIDTH, RATIO_WIDTH = 14, 18  # with the other columns at 80 cells
+
+
+def whole(judged: Ablation) -> list[Block]:
+    """All rows and columns, and what the figures rest on; warnings at the end."""
+    return [
+        Paragraph(result.headline(judged)),
+        Paragraph(variant.origin(judged)),
+        ladder_table(judged),
+        *account(judged),
+        *warned(result.warnings(judged)),
+    ]
+
+
+def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
+    """What fits a screen of 80 by 45: the path to the best step, what failed beside it and the
+    ``named`` steps; references and other shapes in a line each.
+    """
+    rows = _rows(judged, named)
+    told = (_references(judged), _other_shapes(judged), _left(judged, len(judged.rows) - len(rows)))
+    return [
+        Paragraph(result.headline(judged)),
+        brief_table(judged, rows),
+        *map(Paragraph, filter(None, told)),
+    ]
+
+
+def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
+    """In the order of the ladder, the best one last."""
+    shown = {row.variant for row in judged.table_rows} | set(named)
+    best = judged.table_rows[-1].variant if judged.table_rows else ""
+    rows = [row for row in judged.rows if row.variant in shown]
+    return sorted(rows, key=lambda row: row.variant == best)
+
+
+def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
+    notes = tuple(dict.fromkeys(filter(None, map(brief_note, rows))))
+    names = dict(zip((row.variant for row in rows), _names(rows), strict=True))
+    fastest = {row.chained.fastest for row in rows} - {""}
+    beside = fastest.pop() if len(fastest) == 1 else "fastest"
+
+    def told(row: Row) -> str:
+        note = brief_note(row)
+        return verdict(row) + (f" ({notes.index(note) + 1})" if note else "")
+
+    columns = [
+        field("step", "step", lambda row: names[row.variant], rank=0),
+        Field(TableColumn("change", "what changed", rank=5, least=8), key_change),
+        field("time", "µs", measured(_time), rank=1, right=True),
+        field("parent", "vs parent", measured(_over_parent), rank=2, right=True),
+        field("fastest", f"vs {beside}", measured(_over_fastest), rank=3, right=True),
+        field("verdict", "verdict", lambda row: told(row).removesuffix(Verdict.BASELINE), rank=4),
+    ]
+    if not judged.reference:
+        del columns[4]
+    made = table("ladder", columns, rows, key=lambda row: row.variant, kind=kind)
+    return replace(made, notes=notes)
+
+
+def _names(rows: Sequence[Row]) -> Iterator[str]:
+    """A variant below another of its module by the parameters that its parent lacks."""
+    above = ""
+    for row in rows:
+        base, given = base_name(row.variant), _given(row.variant)
+        parent = _given(parent_of(row)) if base_name(parent_of(row)) == base else []
+        new = [each for each in given if each not in parent] or given
+        more = "…" if len(new) < len(given) else ""
+        inner = f"{more}{','.join(new)}"
+        if base == above and given:
+            yield f" {shorten(inner, NAME_WIDTH - 1)}"
+        else:
+            yield shorten(f"{base} {inner}", NAME_WIDTH)
+        above = base
+
+
+def _given(variant: str) -> list[str]:
+    return variant.removesuffix("]").partition("[")[2].split(",") if "[" in variant else []
+
+
+def _time(row: Row) -> Cell:
+    return Cell(words(number(row.time.value) if row.time else NONE))
+
+
+def _over_parent(row: Row) -> Cell:
+    """Of a dispatcher: over the best of those that it chooses among."""
+    if row.over_chosen:
+        told = f"{_ratio(row.over_chosen.ratio)}x of {row.chosen}"
+        return Cell(words(shorten(told, RATIO_WIDTH)))
+    return Cell(words(_interval(row.over_parent) if parent_of(row) else ""))
+
+
+def _over_fastest(row: Row) -> Cell:
+    return Cell(words(f"{_ratio(row.over_fastest.ratio)}x" if row.over_fastest else NONE))
+
+
+def _interval(over: Ratio | None) -> str:
+    if over is None:
+        return NONE
+    if over.low is None or over.high is None:
+        return f"{_ratio(over.ratio)}x"
+    return f"{_ratio(over.ratio)}x [{_ratio(over.low, floor)}, {_ratio(over.high, ceil)}]"
+
+
+def _ratio(value: float, whole: Callable[[float], int] = round) -> str:
+    """To a hundredth; three digits from 10 on, two below 0.1. The ends of an interval are rounded
+    outwards: one that excludes the least speedup does so in print.
+    """
+    if 0.1 <= value < 10:
+        return f"{whole(100 * value) / 100:.2f}"
+    return number(value, 2 if value < 0.1 else 3)
+
+
+def _references(judged: Ablation) -> Text:
+    """Their times, the fastest first."""
+    timed = sorted((r.time.value, r.variant) for r in judged.references if r.time)
+    if not timed:
+        return ()
+    return line("references (µs): ", joined([words(f"{name} {number(us)}") for us, name in timed]))
+
+
+def _other_shapes(judged: Ablation) -> Text:
+    """The ladder's outcome over the fastest reference at each of them."""
+    across = judged.across
+    others = [
+        words(f"{each.shape} {_ratio(each.speedup_over_fastest.ratio)}x")
+        for each in (across.shapes if across else ())
+        if each.shape != judged.shape and each.speedup_over_fastest
+    ]
+    if not across or not others:
+        return ()
+    return line("other shapes, ", code(across.variant), " over the fastest: ", joined(others))
+
+
+def _left(judged: Ablation, steps: int) -> Text:
+    """What ``--all`` has besides."""
+    count = len(result.warnings(judged))
+    parts = [
+        f"{n} {what}{'s' * (n != 1)}" for n, what in ((steps, "more step"), (count, "warning")) if n
+    ]
+    return words(f"{', '.join(parts)}: --all") if parts else ()
+
+
+def account(judged: Ablation) -> list[Block]:
+    """How the whole ladder multiplies out, how its predictions came out, and the controls."""
+    told = []
+    if judged.whole and judged.whole.decomposition:
+        ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
+        told.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
+    if judged.score.total:
+        told.append(f"predictions: {step.results(judged.score)}")
+    if judged.timing and (twins := timings.twin_words(judged.timing)):
+        told.append(twins)
+    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
