@@ -301,6 +301,6 @@ def test_it_writes_and_shows_what_was_measured(
     assert "| FP32 " in out
     assert "19.0 TFLOP/s" in out
     assert "no FP8 here" in out
-    assert "no capture of this GPU is on record" in err
+    assert "no capture of this GPU is recorded" in err
     path = root / "ablations" / "scale" / "evidence" / "nvidia-h200" / "ceilings.json"
     assert store.read(path, CeilingsFile).ceilings["fp32"].value == 1.9e13

@@ -110,7 +110,7 @@ def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, tri
         "Triton cannot compile `return tl.nothing(y)` (fix1.py:7): "
         "module 'triton.language' has no attribute 'nothing'"
     )
-    assert error.hint.startswith("mend fix1.py:7; it is launched at fix1.py:12")
+    assert error.hint.startswith("fix fix1.py:7; it is launched at fix1.py:12")
     assert "\n" not in error.message
 
 

@@ -152,7 +152,7 @@ def test_a_file_that_is_there_is_not_overwritten(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("schema_version = 1\n[[step]\n", ["is not valid TOML", "hint: mend the place named"]),
+        ("schema_version = 1\n[[step]\n", ["is not valid TOML", "hint: fix this line"]),
         ("schema_version = 1\n", ["has no steps", "write one [[step]]"]),
         (
             'schema_version = 1\nstep = [{variant = "baseline", key_change = "a"}]\n',

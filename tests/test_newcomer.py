@@ -143,7 +143,7 @@ def test_one_time_is_no_sweep(
     assert main(["sweep", "fix2[warps=2|8]"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no sweep of fix2[warps=2|8] is on record" in err
+    assert "no sweep of fix2[warps=2|8] is recorded" in err
 
 
 def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:

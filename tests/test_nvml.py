@@ -132,7 +132,7 @@ def test_slices_are_described_by_their_gpu(
     monkeypatch.setenv(gpu.VISIBLE, "1")
     assert gpu.first_gpu() == card(1)
     row = slices_row()
-    assert (row.result, row.found) == ("warn", "on: a card is divided into slices")
+    assert (row.result, row.found) == ("warn", "on: a GPU is divided into slices")
     assert works([row])["measure"]
     listed(whole)
     assert slices_row().found == "off"

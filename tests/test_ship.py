@@ -544,7 +544,7 @@ def test_what_is_returned_is_told_without_values_at_every_shape(tmp_path: Path, 
     reads = "x.sum() != 0" if shape == "large" else "x.shape[1] == 64 or x.sum() != 0"
     old = "    x, y = x.double()"
     asked = SEVERAL.replace(old, f"    assert {reads}\n{old}")
-    with pytest.raises(UsageError, match=f"what is returned at '{shape}' cannot be told") as raised:
+    with pytest.raises(UsageError, match=f"the result at '{shape}' is not known") as raised:
         learned(tmp_path, asked, CHANGES)
     assert "outputs(**inputs)" in (raised.value.hint or "")
     told = (

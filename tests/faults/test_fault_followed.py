@@ -107,7 +107,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case(TOML, ("[gates]", "[gates"), "mend the place named", ("[gates", "[gates]")),
+    Case(TOML, ("[gates]", "[gates"), "fix this line", ("[gates", "[gates]")),
     Case(TOML, ("1.05", "9" * 5000), "write a number with fewer digits", ("9" * 5000, "9")),
     Case(TOML, ("1.05", "[" * 5000), "nothing in it needs depth", ("[" * 5000, "1.05")),
     Case(TOML, ("min_speedup", "min_speed"), "did you mean 'min_speedup'?", ("speed", "speedup")),
@@ -242,7 +242,7 @@ CASES = [
     Case(
         STUDY_PY,
         ("from workbench", "1 / 0\nfrom workbench"),
-        "mend the line named, or run the file by itself to see more",
+        "fix this line, or run the file alone to see more",
         ("1 / 0", ""),
     ),
 ]
@@ -645,7 +645,7 @@ def test_a_report_that_could_not_be_written_is_written_by_the_same_names(
     place = tmp_path / "workbench-reports"
     place.write_text("in the way")
     told = run("report", "fix1", "--shape", SHAPE)
-    assert told.hint.startswith("mend that; `workbench report` with the same names and options")
+    assert told.hint.startswith("fix that; `workbench report` with the same arguments")
     place.unlink()
     assert run("report", "fix1", "--shape", SHAPE).code == 0
     (written,) = place.rglob("OPTIMIZATION_REPORT.md")

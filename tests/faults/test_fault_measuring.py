@@ -373,7 +373,7 @@ def test_where_every_variant_ends_under_ncu_the_machine_is_at_fault(log: str, pl
         play(set(), log, FIRST)
     told = failed.value.message
     assert told.startswith("ncu ends at the first kernel of 3 of 8 variants")
-    assert told.endswith(log.splitlines()[1] if log == UNKNOWN else log or "no error is told")
+    assert told.endswith(log.splitlines()[1] if log == UNKNOWN else log or "no error printed")
 
 
 def test_an_error_of_ncu_outranks_that_it_saw_no_kernel() -> None:

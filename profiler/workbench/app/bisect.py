@@ -156,7 +156,7 @@ def runs_the_same(one: AtCommit | None, other: AtCommit | None) -> bool:
     return not (one.error or other.error) and is_same(one, other)
 
 
-WORDS = {True: "bad", False: "good", None: "cannot be told"}
+WORDS = {True: "bad", False: "good", None: "not known"}
 
 
 def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
@@ -219,7 +219,7 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult |
         commit = history.commits[place]
         if told is None:
             raise CannotTell(
-                f"of {commit.said} nothing can be told: the search has no "
+                f"{commit.said} cannot be tested: the search has no "
                 f"{'bad' if should else 'good'} end",
                 hint="name another commit, or measure where there is a GPU and ncu",
             )
@@ -319,7 +319,7 @@ def correctness(history: History, side: Side) -> tuple[bool | None, str]:
         why = wrong_in(side.evidence, name)
         return not why, why
     if (gpu := history.executor.gpu) is None:
-        return None, "no check of these sources is on record"
+        return None, "no check of these sources is recorded"
     folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / gpu.slug)
     plan = Plan(side.study.default_shape, checked=(name,))
     task = Task(history.workspace, side.study, side.workspace.config, folder, plan)

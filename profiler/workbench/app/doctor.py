@@ -112,9 +112,9 @@ def slices_row() -> DoctorRow:
     return row(
         "MIG",
         not divided,
-        "on: a card is divided into slices" if divided else "off",
+        "on: a GPU is divided into slices" if divided else "off",
         "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
-        "`nvidia-smi -mig 0` (root) makes one card of them",
+        "`nvidia-smi -mig 0` (root) makes them one GPU",
         bad=WARN,
     )
 

@@ -117,7 +117,7 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
 def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:
     return EnvironmentLacks(
         f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
-        hint="mend that; `workbench report` with the same names and options measures nothing again",
+        hint="fix that; `workbench report` with the same arguments then measures nothing again",
     )
 
 

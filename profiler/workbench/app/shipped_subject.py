@@ -63,7 +63,7 @@ def require_kept(row: Row, evidence: Evidence) -> None:
     if row.status == Status.FAILED:
         raise GateFailed(
             f"'{name}' is not kept: {problem or 'it failed'}",
-            hint=f"mend it, then {MEASURE}",
+            hint=f"fix it, then {MEASURE}",
         )
     stale = [kind for kind, state in row.evidence_state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.evidence_state.items() if state == Status.MISSING]
@@ -196,7 +196,7 @@ def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
     evidence = target.evidence()
     require_kept(row, evidence)
     if not (checked := shapes_of(evidence, name, CheckResult.CORRECT)):
-        raise GateFailed(f"'{name}' is on record as correct at no shape", hint=MEASURE)
+        raise GateFailed(f"'{name}' is recorded as correct at no shape", hint=MEASURE)
     build = evidence.build(name).current
     kernels = build is not None and bool(build.kernels)
     for arch in archs:

@@ -107,7 +107,7 @@ def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
     found = judged(target, space, measured(target, space, fresh=fresh))
     if not target.live and len(found.timed) < 2:
         raise EnvironmentLacks(
-            f"no sweep of {space.text} is on record at {found.shape}, and nothing can be "
+            f"no sweep of {space.text} is recorded at {found.shape}, and nothing can be "
             "measured here",
             hint=f"without a GPU, `workbench build {quote(space.text)}` compiles all of them",
         )
@@ -197,7 +197,7 @@ def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked
     if len(of_one) < 2:
         raise EnvironmentLacks(
             f"no two of these shapes are recorded on the same GPU: {', '.join(parameters)}",
-            hint="`workbench list` says what is on record",
+            hint="`workbench list` prints what is recorded",
         )
     return of_one
 

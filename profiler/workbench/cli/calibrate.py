@@ -27,7 +27,7 @@ def run(options: CalibrateOptions) -> None:
     title = f"measured ceilings: {measured.gpu}, {measured.date[:10]}; {study.name}"
     tell(options, lambda: measured, lambda: [Paragraph(words(title)), rooflines.ceilings(measured)])
     if not options.json and all(roof.theoretical is None for roof in measured.ceilings.values()):
-        note("no capture of this GPU is on record, so theoretical ceilings are not known")
+        note("no capture of this GPU is recorded, so theoretical ceilings are not known")
     for roof in measured.wrong:
         note(
             f"warning: the measured {rooflines.ceiling_name(roof.id)} ceiling is above "

@@ -52,7 +52,7 @@ def run(options: CheckOptions) -> int:
                 note(f"hint: {in_place(hint, target.study)}")
     note_failures(lost, study)
     if bad:
-        note("hint: a variant that is wrong is not timed; mend it before anything else")
+        note("hint: a variant that is wrong is not timed: fix it first")
     if not (bad or lost):
         states = {name: {one.status for one in every} - {ABSENT} for name, every in of.items()}
         require_current([name for name, its in states.items() if its == {Status.STALE}])

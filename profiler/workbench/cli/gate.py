@@ -55,5 +55,5 @@ def finish(changes: Sequence[VariantChange]) -> int:
     if any(change.cause == Cause.METHOD for change in open_):
         note("hint: the rules differ: read that part of the change, no figure can judge it")
     elif open_:
-        note("hint: measuring tells more: the same command on a machine with a GPU and ncu")
+        note("hint: to decide, run the same command on a machine with a GPU and ncu")
     return CannotTell.exit_code if open_ else 0

@@ -21,7 +21,7 @@ def run(options: InitOptions) -> None:
         said.append(f"  {IGNORED}: {', '.join(made.ignored)}")
     if made.left_alone:
         said += [f"  left alone, since it was there: {name}" for name in made.left_alone]
-        said.append("  the study is put together from those and these: `workbench list` tells more")
+        said.append("  the study consists of both: `workbench list` prints more")
     above = [folder for folder in resolved(root).parents if stands(folder / CONFIG_FILE)]
     if above:
         said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")

@@ -41,7 +41,7 @@ def finish(done: Attempt, executor: Executor) -> int:
         raise GateFailed(
             f"{done.problem.baseline.called} is wrong{larger}: error {absolute:.3g}, relative "
             f"{relative:.3g}; allowed are {allowed.absolute:g} and {allowed.relative:g}",
-            hint="mend it, and run the same again",
+            hint="fix it, and run the command again",
         )
     if done.verdict == TryVerdict.INACCURATE:
         raise GateFailed(
@@ -60,7 +60,7 @@ def finish(done: Attempt, executor: Executor) -> int:
     row = done.row
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
         why = done.failures.get(row.variant, row.problem)
-        raise GateFailed(f"{done.problem.title}: {why}", hint="mend it, and run the same again")
+        raise GateFailed(f"{done.problem.title}: {why}", hint="fix it, and run the command again")
     executor.require_profiled()
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")

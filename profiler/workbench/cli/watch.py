@@ -31,7 +31,7 @@ def rounds(options: WatchOptions, executor: Executor, pause: Callable[[float], N
         for found in Watch(executor, options.variant, *given).results(pause):
             if isinstance(found, WorkbenchError):
                 note(f"error: {found.message}")
-                note(f"hint: {found.hint or 'mend it and save again'}")
+                note(f"hint: {found.hint or 'fix it and save again'}")
                 continue
             study, now = found
             show(now, before, study, options)

@@ -216,7 +216,7 @@ _CUB = (
 PRELUDE = "prelude.cuh"  # what nvcc gives every source, and NVRTC does not
 HINT = (
     "CPATH=FOLDER names a folder of headers, such as CUTLASS's include; with nvcc and a host "
-    "compiler installed the file is compiled as it is"
+    "compiler installed, nvcc compiles the unchanged file"
 )
 
 

@@ -29,7 +29,7 @@ from workbench.ncu.command import lasting_kernel, nvtx_ranges
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
 Wanted = str | tuple[int, ...] | None
-CUT = "profile it again; a report cut short by a full disk or a kill cannot be mended"
+CUT = "profile it again; a report that a full disk or a kill cut short cannot be repaired"
 
 
 def load(path: Path) -> Any:

@@ -90,7 +90,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         data = json_text.as_data(read_text(path))
     except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}", hint="mend the place named") from None
+        raise UsageError(f"{path} is no JSON: {error}", hint="fix this line") from None
     if not isinstance(data, dict):
         raise UsageError(f"{path} is no JSON object", hint=f"a definition has {', '.join(PARTS)}")
     return data

@@ -102,7 +102,7 @@ def _task(path: Path) -> Mapping[str, Any]:
     try:
         task = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # nested; no day of a month
-        raise UsageError(f"{path} is no YAML: {error}", hint="mend the line named") from None
+        raise UsageError(f"{path} is no YAML: {error}", hint="fix this line") from None
     if not isinstance(task, dict):
         raise UsageError(f"{path} has no keys", hint="a task has files, tests and benchmarks")
     if task.get("lang", "py") != "py":

@@ -33,7 +33,7 @@ def parsed(path: Path) -> ast.Module:
         line = (error.text or "").strip()
         raise UsageError(
             f"{path}:{error.lineno}: SyntaxError: {error.msg}{f': {line}' if line else ''}",
-            hint="mend the line named",
+            hint="fix this line",
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise UsageError(f"{path} cannot be read as Python: {error}") from None

@@ -40,7 +40,7 @@ def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces
     if hunk.comments_only:
         yield [("  comments or blanks only", "dim")]
     elif hunk.host:
-        yield [(clip("  host code: it costs nothing on the GPU by itself", width), "dim")]
+        yield [(clip("  host code: it costs no GPU time itself", width), "dim")]
     else:
         yield from ([(clip(f"  {text}", width), "")] for text in hunks.costs(hunk))
     yield from diff_lines(with_context(file, hunk), width, bare=hunk.host)

@@ -243,7 +243,7 @@ class Measurement:
             elif len(died) == enough and (enough > 1 or ncu.error_lines(died[0])):
                 raise EnvironmentLacks(
                     f"ncu ends at the first kernel of {len(died)} of {len(self.plan.captured)} "
-                    f"variants, which run without it: {ncu.quoted(died[-1]) or 'no error is told'}",
+                    f"variants, which run without it: {ncu.quoted(died[-1]) or 'no error printed'}",
                     hint="`workbench doctor` profiles a kernel of its own; times are recorded",
                 )
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):

@@ -61,7 +61,7 @@ def _capture(stream: int) -> int:
 
     status, _, capture, *_ = driver.cuStreamGetCaptureInfo(driver.CUstream(stream))
     if int(status) != 0:
-        raise RuntimeError(f"the capture of a stream cannot be told: {status!r}")
+        raise RuntimeError(f"the capture state of a stream is not known: {status!r}")
     return int(capture)
 
 

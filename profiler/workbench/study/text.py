@@ -84,7 +84,7 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(read_text(path))
     except ValueError as error:  # also of a number with more digits than Python reads
         named = isinstance(error, tomllib.TOMLDecodeError)
-        hint = "mend the place named" if named else "write a number with fewer digits"
+        hint = "fix this line" if named else "write a number with fewer digits"
         raise UsageError(f"{path} is not valid TOML: {error}", hint=hint) from None
     except RecursionError:
         raise UsageError(

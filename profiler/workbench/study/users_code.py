@@ -43,7 +43,7 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
         kind = next((k for k in HINTS if k in {c.__name__ for c in type(error).__mro__}), "")
         raise UsageError(
             f"{path}{line_in(path, error)} {doing}: {in_words(error)}",
-            hint=HINTS.get(kind, "mend the line named, or run the file by itself to see more"),
+            hint=HINTS.get(kind, "fix this line, or run the file alone to see more"),
         ) from error
 
 

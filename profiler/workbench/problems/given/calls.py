@@ -316,7 +316,7 @@ class File:
         except AttributeError as error:
             where = f"{self.path.name}{line_in(self.path, error)}"
             raise GateFailed(
-                f"{where} fails while it is imported: {in_words(error)}", hint="mend the line named"
+                f"{where} fails while it is imported: {in_words(error)}", hint="fix this line"
             ) from error
 
     def loaded(self) -> ModuleType:

@@ -163,7 +163,7 @@ def told(now: Save, before: Save | None) -> list[str]:
 
 def _built(now: Save, before: Save | None) -> str:
     if not now.kernels:
-        return "no kernel of cuda.kernel, nothing to say of registers and spills"
+        return "no kernel of cuda.kernel, no report of registers and spills"
     known = list(before.kernels) if before and not before.error else []
     alone = len(now.kernels) == 1
     parts = [

@@ -278,7 +278,7 @@ def checked_by(problem: Problem, trial: Learned) -> str:
     else:
         text = f"checked against {against} in its own precision: {trial.refusal}"
     if problem.itself:
-        text += " (no --vs names another: that tells rounding errors, and not that it is right)"
+        text += " (no --vs names another: this shows rounding errors, not correctness)"
     return text
 
 

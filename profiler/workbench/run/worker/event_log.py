@@ -170,7 +170,7 @@ def _triton(error: BaseException) -> tuple[str, str] | None:
     launch = f"; it is launched at {at}" if (at := place(top)) else ""
     return (
         f"Triton cannot compile `{written}`{_at(where)}: {why}",
-        f"mend {where or 'the line named'}{launch}",
+        f"fix {where or 'this line'}{launch}",
     )
 
 
@@ -226,7 +226,7 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
     if not places:
         return None
     file, line, why = (own or places)[0]
-    return f"nvcc cannot compile {file}:{line}: {why}", "mend the line named"
+    return f"nvcc cannot compile {file}:{line}: {why}", "fix this line"
 
 
 def _memory(error: BaseException) -> tuple[str, str] | None:

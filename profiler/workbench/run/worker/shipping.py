@@ -134,7 +134,7 @@ class Shipping:
             raise
         except Exception as error:
             raise UsageError(
-                f"what is returned at '{shape}' cannot be told without values: {_told(error)}",
+                f"the result at '{shape}' is not known without values: {_told(error)}",
                 hint=OUTPUTS,
             ) from None
 

@@ -42,7 +42,7 @@ from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
-MEND = "mend the line named, or the inputs"
+MEND = "fix this line, or the inputs"
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
