@@ -22,9 +22,12 @@ LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)#]+)(#[^)]*)
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    files.append(File.generated(config, HOME, content=text))
-    for path in sorted({*re.findall(r'src(?:set)?="([^"]+)"', text)}):
+    home, story = (
+        (ROOT / "README.md").read_text("utf-8"),
+        (ROOT / "docs/story.md").read_text("utf-8"),
+    )
+    files.append(File.generated(config, HOME, content=home))
+    for path in sorted({*re.findall(r'src(?:set)?="(?:\.\./)?(reports[^"]+)"', home + story)}):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
 
@@ -44,4 +47,4 @@ def on_page_markdown(text: str, *, page: Any, config: MkDocsConfig, files: Files
         repository = (config.repo_url or "").rstrip("/")
         return f"[{label}]({repository}/blob/HEAD/{path})" if repository else label
 
-    return LINK.sub(link, text)
+    return LINK.sub(link, text).replace('"../reports/', '"reports/')

@@ -178,8 +178,10 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert 'href="guide/"' in home
-    assert (tmp_path / "reports" / "attention" / "times-light.svg").is_file()
+    assert 'href="guide.html"' in home
+    for page in tmp_path.glob("*.html"):
+        for picture in re.findall(r'src(?:set)?="([^":]+\.svg)"', page.read_text(encoding="utf-8")):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
     assert "Faked speed is not kept" in (tmp_path / "search" / "search_index.json").read_text()
 
 
