@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from workbench.derive.roofline.ceilings import counted_flops
+from workbench.derive.speedup import two_clocks
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.cross_checks import (
@@ -314,7 +315,8 @@ def test_two_clocks_that_disagree_blame_the_measurement(
     one = structs.replace(series("fix7", 7.71), around=(), microseconds=(7.71,), mhz=())
     held = Session(number=0, instances=1, series=(structs.replace(one, by_events=by_events),))
     timed = structs.replace(found.timing, method=2, sessions=(held,))
-    (gate,) = clocks_gate(replace(found, timing=timed))
+    clocks = two_clocks([held]).get("fix7")
+    (gate,) = clocks_gate(replace(found, timing=timed, clocks=clocks))
     assert (gate.state, sentence(gate.why)) == (state, told)
     waits = structs.replace(held.series[0], unchecked=True, refused_at="fix7.py:12")
     streamed = replace(

@@ -18,6 +18,7 @@ from workbench.derive.speedup import wrong_outputs
 from workbench.errors import BadCapture
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import CaptureIndex
 from workbench.judge.commits import Rules, TimedPair
 from workbench.judge.comparison import AtCommit
 from workbench.judge.gates import HARMLESS
@@ -73,17 +74,14 @@ class Side:
         found.files.opened[REPORTS] = Reports(from_tables=False)
         return found
 
-    def recorded(self, name: str) -> str:
-        """Which capture there is of a variant as it is; "" without one."""
-        index = self.evidence.capture_index(name).current if self.evidence else None
-        return f"{index.sha256} {index.range}" if index else ""
+    def index(self, name: str) -> CaptureIndex | None:
+        """Of a variant as it is."""
+        return self.evidence.capture_index(name).current if self.evidence else None
 
     def without_report(self, name: str) -> bool:
         """Whether that capture has tables alone."""
-        index = self.evidence.capture_index(name).current if self.evidence else None
-        return bool(
-            self.evidence and index and not is_there(self.evidence.folder.reports / index.report)
-        )
+        index, of = self.index(name), self.evidence
+        return bool(index and of and not is_there(of.folder.reports / index.report))
 
     def is_stale(self, name: str) -> bool:
         """Whether evidence was recorded of other sources; comments are part of them."""
@@ -115,7 +113,7 @@ class Side:
             lacks=failed if lacks else "",
             wrong=wrong_in(self.evidence, name),
             figures=figures_in(self.evidence, name) if counters else {},
-            index=self.evidence.capture_index(name).current if self.evidence else None,
+            index=self.index(name),
             without_report=self.without_report(name),
         )
 
@@ -163,8 +161,8 @@ def recorded_anew(base: Side, head: Side, name: str) -> bool:
         return False
     if base.without_report(name) or head.without_report(name):
         return False
-    one, other = base.recorded(name), head.recorded(name)
-    return bool(one and other and one != other)
+    one, other = base.index(name), head.index(name)
+    return bool(one and other and (one.sha256, one.range) != (other.sha256, other.range))
 
 
 def build_all(

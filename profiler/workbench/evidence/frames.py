@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from workbench.errors import BadCapture
@@ -29,9 +31,15 @@ def is_compressed(path: Path) -> bool:
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The content of a compressed file. Raises BadCapture where it is damaged or holds too much."""
+    """The content of a file, be it compressed. Raises BadCapture where it is damaged or holds more
+    than ``bound``.
+    """
     import zstandard
 
+    if not is_compressed(path):
+        with path.open("rb") as file:
+            yield from iter(partial(file.read, CHUNK), b"")
+        return
     left, held = bound(path.stat().st_size), b""
     try:
         for piece in _decompressed(path):
@@ -71,8 +79,8 @@ def _decompressed(path: Path) -> Iterator[bytes]:
 
 def check(path: Path) -> None:
     """Decompress all of it and keep nothing. Raises BadCapture as ``pieces`` does."""
-    for _ in pieces(path):
-        pass
+    if is_compressed(path):
+        deque(pieces(path), maxlen=0)
 
 
 def beginning(data: bytes) -> bytes:

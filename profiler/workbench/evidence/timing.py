@@ -181,6 +181,14 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         return found
 
     @cached_property
+    def audits(self) -> Mapping[str, list[Audit]]:
+        """By variant, of all sessions."""
+        found: dict[str, list[Audit]] = {}
+        for audit in (audit for session in self.sessions for audit in session.audits):
+            found.setdefault(audit.variant, []).append(audit)
+        return found
+
+    @cached_property
     def chained(self) -> frozenset[str]:
         """The variants that were timed in the regime that decides."""
         return frozenset(

@@ -104,7 +104,7 @@ def judge_change(
         return decided
     if decided.cause is None:
         decided = replace(decided, cause=_cause(before, after))
-    return replace(decided, also=tuple(_differing(before, after)))
+    return replace(decided, also=tuple(_differing_of(before, after).values()))
 
 
 def with_controls(
@@ -194,17 +194,16 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
             return None
         why = Finding("commit.no_counter_moved")
         return replace(change, tier=1, verdict=Move.CANNOT_TELL, why=why)
-    told = tuple(_difference(one) for one in moved)
+    told = tuple(
+        finding("commit.counter", what=one.what, before=one.before, after=one.after)
+        for one in moved
+    )
     worse = [f.worse for f in moved]
     if all(worse) or not any(worse):
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
     else:
         move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
     return replace(change, tier=1, verdict=move, why=finding(code, counters=told))
-
-
-def _difference(one: Difference) -> Finding:
-    return finding("commit.counter", what=one.what, before=one.before, after=one.after)
 
 
 def _by_compiler(
@@ -275,10 +274,6 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
             told = finding("differs.clock", low_ghz=low, high_ghz=high)
             found.setdefault(Cause.HARDWARE, told)
     return found
-
-
-def _differing(before: AtCommit, after: AtCommit) -> Iterator[Finding]:
-    yield from _differing_of(before, after).values()
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
-from workbench.derive.speedup import two_clocks
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import clocks_finding
 from workbench.words import GateState, NodeKind, Regime
 
 if TYPE_CHECKING:
+    from workbench.derive.speedup import TwoClocks
     from workbench.evidence.timing import GraphNode, Series, Timing
     from workbench.judge.known_evidence import VariantEvidence
     from workbench.judge.view import View
@@ -102,8 +102,7 @@ def _listed(found: Counter[Signature]) -> tuple[Finding, ...]:
 
 def outputs_gate(case: Case) -> Gate:
     """The outputs of timed calls were right."""
-    sessions = case.timing.sessions if case.timing else ()
-    audits = [audit for s in sessions for audit in s.audits if audit.variant == case.variant]
+    audits = case.timing.audits.get(case.variant) if case.timing else None
     if not audits:
         return Gate(OUTPUTS, GateState.OPEN, NOT_COLLECTED)
     wrong = next((audit.why for audit in audits if audit.why), "")
@@ -124,6 +123,7 @@ class Case:
     timing: Timing | None
     work: Work | None = None
     ceilings: Mapping[str, float] = field(default_factory=dict)
+    clocks: TwoClocks | None = None
 
     @property
     def variant(self) -> str:
@@ -163,6 +163,7 @@ def case_of(view: View, variant: str, beside: str | None = None) -> Case:
         timing=together.timing if together else None,
         work=view.evidence.work,
         ceilings=view.ceilings,
+        clocks=together.two_clocks.get(variant) if together else None,
     )
 
 
@@ -203,11 +204,10 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
     """Stamps and events agree on the time of a call; none of a method with one clock."""
     if case.timing is None or case.timing.method == 1:
         return ()
-    found = two_clocks(case.timing.together).get(case.variant)
-    if found is None:
+    if case.clocks is None:
         return (Gate(CLOCKS, GateState.OPEN, NOT_COLLECTED),)
-    state = GateState.OPEN if found.disagree else GateState.PASSED
-    return (Gate(CLOCKS, state, clocks_finding(found)),)
+    state = GateState.OPEN if case.clocks.disagree else GateState.PASSED
+    return (Gate(CLOCKS, state, clocks_finding(case.clocks)),)
 
 
 DURATION_GATE = "duration"

@@ -290,8 +290,6 @@ def _content(path: Path) -> bytes:
     """Uncompressed; empty where that is more than can be looked through."""
     held, size = [], 0
     try:
-        if not frames.is_compressed(path):
-            return path.read_bytes() if path.stat().st_size <= MOST else b""
         for piece in frames.pieces(path):
             size += len(piece)
             if size > MOST:

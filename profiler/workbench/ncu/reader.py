@@ -39,8 +39,7 @@ def load(path: Path) -> Any:
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
-        if frames.is_compressed(path):
-            frames.check(path)
+        frames.check(path)
         context = ncu_report.load_report(str(path))
         context.num_ranges()
     except BadCapture:

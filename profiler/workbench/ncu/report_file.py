@@ -148,15 +148,9 @@ def read_report(path: Path) -> Report:
 def chunks(path: Path) -> Iterator[bytes]:
     """The uncompressed content in overlapping pieces, so that no text is cut in two."""
     kept = b""
-    for piece in frames.pieces(path) if frames.is_compressed(path) else _plain(path):
+    for piece in frames.pieces(path):
         yield kept + piece
         kept = piece[-OVERLAP:]
-
-
-def _plain(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(frames.CHUNK):
-            yield piece
 
 
 def _written_by(path: Path) -> tuple[str, dict[str, str]]:
