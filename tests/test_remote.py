@@ -487,7 +487,16 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
     assert main(command) == 0
 
 
-def test_doctor_looks_at_the_target(one: Cards, capsys: Capture) -> None:
+def test_doctor_looks_at_the_target(
+    one: Cards, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doctor, known = Remote.doctor, list[Any]()
+
+    def once(remote: Remote) -> Any:
+        known.extend([] if known else [doctor(remote)])
+        return known[0]
+
+    monkeypatch.setattr(Remote, "doctor", once)
     assert main(["doctor", "--on", HOST, "--json"]) in (0, 3)
     told = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row["found"] for row in told["rows"]}
@@ -691,14 +700,14 @@ def test_dask_schedules_a_task_a_shape_and_tries_again(
     root = workspace(tmp_path / "ws")
     cards.fault("kill")
     cards.fault("crash")
-    command = ["ablate", "--shape", "n=1024..8192*2", "--on", address, "--project", str(root)]
+    command = ["ablate", "--shape", "n=1024|2048", "--on", address, "--project", str(root)]
     assert main(command) == 0, capsys.readouterr().err
     sessions = journal.load_journal(evidence(root)).sessions
-    assert sorted(each.shape for each in sessions) == ["n1024", "n2048", "n4096", "n8192"]
-    assert len(cards.ran) == 6, "each fault cost a try, and no more"
+    assert sorted(each.shape for each in sessions) == ["n1024", "n2048"]
+    assert len(cards.ran) == 4, "each fault cost a try, and no more"
     assert all(gpu == Path(folder).name for _, gpu, folder in cards.ran), "a TMPDIR a GPU"
     assert main(command) == 0
-    assert len(cards.ran) == 6, "all of it is recorded"
+    assert len(cards.ran) == 4, "all of it is recorded"
 
 
 @pytest.mark.slow
