@@ -69,9 +69,10 @@ def faults(text: str) -> list[str]:
     return found + [f"private: {one[0]}" for one in PRIVATE.finditer(without_code(text))]
 
 
-def words(name: str) -> int:
-    """Marks of tables are not words."""
-    return sum(bool(re.search(r"\w", each)) for each in PAGES[name].read_text("utf-8").split())
+def words(text: str) -> int:
+    """Outside of fenced code; marks of tables are not words."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return sum(bool(re.search(r"\w", each)) for each in prose.split())
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -98,5 +99,9 @@ def test_what_is_not_plain_is_found(text: str, found: list[str]) -> None:
 
 
 def test_the_pages_are_short() -> None:
-    assert words("README.md") <= README_WORDS
-    assert len(PAGES["AGENTS.md"].read_text("utf-8").splitlines()) <= AGENTS_LINES
+    """The reference is generated from the code, and may be as long as that asks for."""
+    texts = {name: path.read_text("utf-8") for name, path in PAGES.items()}
+    assert len(texts.pop("README.md").split()) <= README_WORDS
+    assert len(texts.pop("AGENTS.md").splitlines()) <= AGENTS_LINES
+    del texts["reference.md"]
+    assert sum(map(words, texts.values())) <= DOCS_WORDS
