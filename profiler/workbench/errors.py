@@ -20,6 +20,7 @@ class WorkbenchError(Exception):
     """An expected failure: printed as ``error:`` and ``hint:``, never as a traceback."""
 
     exit_code = 4
+    code = "tool"  # of a brief answer
 
     def __init__(self, message: str, *, hint: str = "", ran: str = "") -> None:
         super().__init__(message)
@@ -32,10 +33,12 @@ class WorkbenchError(Exception):
 
 class UsageError(WorkbenchError):
     exit_code = 2
+    code = "usage"
 
 
 class EnvironmentLacks(WorkbenchError):
     exit_code = 3
+    code = "missing"
 
 
 class ToolFailed(WorkbenchError):
@@ -43,15 +46,17 @@ class ToolFailed(WorkbenchError):
 
 
 class BadCapture(ToolFailed):
-    pass
+    code = "capture"
 
 
 class GateFailed(WorkbenchError):
     exit_code = 1
+    code = "no"
 
 
 class CannotTell(WorkbenchError):
     exit_code = 5
+    code = "cannot_tell"
 
 
 GOES_ON = "what was finished is kept; the same command goes on from there"

@@ -102,6 +102,7 @@ class Wanted:
 
     ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
     compiler gate does not let pass is only built. Without ``profile`` nothing is profiled either.
+    ``least`` sessions are held to be enough; 0: two, or as many as a run has.
     """
 
     target: Target
@@ -110,6 +111,7 @@ class Wanted:
     timed: bool = False
     refusing: bool = False
     profile: bool = True
+    least: int = 0
 
     @property
     def deciding(self) -> Deciding:
@@ -123,7 +125,7 @@ class Wanted:
         if refused is not None and not fresh:
             builds = {name: evidence.build(name).current for name in known}
             known = [name for name, build in builds.items() if build is None or not refused(build)]
-        least = min(SEVERAL, target.workspace.config.timing.sessions)
+        least = self.least or min(SEVERAL, target.workspace.config.timing.sessions)
         todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
         if not self.timed:
             return todo if self.profile else replace(todo, captured=())
@@ -158,11 +160,12 @@ def ensure(
     timed: bool = False,
     refusing: bool = False,
     profile: bool = True,
+    least: int = 0,
 ) -> Ensured:
     """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
     finished. Raises Interrupted.
     """
-    wanted = Wanted(target, variants, capture, timed, refusing, profile)
+    wanted = Wanted(target, variants, capture, timed, refusing, profile, least)
     (done,) = ensure_each([wanted], fresh=fresh)
     return done
 

@@ -7,6 +7,7 @@ from shlex import quote
 
 from workbench.app.executor import Executor
 from workbench.app.judge import ablate, leave_one_out
+from workbench.app.ladder_step import step
 from workbench.app.report import is_due, reported
 from workbench.app.sweep import OverShapes, targets_of
 from workbench.app.target import (
@@ -21,21 +22,25 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import AblateOptions
-from workbench.cli.printing import output, show_json, tell
+from workbench.cli.printing import output, show_brief, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.cli.sweep import tell_sizes
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
+from workbench.render import brief
 from workbench.render.as_json import ablation as as_data
 from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table, ladder_view
 from workbench.render.document.blocks import Block, Section
 from workbench.render.document.parameters import left_out_view
 from workbench.study.workspace import including
+from workbench.words import Verdict
 
 
 def run(options: AblateOptions) -> int:
     here, fixes = executor("ablate", options.on), options.fixes or []
+    if options.quick and not options.brief:
+        raise UsageError("--quick is of --brief", hint="`workbench ablate FIX --brief --quick`")
     if options.leave_one_out:
         return run_left_out(options, here)
     if options.all_shapes:
@@ -46,6 +51,8 @@ def run(options: AblateOptions) -> int:
     if len(picked) > 1:
         return run_sizes(options, targets_of(here, workspace, picked))
     target = target_at(here, workspace, picked[0])
+    if options.brief and len(fixes) == 1:
+        return run_step(options, target, fixes[0])
     ((found, failed),) = ablate(
         [target],
         fixes,
@@ -53,7 +60,9 @@ def run(options: AblateOptions) -> int:
         everywhere=options.json,
         profile=not options.no_profile,
     )
-    tell(options, lambda: as_data(found), lambda: shown(options, found))
+    tell(
+        options, lambda: as_data(found), lambda: shown(options, found), lambda: brief.ladder(found)
+    )
     return finish(target, fixes, found, failed)
 
 
@@ -62,6 +71,18 @@ def shown(options: AblateOptions, found: Ablation) -> list[Block]:
     if output(options).on_terminal and not (options.all_ or options.wide):
         return ladder_view.brief(found, options.fixes or [])
     return ladder_view.whole(found)
+
+
+def run_step(options: AblateOptions, target: Target, fix: str) -> int:
+    """One step of a coding agent's loop: exit code 0 for a step that is kept, else 1."""
+    given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
+    done = step(target, fix, **given)
+    why = [{"step": name, "why": brief.short(text)} for name, text in done.failures.items()]
+    told = brief.step(done.found, done.row, done.left_s)
+    show_brief({**told, "provisional": done.provisional or None, "failures": why or None})
+    note_failures(done.failures, target.study)
+    require_current(stale_of(done.found, [fix]))
+    return int(bool(done.failures) or done.row.verdict not in (Verdict.KEPT, Verdict.BASELINE))
 
 
 def run_left_out(options: AblateOptions, executor: Executor) -> int:

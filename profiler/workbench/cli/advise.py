@@ -11,6 +11,7 @@ from workbench.cli.printing import tell
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import is_report
+from workbench.render import brief
 from workbench.render.as_json import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Paragraph, warned
@@ -36,4 +37,5 @@ def run(options: AdviseOptions) -> None:
             *warned(sentences(damaged)),
             advice.advised(row, found),
         ],
+        lambda: brief.step(found, row),
     )

@@ -15,6 +15,7 @@ from workbench.cli.options import CheckOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
+from workbench.render import brief
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Paragraph, words
 from workbench.study.workspace import including
@@ -39,6 +40,7 @@ def run(options: CheckOptions) -> int:
         options,
         lambda: found,
         lambda: [*head, document.checks(checks, wide=options.wide)],
+        lambda: brief.checked(found),
     )
     of: dict[str, list[document.CheckRow]] = {}
     for one in checks:

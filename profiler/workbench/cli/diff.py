@@ -9,14 +9,14 @@ from workbench.app.judge import judged
 from workbench.app.show import SIDES, PairRead, pairs, read_pair, require_pairs
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
-from workbench.cli.printing import Output, output, show_json
+from workbench.cli.printing import Output, output, show_brief, show_json
 from workbench.derive.matching import LaunchPair, Matching, PairGroup
 from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
 from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
-from workbench.render import as_json, source_lines
+from workbench.render import as_json, brief, source_lines
 from workbench.render.document import advice, hunks, launches, pair, variant, why
 from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
 from workbench.render.document.launches import DETAILED, left_out
@@ -50,6 +50,9 @@ def variants(options: DiffOptions) -> None:
     found = judge_pair(evidence, target.workspace.config, *rows)
     changes = pair_sources(evidence, one, other)
     stale = stale_of(ladder, [one, other])
+    if options.brief:
+        show_brief(brief.pair(ladder, found))
+        return require_current(stale)
     if options.json:
         show_json(as_json.variant_pair(ladder, found, changes))
         return require_current(stale)
@@ -70,6 +73,9 @@ def variants(options: DiffOptions) -> None:
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
     matching = pairs(before, after, options.kernel, options.launch)
     told = warnings(before, after, matching)
+    if options.brief:
+        show_brief(brief_reports(before, after, matching, told))
+        return require_pairs(matching)
     if options.json:
         show_json(diff_data(before, after, matching, told))
         return require_pairs(matching)
@@ -91,6 +97,18 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
         out.gap()
         out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
     return None
+
+
+def brief_reports(
+    before: Report, after: Report, matching: Matching, told: list[Finding]
+) -> dict[str, object]:
+    read = [read_pair(before, after, group.typical) for group in matching.groups[:DETAILED]]
+    return {
+        "before": before.name,
+        "after": after.name,
+        "kernels": [brief.kernel_pair(each.comparison, each.after.advice) for each in read],
+        "warnings": [*sentences(told)],
+    }
 
 
 def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> None:

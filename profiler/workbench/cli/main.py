@@ -21,7 +21,7 @@ import typer
 
 from workbench import __version__
 from workbench.cli import options, streams
-from workbench.errors import EnvironmentLacks, Interrupted, WorkbenchError
+from workbench.errors import EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 
 app = typer.Typer(
     name="workbench",
@@ -42,6 +42,9 @@ VERBS: dict[str, type] = {
 
 # What Typer raises for a command line that it cannot read: Click's, or that of the Click within it.
 MISUSE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
+
+
+MISUSED = UsageError.code
 
 
 class ReaderGone(Exception):
@@ -97,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     streams.prepare()
+    streams.answered = "--brief" not in (sys.argv[1:] if arguments is None else arguments)
     try:
         code = run(arguments)
         streams.flush()
@@ -126,19 +130,20 @@ def run(arguments: list[str] | None) -> int:
         misused(error)
         return int(error.exit_code)
     except WorkbenchError as error:
-        complain(error.message, error.hint, error.ran)
+        complain(error.message, error.hint, error.ran, error.code)
         return error.exit_code
     except ModuleNotFoundError as error:
         complain(
             f"the Python package '{error.name}' is missing",
             "`workbench doctor` lists what is needed and how to install it",
+            code=EnvironmentLacks.code,
         )
         return EnvironmentLacks.exit_code
     except streams.NotWritten:
         raise
     except OSError as error:
         lacks = refused(error)
-        complain(lacks.message, lacks.hint)
+        complain(lacks.message, lacks.hint, code=lacks.code)
         return lacks.exit_code
     return code if isinstance(code, int) else 0
 
@@ -150,11 +155,19 @@ def misused(error: Any) -> None:
         error.show()  # nothing was typed, and this is the help
         return
     name = context.command_path if context else "workbench"
-    complain(error.format_message(), f"`{name} --help` lists what can be given")
+    complain(error.format_message(), f"`{name} --help` lists what can be given", code=MISUSED)
 
 
-def complain(message: str, hint: str = "", ran: str = "") -> None:
+def complain(message: str, hint: str = "", ran: str = "", code: str = "") -> None:
+    """On stderr; a command that owes a brief answer gets it on stdout."""
     from workbench.render.numbers import printable_lines
+
+    if not streams.answered:
+        from workbench.cli.printing import show_brief
+        from workbench.render.brief import error
+
+        with suppress(OSError):
+            return show_brief(error(code, message, hint))
 
     told = {"error": message, "  ran": ran, "hint": hint}
     for kind, text in told.items():

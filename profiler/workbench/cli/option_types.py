@@ -30,6 +30,7 @@ GpuName = Annotated[
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Brief = Annotated[bool, Option("--brief", help="Print JSON of at most 4 KB, for programs.")]
 Csv = Annotated[bool, Option("--csv", help="Print the table as CSV with unrounded numbers.")]
 Wide = Annotated[bool, Option("--wide", help="Print all columns and rows.")]
 Markdown = Annotated[bool, Option("--markdown", help="Print Markdown, as when piped.")]
@@ -56,6 +57,13 @@ class Printed:
     wide: Wide = False
     markdown: Markdown = False
     json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Briefed(Printed):
+    """Options of the verbs that a coding agent uses."""
+
+    brief: Brief = False
 
 
 @dataclass(frozen=True, kw_only=True)

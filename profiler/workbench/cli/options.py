@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from workbench.cli.option_types import (
     Arch,
+    Briefed,
     Csv,
     Fixes,
     Fresh,
@@ -35,14 +36,14 @@ from workbench.cli.option_types import (
 
 
 @dataclass(frozen=True)
-class DoctorOptions(Printed):
+class DoctorOptions(Briefed):
     """Check what works on this machine, and how to fix the rest."""
 
     on: On = None
 
 
 @dataclass(frozen=True)
-class TryOptions(Printed):
+class TryOptions(Briefed):
     """Check, time and profile a file that you already have.
 
     It needs no workspace. FILE is a Python file with a function, a KernelBench problem, a GPU MODE
@@ -138,7 +139,7 @@ class BuildOptions(Printed, OfStudy):
 
 
 @dataclass(frozen=True)
-class CheckOptions(Printed, MeasuredOptions):
+class CheckOptions(Briefed, MeasuredOptions):
     """Compare variants with the float64 reference."""
 
     variants: Variants = None
@@ -162,7 +163,7 @@ class WatchOptions(MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class ProfileOptions(Printed, MeasuredOptions):
+class ProfileOptions(Briefed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
     variants: Annotated[list[str], Argument(metavar="VARIANT", help="Variants to profile.")]
@@ -172,7 +173,7 @@ class ProfileOptions(Printed, MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class AblateOptions(Printed, MeasuredOptions):
+class AblateOptions(Briefed, MeasuredOptions):
     """Measure, judge and report the ladder up to the named fixes.
 
     Current evidence is not profiled again.
@@ -187,6 +188,9 @@ class AblateOptions(Printed, MeasuredOptions):
         bool, Option("--leave-one-out", help="Measure what each parameter contributes.")
     ] = False
     no_profile: NoProfile = False
+    quick: Annotated[
+        bool, Option("--quick", help="With --brief: stop at the first verdict, of 3 sessions.")
+    ] = False
     fresh: Fresh = False
     all_: Annotated[bool, Option("--all", help="Print all steps and warnings.")] = False
     csv: Csv = False
@@ -224,10 +228,12 @@ class ReportOptions(Recorded):
 
 
 @dataclass(frozen=True)
-class ShowOptions(Printed, Recorded):
+class ShowOptions(Briefed, Recorded):
     """Print the profile of a variant or of any .ncu-rep file."""
 
-    name: Annotated[str, Argument(metavar="VARIANT|REPORT", help="Variant or .ncu-rep file.")]
+    name: Annotated[
+        str, Argument(metavar="VARIANT|REPORT|ID", help="Variant, .ncu-rep file or evidence id.")
+    ]
     metric: Annotated[
         str | None, Option("--metric", help="Print any ncu metric of the capture.")
     ] = None
@@ -247,7 +253,7 @@ class ShowOptions(Printed, Recorded):
 
 
 @dataclass(frozen=True)
-class DiffOptions(Printed, Recorded):
+class DiffOptions(Briefed, Recorded):
     """Explain the time difference of two variants or captures.
 
     With --source, print the cost of each line.
@@ -266,7 +272,7 @@ class DiffOptions(Printed, Recorded):
 
 
 @dataclass(frozen=True)
-class AdviseOptions(Printed, Recorded):
+class AdviseOptions(Briefed, Recorded):
     """Print what limits a variant and what to change next."""
 
     name: Variant

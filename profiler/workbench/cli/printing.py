@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from workbench.cli import streams
 from workbench.cli.streams import note, printing
 from workbench.render import markdown as markdown_writer
 from workbench.render.document.blocks import Block
@@ -84,10 +85,15 @@ def output(options: Printed) -> Output:
 
 
 def tell(
-    options: Printed, data: Callable[[], object], blocks: Callable[[], Iterable[Block]]
+    options: Printed,
+    data: Callable[[], object],
+    blocks: Callable[[], Iterable[Block]],
+    brief: Callable[[], Mapping[str, object]] | None = None,
 ) -> None:
-    """The result of a verb: as JSON, or as its options want it."""
-    if options.json:
+    """The result of a verb: as JSON, ``brief`` or whole, or as its options want it."""
+    if brief and is_brief(options):
+        show_brief(brief())
+    elif options.json:
         show_json(data())
     else:
         output(options).show(*blocks())
@@ -99,3 +105,16 @@ def show_json(data: object) -> None:
     from workbench.render.as_json import dumps
 
     print(dumps(data))
+
+
+def is_brief(options: Printed) -> bool:
+    return bool(getattr(options, "brief", False))
+
+
+@printing()
+def show_brief(data: Mapping[str, object], limit: int | None = None) -> None:
+    """One answer on one line: an error after it goes to stderr alone."""
+    from workbench.render import brief
+
+    print(brief.dumps(data, limit or brief.LIMIT))
+    streams.answered = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from workbench.app.judge import judged
 from workbench.app.measure import Ensured, ensure_each, profiled_with
 from workbench.app.target import (
@@ -15,10 +13,10 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import ProfileOptions
-from workbench.cli.printing import output, show_json
+from workbench.cli.printing import output, show_brief, show_json
 from workbench.cli.streams import executor, note, note_failures
 from workbench.judge.rows import Ablation, Row
-from workbench.render import as_json
+from workbench.render import as_json, brief
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Paragraph, warned
 from workbench.render.document.sentences import sentence, sentences
@@ -40,8 +38,11 @@ def run(options: ProfileOptions) -> int:
     every = [profiled_with(target, target.variants(options.variants)) for target in targets]
     done = zip(targets, ensure_each(every, fresh=options.fresh), strict=True)
     told = [profiled(options, target, ensured) for target, ensured in done]
-    if options.json:
-        show_json(told[0][0] if len(told) == 1 else {"shapes": [data for data, *_ in told]})
+    if options.brief:
+        show_brief(brief.together([step for data, *_ in told for step in data]))
+    elif options.json:
+        whole = [shape for data, *_ in told for shape in data]
+        show_json(whole[0] if len(whole) == 1 else {"shapes": whole})
     here.require_profiled()
     if any(failed for _, failed, _ in told):
         note("hint: everything else that was measured is kept")
@@ -52,14 +53,16 @@ def run(options: ProfileOptions) -> int:
 
 def profiled(
     options: ProfileOptions, target: Target, ensured: Ensured
-) -> tuple[Mapping[str, object], bool, list[str]]:
-    """One shape: its JSON, whether a variant failed, and those with stale evidence alone."""
+) -> tuple[list[as_json.Data], bool, list[str]]:
+    """One shape: its JSON, brief by variant; whether one failed; names of stale evidence alone."""
     names = target.variants(options.variants)
     found, _ = judged(target, names, source=ensured.source)
     rows = [found.row(name) for name in names]
-    data: Mapping[str, object] = {}
-    if options.json:
-        data = as_json.ablation(found, full=names)
+    data: list[as_json.Data] = []
+    if options.brief:
+        data = [brief.step(found, row) for row in rows]
+    elif options.json:
+        data = [as_json.ablation(found, full=names)]
     else:
         output(options).show(*blocks(found, rows))
     failed = [row for row in rows if row.status == Status.FAILED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,17 +21,19 @@ from workbench.app.show import (
 )
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import ShowOptions
-from workbench.cli.printing import output, show_json, tell
+from workbench.cli.printing import output, show_brief, show_json, tell
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
-from workbench.render import as_json, source_lines
+from workbench.render import as_json, brief, source_lines
 from workbench.render.as_json import plain_data
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, Paragraph, warned, words
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
+
+ID = ("study", "shape", "variant")
 
 
 def run(options: ShowOptions) -> None:
@@ -40,6 +43,7 @@ def run(options: ShowOptions) -> None:
         raise UsageError("--sass is for the lines of --source", hint="add --source")
     if options.csv and options.source:
         raise UsageError("--csv prints a table, and --source is none", hint="leave one out")
+    options = identified(options)
     if is_report(options.name):
         return show_report(read_report(Path(options.name)), options)
     for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
@@ -56,6 +60,9 @@ def run(options: ShowOptions) -> None:
     found, evidence = judged(target, [name])
     row = found.row(name)
     damaged = tuple(file_warnings(evidence, [name]))
+    if options.brief:
+        show_brief(brief.more(found, row), brief.MORE)
+        return require_current(stale_of(found, [name]))
     tell(
         options,
         lambda: {
@@ -74,6 +81,15 @@ def run(options: ShowOptions) -> None:
     require_current(stale_of(found, [name]))
 
 
+def identified(options: ShowOptions) -> ShowOptions:
+    """An evidence id, STUDY/SHAPE/VARIANT@DATE, as the options that it stands for."""
+    parts = options.name.split("/")
+    if len(parts) != len(ID) or is_report(options.name):
+        return options
+    study, shape, name = parts
+    return replace(options, study=study, shape=shape, name=name.partition("@")[0])
+
+
 def show_report(report: Report, options: ShowOptions) -> None:
     picked = chosen(report, options.kernel, options.launch)
     if options.metric is not None:
@@ -90,6 +106,10 @@ def show_report(report: Report, options: ShowOptions) -> None:
             for group in found
         ]
         return show_json({**plain_data(report), "launches": picked, "kernels": kernels})
+    if options.brief:
+        few = found[:DETAILED]
+        told_of = [brief.kernel(read(report, g.typical)[1], len(g.launches)) for g in few]
+        return show_brief({"report": report.name, "kernels": told_of}, brief.MORE)
     every = options.kernel is not None or options.launch is not None
     shown = found if every else found[:DETAILED]
     told: list[Block] = [launches.about(report), launches.group_table(found)]

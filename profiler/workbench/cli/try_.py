@@ -11,7 +11,7 @@ from workbench.cli.options import TryOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
-from workbench.render import as_json
+from workbench.render import as_json, brief
 from workbench.run import machine
 from workbench.run.protocol import Failed
 from workbench.study.sources import virtual_name
@@ -24,6 +24,22 @@ def as_data(done: Attempt) -> Mapping[str, object]:
         **as_json.shown_fields(done),
         "tried": as_json.full_row(judged, row) if judged and row else None,
         "references": [as_json.row(judged, r) for r in done.references] if judged else [],
+    }
+
+
+def as_brief(done: Attempt) -> Mapping[str, object]:
+    """The verdict, then the step of the study that was made of the file."""
+    row, judged = done.row, done.judged
+    wrong = done.wrong and {"max_error": done.wrong[0], "allowed": done.facts.absolute}
+    return {
+        **(brief.step(judged, row) if judged and row else {}),
+        "file": done.problem.title,
+        "verdict": done.verdict,
+        "error_vs_reference": done.times_reference_error,
+        **(wrong or {}),
+        "failed": [{"step": k, "why": brief.short(why)} for k, why in done.failures.items()]
+        or None,
+        "workspace": str(done.folder),
     }
 
 
@@ -86,5 +102,10 @@ def run(options: TryOptions) -> int:
         quick=options.quick,
         fresh=options.fresh,
     )
-    tell(options, lambda: as_data(done), lambda: blocks(done, profiled=not options.no_profile))
+    tell(
+        options,
+        lambda: as_data(done),
+        lambda: blocks(done, profiled=not options.no_profile),
+        lambda: as_brief(done),
+    )
     return finish(done, here)

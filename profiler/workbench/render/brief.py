@@ -1,0 +1,303 @@
+"""What the verbs print under ``--brief``: JSON of 4 KB at most, for programs that read many
+answers; ``show ID`` has 8 KB. docs/agents.md says what the keys mean.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from workbench.judge.advice import ranking
+from workbench.render.as_json import TOP, Data, plain_data
+from workbench.render.document.limits import top_stall
+from workbench.render.document.phrases import parent_of
+from workbench.render.document.sentences import sentence, sentences
+from workbench.words import CheckResult, GateState, Status, Verdict
+
+if TYPE_CHECKING:
+    from workbench.derive.speedup import Ratio
+    from workbench.judge.advice.ranking import Advice, AdviceRecord
+    from workbench.judge.bottlenecks import Bottleneck
+    from workbench.judge.comparison import Comparison
+    from workbench.judge.rows import Ablation, Row
+    from workbench.judge.view import VariantPair
+    from workbench.render.document.checks import CheckedStudy, CheckRow
+    from workbench.render.document.environment import DoctorRow
+    from workbench.render.document.launches import Details
+
+VERSION = 1
+LIMIT, MORE = 4096, 8192  # bytes of an answer, and of `show ID`
+TEXT = 240  # characters of a sentence
+DIGITS = 4  # significant
+STEPS = 20
+
+
+def dumps(data: Mapping[str, object], limit: int = LIMIT) -> str:
+    """At most ``limit`` bytes: of lists the last entries are left out first, and ``left_out`` says
+    how many.
+    """
+    whole: Data = {"v": VERSION, **{k: v for k, v in data.items() if v is not None}}
+    left_out = 0
+    while len(text := _text(whole, left_out).encode()) > limit:
+        name, longest = max(_lists(whole), key=lambda item: len(_text(item[1])))
+        whole[name], left_out = longest[:-1], left_out + 1
+    return text.decode()
+
+
+def _text(data: object, left_out: int = 0) -> str:
+    if left_out and isinstance(data, dict):
+        data = {**data, "left_out": left_out}
+    return json.dumps(plain_data(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _lists(data: Data) -> Iterable[tuple[str, list[object]]]:
+    return ((name, value) for name, value in data.items() if isinstance(value, list) and value)
+
+
+def number(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")
+
+
+def ratio(found: Ratio | None) -> list[float | None] | None:
+    """With both ends of its interval."""
+    return [number(x) for x in (found.ratio, found.low, found.high)] if found else None
+
+
+def short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT else f"{line[: TEXT - 1]}…"
+
+
+def identity(found: Ablation, row: Row) -> str:
+    """Of its evidence: ``show`` takes it."""
+    day = found.date[:10].replace("-", "")
+    return f"{found.study}/{found.shape}/{row.variant}" + (f"@{day}" if day else "")
+
+
+def verdict_of(row: Row) -> str | None:
+    """One of the codes of verdicts; None for what is not judged."""
+    wrong = any(check.status == CheckResult.WRONG for check in row.checks.values())
+    return Verdict.WRONG if wrong else row.verdict
+
+
+def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
+    """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds."""
+    chained, advice = row.chained, ranking.to_try(row.advice, found.record)
+    fastest = chained.speedup_over_fastest
+    data: Data = {
+        "step": row.variant,
+        "study": found.study,
+        "parent": parent_of(row) or None,
+        "shape": row.judged_at or found.shape,
+        "gpu": found.gpu,
+        "verdict": verdict_of(row),
+        "time_us": number(row.time.value) if row.time else None,
+        "vs_parent": ratio(row.deciding_speedup or row.over_parent),
+        "vs_best_reference": fastest and {"name": chained.fastest, "ratio": ratio(fastest)},
+        "error_vs_reference": row.accuracy and number(row.accuracy.times_reference),
+        "problem": short(sentence(row.problem)) if row.problem else None,
+        "state": None if row.status == Status.CURRENT else row.status,
+        **_wrong_check(row),
+        "failed": [
+            {"gate": gate.name, "why": short(sentence(gate.why))}
+            for gate in row.gates
+            if gate.state == GateState.FAILED
+        ]
+        or None,
+        **limit(advice),
+        "evidence": identity(found, row),
+        "budget_left_gpu_s": number(left_s),
+        "notes": len(found.warnings),
+    }
+    return {**data, "next": next_kinds(advice, found.record)}
+
+
+def _wrong_check(row: Row) -> Data:
+    """Where a step that is wrong is wrong."""
+    for shape, check in row.checks.items():
+        if check.status == CheckResult.WRONG:
+            return {
+                "at_shape": shape,
+                "input_kind": check.kind or None,
+                "max_error": number(check.max_abs),
+                "why": short(check.why),
+                "hint": check.hint,
+            }
+    return {}
+
+
+def limit(advice: Sequence[Advice] | None) -> Data:
+    """What limits, and the line that shows it."""
+    if not advice:
+        return {}
+    first = advice[0]
+    return {"limit": first.limit.id, "at": _place(first)}
+
+
+def _place(one: Advice) -> str | None:
+    return f"{one.spot.file.removeprefix(TOP)}:{one.spot.line}" if one.spot else None
+
+
+def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> list[Data] | None:
+    """Kinds of change, the best first; None where nothing was collected."""
+    if advice is None:
+        return None
+    found: list[Data] = []
+    for one in advice:
+        known = record.of(one.change) if record else None
+        tried = {"tried": known.tried, "kept": known.kept} if known and known.tried else {}
+        here = [{"step": t.variant, "verdict": t.verdict} for t in one.tried[:2]]
+        found.append(
+            {
+                "kind": one.change,
+                "max_gain": number(one.gain),
+                "why": short(sentence(one.why)),
+                "at": _place(one),
+                **tried,
+                **({"tried_here": here} if here else {}),
+            }
+        )
+    return found
+
+
+def together(steps: Sequence[Data]) -> Data:
+    """One step as it is, several in a list."""
+    return dict(steps[0]) if len(steps) == 1 else {"steps": list(steps)}
+
+
+def ladder(found: Ablation) -> Data:
+    """The best step, then the rows of the table in short."""
+    best = found.best
+    rows = [
+        {
+            "step": row.variant,
+            "verdict": verdict_of(row),
+            "time_us": number(row.time.value) if row.time else None,
+            "vs_parent": ratio(row.over_parent),
+        }
+        for row in found.table_rows[-STEPS:]
+    ]
+    return {
+        "study": found.study,
+        "shape": found.shape,
+        "gpu": found.gpu,
+        "best": {k: v for k, v in step(found, best).items() if v is not None} if best else None,
+        "references": {row.variant: number(row.time.value) for row in found.references if row.time},
+        "warnings": [short(each) for each in sentences(found.warnings)],
+        "steps": rows,
+    }
+
+
+def more(found: Ablation, row: Row) -> Data:
+    """A step with its figures, stalls and bottlenecks, for ``show ID``."""
+    shown = [name for name, share in row.stalls.items() if share >= 0.02]
+    top = top_stall(row)
+    return {
+        **step(found, row),
+        "gates": {gate.name: gate.state for gate in row.gates},
+        "figures": {name: number(figure.value) for name, figure in row.figures.items()},
+        "top_stalls": list(top.reasons) if top else None,
+        "stalls": {name: number(row.stalls[name]) for name in shown},
+        "bottlenecks": [_bottleneck(each) for each in row.bottlenecks],
+    }
+
+
+def _bottleneck(one: Bottleneck) -> Data:
+    line = one.hot_line
+    return {
+        "title": one.title,
+        "metric": one.metric,
+        "value": number(one.value),
+        "at": f"{line.file.removeprefix(TOP)}:{line.line}" if line else None,
+    }
+
+
+def checked(found: CheckedStudy) -> Data:
+    """The wrong checks first."""
+    order = sorted(found.checks, key=lambda one: not one.wrong)
+    return {
+        "study": found.study,
+        "gpu": found.gpu,
+        "evidence": found.evidence,
+        "verdict": CheckResult.WRONG if any(one.wrong for one in order) else CheckResult.CORRECT,
+        "failed": [{"step": name, "why": short(why)} for name, why in found.lost.items()] or None,
+        "checks": [_check(one) for one in order],
+    }
+
+
+def _check(one: CheckRow) -> Data:
+    told: Data = {"step": one.variant, "shape": one.shape, "status": one.status}
+    if one.max_abs is not None:
+        told |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
+    if one.wrong:
+        told |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
+    return told
+
+
+def pair(found: Ablation, two: VariantPair) -> Data:
+    """Two variants: the ratio, its factors, the largest changes."""
+    compared = two.comparison
+    factors = compared.decomposition if compared else None
+    stalls = compared.stall_microseconds[:5] if compared else ()
+    return {
+        "study": found.study,
+        "shape": found.shape,
+        "gpu": found.gpu,
+        "before": two.before.variant,
+        "after": two.after.variant,
+        "speedup": ratio(two.speedup),
+        "factors": factors and plain_data(factors),
+        "stalls_us": [plain_data(each) for each in stalls],
+        "warnings": [short(each) for each in sentences(two.warnings)],
+        **limit(ranking.to_try(two.after.advice, found.record)),
+        "evidence": [identity(found, row) for row in (two.before, two.after)],
+    }
+
+
+def kernel(found: Details, launches: int) -> Data:
+    """The launches of a report that are alike."""
+    return {
+        "kernel": found.launch.kernel,
+        "launches": launches,
+        "figures": {name: number(figure.value) for name, figure in found.figures.items()},
+        **limit(found.advice),
+        "next": next_kinds(found.advice, None),
+        "bottlenecks": [_bottleneck(each) for each in found.bottlenecks[:5]],
+    }
+
+
+def kernel_pair(compared: Comparison, advice: Sequence[Advice] | None) -> Data:
+    factors = compared.decomposition
+    return {
+        "before": compared.before,
+        "after": compared.after,
+        "factors": factors and plain_data(factors),
+        "stalls_us": [plain_data(each) for each in compared.stall_microseconds[:5]],
+        **limit(advice),
+    }
+
+
+def doctor(rows: Sequence[DoctorRow], works: Mapping[str, bool], conclusion: str) -> Data:
+    """What works, and each row that does not with its way out."""
+    return {
+        "works": dict(works),
+        "conclusion": conclusion,
+        "problems": [
+            {"name": each.name, "result": each.result, "found": short(each.found), "fix": each.fix}
+            for each in rows
+            if each.fix
+        ],
+    }
+
+
+PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
+
+
+def error(code: str, message: str, hint: str) -> Data:
+    kind = "ncu.permission" if PERMISSION in message else code
+    told = {"code": kind, "message": message[:1500]}
+    return {"error": {**told, "hint": hint[:800]} if hint else told}

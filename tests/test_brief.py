@@ -1,0 +1,183 @@
+"""Answers of ``--brief``: their size on all recorded studies, ids that lead back, one step of the
+loop of a coding agent, and errors.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from standin import StandIn
+from workbench.app.executor import Local
+from workbench.app.judge import on_record
+from workbench.app.target import find_target
+from workbench.cli.main import main
+from workbench.judge.rows import Ablation
+from workbench.render import brief
+from workspaces import FIXTURE, GOOD, ROOT, make
+
+STUDIES = [path.parent.name for path in sorted((ROOT / "ablations").glob("*/ablation.toml"))]
+
+
+def answer(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0, limit: int = brief.LIMIT
+) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*arguments, "--brief"]) == code
+    printed = capsys.readouterr().out
+    assert len(printed.encode()) <= limit + 1
+    assert printed.count("\n") == 1
+    return dict(json.loads(printed))
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def judged(request: pytest.FixtureRequest) -> Ablation:
+    target = find_target(Local(), ROOT, request.param, None, tell=False)
+    return on_record(target.evidence(), target.workspace.config)
+
+
+@pytest.mark.slow
+def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) -> None:
+    assert len(brief.dumps(brief.ladder(judged)).encode()) <= brief.LIMIT
+    for row in judged.everything:
+        step, more = brief.step(judged, row), brief.more(judged, row)
+        assert "left_out" not in json.loads(brief.dumps(step)), row.variant
+        assert len(brief.dumps(more, brief.MORE).encode()) <= brief.MORE
+        assert step["evidence"] == brief.identity(judged, row)
+
+
+def test_lists_are_cut_at_their_end_to_fit() -> None:
+    told = json.loads(brief.dumps({"few": ["a"], "many": ["x" * 90] * 90}))
+    assert told["few"] == ["a"]
+    assert len(told["many"]) + told["left_out"] == 90
+    assert len(json.dumps(told, separators=(",", ":"))) <= brief.LIMIT
+
+
+HERE = ("--project", str(FIXTURE))
+
+
+def test_an_id_leads_to_more_of_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
+    step = answer(capsys, "advise", "fix2", *HERE)
+    more = answer(capsys, "show", str(step["evidence"]), *HERE, limit=brief.MORE)
+    assert {name: more[name] for name in step} == step
+    assert more["figures"]["registers"] > 0
+    assert answer(capsys, "profile", "fix2", *HERE) == step
+    two = answer(capsys, "diff", "fix1", "fix2", *HERE)
+    assert two["evidence"][1] == step["evidence"]
+    assert two["speedup"][0] == pytest.approx(step["vs_parent"][0], rel=0.02)  # other sessions
+
+
+def test_a_wrong_step_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "check", "fix3", *HERE, code=main(["check", "fix3", *HERE]))
+    assert told["verdict"] == "wrong"
+    assert told["checks"][0]["max_error"] > told["checks"][0]["allowed"]
+    step = answer(capsys, "ablate", "fix3", *HERE, code=1)
+    assert (step["verdict"], step["input_kind"]) == ("wrong", "outliers")
+
+
+def test_the_ladder_in_short(capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "ablate", *HERE)
+    assert told["steps"][-1]["step"] == told["best"]["step"]
+    assert told["references"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (["advise", "fix99", *HERE], 2, "usage"),
+        (["ablate", "--nonsense"], 2, "usage"),
+        (["try", "nowhere.py"], 2, "usage"),
+        (["diff", "fix1", "fix1", *HERE], 2, "usage"),
+    ],
+)
+def test_errors_are_json_on_stdout(
+    arguments: list[str], code: int, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = answer(capsys, *arguments, code=code)
+    assert told["error"]["code"] == kind
+    assert told["error"]["message"]
+    assert told["v"] == brief.VERSION
+
+
+def test_denied_counters_have_a_code_of_their_own() -> None:
+    told = brief.error("missing", "==ERROR== ERR_NVGPUCTRPERM - no permission", "ask root")
+    assert told == {
+        "error": {
+            "code": "ncu.permission",
+            "message": "==ERROR== ERR_NVGPUCTRPERM - no permission",
+            "hint": "ask root",
+        }
+    }
+
+
+TIMES = {"baseline": 20.0, "best": 10.0, "near": 9.0, "far": 25.0, "bad": 5.0}
+
+
+@pytest.fixture
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StandIn, tuple[str, str]]:
+    root = make(tmp_path / "ws", dict.fromkeys(TIMES, GOOD))
+    gpu = StandIn(
+        monkeypatch, lambda run: TIMES[run.variant], wrong=lambda run: run.variant == "bad"
+    )
+    here = ("--project", str(root))
+    assert main(["ablate", "best", *here]) == 0
+    gpu.timed.clear()
+    gpu.captured.clear()
+    return gpu, here
+
+
+def sessions(gpu: StandIn) -> list[int]:
+    return [job.sessions for job in gpu.jobs if hasattr(job, "sessions")]
+
+
+def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
+    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, here = loop
+    gpu.jobs.clear()
+    told = answer(capsys, "ablate", "near", *here, code=1)  # nothing is captured here
+    assert "provisional" not in told
+    assert sessions(gpu) == [3, 5]
+    assert gpu.timed[0] == ["near", "baseline"]
+    assert "near" in gpu.captured
+    assert told["vs_parent"][0] == pytest.approx(20 / 9, rel=0.01)
+
+
+def test_a_slow_step_is_provisional_and_not_profiled(
+    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, here = loop
+    gpu.jobs.clear()
+    told = answer(capsys, "ablate", "far", *here, code=1)
+    assert told["provisional"] is True
+    assert sessions(gpu) == [3]
+    assert gpu.captured == []
+
+
+def test_quick_stops_at_the_first_verdict(
+    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, here = loop
+    gpu.jobs.clear()
+    told = answer(capsys, "ablate", "near", "--quick", *here, code=1)
+    assert told["provisional"] is True
+    assert sessions(gpu) == [3]
+    assert gpu.captured == []
+
+
+def test_a_wrong_step_is_not_timed(
+    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, here = loop
+    told = answer(capsys, "ablate", "bad", *here, code=1)
+    assert told["verdict"] == "wrong"
+    assert "provisional" not in told
+    assert all("bad" not in names for names in gpu.timed)
+
+
+def test_quick_without_brief_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ablate", "fix1", "--quick", *HERE]) == 2
+    assert "--brief" in capsys.readouterr().err
