@@ -48,15 +48,10 @@ def require_new(study: Study, name: str) -> None:
     known = {base_name(known) for known in study.variants}
     if name in known or name in TAKEN:
         what = f"a variant of {study.name}" if name in known else "the name of a study's own file"
+        free = next(f"fix{n}" for n in range(1, len(known) + 2) if f"fix{n}" not in known)
         raise UsageError(
-            f"'{name}' is {what} already",
-            hint=f"choose a name that is free, such as {free_name(known)}",
+            f"'{name}' is {what} already", hint=f"choose a name that is free, such as {free}"
         )
-
-
-def free_name(known: set[str]) -> str:
-    """The first of fix1, fix2, ... that is not taken."""
-    return next(f"fix{n}" for n in range(1, len(known) + 2) if f"fix{n}" not in known)
 
 
 def copied(study: Study, parent: Variant, name: str) -> Copied:

@@ -52,30 +52,20 @@ def kind(figure: str) -> str:
     return spec.noise if spec else "pace"
 
 
-def is_share(figure: Figure) -> bool:
-    """Whether a figure is a percentage, whose moves count in points."""
-    return figure.unit.startswith("%")
-
-
 def surprise(before: Figure, after: Figure) -> float:
     """The move in standard deviations of a difference between two captures.
 
     Percentages by their difference in points, all else by the logarithm of the factor.
     """
-    values = _beyond_floor(before.id, before.value, after.value)
+    spec = catalog().get(before.id)
+    values = [max(one.value, spec.floor) if spec else one.value for one in (before, after)]
     if values[0] == values[1]:
         return 0.0
     size = ASSUMED[kind(before.id)]
-    if is_share(before):
+    if before.unit.startswith("%"):  # whose moves count in points
         spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in values))
         return abs(after.value - before.value) / spread if spread else math.inf
     return abs(log_factor(*values)) / (math.sqrt(2) * size.relative)
-
-
-def _beyond_floor(figure: str, *values: float) -> list[float]:
-    """Amounts as they count; see ``floor`` in metrics.toml."""
-    spec = catalog().get(figure)
-    return [max(value, spec.floor) for value in values] if spec else list(values)
 
 
 def log_factor(before: float, after: float) -> float:

@@ -148,7 +148,9 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
     timed = change.timed
     if timed is None:
         return None
-    told = replace(change, tier=2, differences=(*change.differences, _time_difference(timed)))
+    us = (timed.before_us, timed.after_us)
+    difference = Difference(2, TIME, *us, timed.after_us > timed.before_us)
+    told = replace(change, tier=2, differences=(*change.differences, difference))
     if off := next((twin for twin in timed.twins if twin.is_off), None):
         why = finding("commit.twin", variant=off.variant, ratio=off.ratio.ratio)
         return replace(told, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
@@ -178,10 +180,6 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     if ratio.low >= 1 / margin and ratio.high <= margin:
         return Move.SAME, told("commit.time_within", margin=gate.margin)
     return Move.CANNOT_TELL, told("commit.time_too_wide")
-
-
-def _time_difference(timed: TimedPair) -> Difference:
-    return Difference(2, TIME, timed.before_us, timed.after_us, timed.after_us > timed.before_us)
 
 
 def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> VariantChange | None:

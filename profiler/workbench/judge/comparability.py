@@ -31,7 +31,8 @@ def ladder_warnings(
     table's.
     """
     yield from _clocks(rows, shape)
-    indexes = [i for row in rows if (i := _measured_index(row, evidence)) is not None]
+    known = [evidence.variants[row.variant].index for row in rows if row.capture]
+    indexes = [index for index in known if index is not None]
     yield from _provenance(indexes, shape)
     for row in rows:
         if row.roofline and row.roofline.above_roof:
@@ -70,10 +71,6 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
     if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
         ends = tuple(finding("variant", variant=v, sm_clock_ghz=clocks[v]) for v in (slow, fast))
         yield finding("captures.clocks", shape=shape, variants=ends)
-
-
-def _measured_index(row: Row, evidence: ShapeEvidence) -> CaptureIndex | None:
-    return evidence.variants[row.variant].index if row.capture else None
 
 
 def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:

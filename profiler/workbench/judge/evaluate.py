@@ -61,7 +61,8 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     bare = replace(_bare(view, step.variant), step=step)
     judgement = judge_step(deciding, step)
     if bare.status == Status.STALE:
-        return replace(bare, verdict=judgement.without_evidence)
+        baseline = judgement.verdict == Verdict.BASELINE
+        return replace(bare, verdict=judgement.verdict if baseline else Verdict.INCONCLUSIVE)
     row = _with_choice(_measured(bare, view), view, step)
     return replace(
         row,
@@ -83,11 +84,6 @@ class Judgement:
     verdict: Verdict
     over_parent: Ratio | None = None
     elsewhere: tuple[Elsewhere, ...] = ()
-
-    @property
-    def without_evidence(self) -> Verdict:
-        """What is left of the verdict where the evidence is of other sources."""
-        return self.verdict if self.verdict == Verdict.BASELINE else Verdict.INCONCLUSIVE
 
 
 def judge_step(view: View, step: Step) -> Judgement:

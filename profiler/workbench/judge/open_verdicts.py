@@ -128,7 +128,9 @@ def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
     for entry in entries:
         kinds.setdefault((entry.verb, entry.study, entry.place, entry.gpu), []).append(entry)
     found = [
-        Spent(*kind, runs=len(own), seconds=seconds_of(own), cost=cost_of(own))
+        Spent(
+            *kind, runs=len(own), seconds=seconds_of(own), cost=added(entry.cost for entry in own)
+        )
         for kind, own in kinds.items()
     ]
     return sorted(found, key=lambda one: (-one.seconds, one.verb, one.study))
@@ -136,10 +138,6 @@ def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
 
 def seconds_of(entries: Sequence[SpentEntry]) -> float:
     return added(float(entry.seconds) for entry in entries)
-
-
-def cost_of(entries: Sequence[SpentEntry]) -> float:
-    return added(entry.cost for entry in entries)
 
 
 def expected_seconds(entries: Sequence[SpentEntry], run: Run) -> float:

@@ -157,7 +157,8 @@ def over_sizes(
     references are those beside the first of the ``variants``, where it was timed with them.
     """
     first = shapes[0]
-    in_flops = _is_intense(shapes[-1])
+    work = shapes[-1].work
+    in_flops = work is not None and work.flops >= LOW_INTENSITY * work.bytes
     names = [*variants, *references]
     times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
 
@@ -207,11 +208,6 @@ def size_name(parameter: str, shape: ShapeEvidence) -> str:
 def size_words(value: float) -> str:
     """``512``: as it was given, whole where it is whole."""
     return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
-
-
-def _is_intense(shape: ShapeEvidence) -> bool:
-    work = shape.work
-    return work is not None and work.flops >= LOW_INTENSITY * work.bytes
 
 
 def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:

@@ -171,17 +171,14 @@ def _shape(evidence: Evidence, wanted: ShapeRequest) -> ShapeEvidence:
     return ShapeEvidence(
         shape=evidence.shape,
         parameters=shape.parameters,
-        timings=tuple(_timings(evidence)),
+        timings=tuple(
+            TimedTogether(file.name, frozenset(evidence.timed(file.timing)), file.timing)
+            for file in evidence.timings
+        ),
         variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
         flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
         work=evidence.study.work(evidence.shape) if shape.profiled else None,
     )
-
-
-def _timings(evidence: Evidence) -> Iterator[TimedTogether]:
-    for file in evidence.timings:
-        timed = frozenset(evidence.timed(file.timing))
-        yield TimedTogether(file=file.name, timed=timed, timing=file.timing)
 
 
 @dataclass(frozen=True)

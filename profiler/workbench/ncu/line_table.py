@@ -196,11 +196,12 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
         if len(every) > MOST_ROWS:
             raise ValueError("a line table with too many rows")
     parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
-    return [LineTable(_from_zero(part), every) for part in parts if part]
-
-
-def _from_zero(rows: list[LineEntry]) -> tuple[LineEntry, ...]:
-    return tuple(row._replace(address=row.address - rows[0].address) for row in rows)
+    from_zero = (
+        tuple(row._replace(address=row.address - part[0].address) for row in part)
+        for part in parts
+        if part
+    )
+    return [LineTable(rows, every) for rows in from_zero]
 
 
 def _steps(reader: _Reader, head: _LineHeader) -> Iterator[tuple[_State, bool]]:

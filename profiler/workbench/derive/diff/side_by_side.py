@@ -120,13 +120,17 @@ def numbered(
         inside = rows[start:stop]
         real = any(row.differs for row in inside)
         result[start:stop] = [
-            replace(row, hunk=number, waits=real and _stays_waiting(row)) for row in inside
+            replace(
+                row,
+                hunk=number,
+                waits=real
+                and not row.differs
+                and row.after is not None
+                and is_wait(row.after.code),
+            )
+            for row in inside
         ]
     return result
-
-
-def _stays_waiting(row: DiffRow) -> bool:
-    return not row.differs and row.after is not None and is_wait(row.after.code)
 
 
 _NAME = re.compile(r"([A-Za-z_~]\w*)\s*(?:<[^;{}]*>)?\s*\(")

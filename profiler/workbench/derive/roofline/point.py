@@ -168,11 +168,6 @@ class _Sums:
     def total_flops(self) -> float:
         return added(self.flops.values())
 
-    @property
-    def longest_work(self) -> str:
-        """The kind of work that would take longest at its peak; ``fp32`` where there is none."""
-        return max(self.flops, key=lambda kind: (self.seconds_at_peak[kind], kind), default="fp32")
-
 
 def point(
     metrics: ColumnTable, measured: Mapping[str, float] | None = None, base: str = DRAM
@@ -196,7 +191,8 @@ def point(
 
 
 def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: str) -> Point:
-    kind, flops = sums.longest_work, sums.total_flops
+    flops, by_kind = sums.total_flops, sums.seconds_at_peak
+    kind = max(by_kind, key=lambda name: (by_kind[name], name), default="fp32")
     busy = sums.seconds_at_peak.get(kind, 0.0)
     levels = tuple(_level(name, sums, busy, measured.get(name)) for name in names)
     return Point(
@@ -366,15 +362,11 @@ def _theoretical(name: str, measured: Ceiling, peaks: Peaks) -> float | None:
     return rate * measured.sm_clock_mhz * 1e6 / peaks.sm_clock
 
 
-def compute_id(point: Point) -> str:
-    """The ceiling of the arithmetic that would take a point longest."""
-    kind = point.tensor_type or "fp16"
-    return f"{TENSOR} {kind}" if point.arithmetic == TENSOR else point.arithmetic
-
-
 def other_clock(point: Point, measured: MeasuredCeilings) -> tuple[float, float] | None:
     """SM clocks in MHz of a point's capture and of the ceiling of its arithmetic, where apart."""
-    roof = measured.ceilings.get(compute_id(point))
+    kind = point.tensor_type or "fp16"
+    name = f"{TENSOR} {kind}" if point.arithmetic == TENSOR else point.arithmetic
+    roof = measured.ceilings.get(name)
     own, ceiling = point.sm_clock_hz * 1e-6, roof.measured.sm_clock_mhz if roof else None
     if ceiling is None or not math.isfinite(own) or abs(own / ceiling - 1) <= CLOCK_TOLERANCE:
         return None

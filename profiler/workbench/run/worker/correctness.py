@@ -268,10 +268,6 @@ def pause() -> None:
         torch.cuda._sleep(LATE_CYCLES)
 
 
-def can_be_nan(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def poison_free_memory(sizes: Sequence[int]) -> None:
     """Fill free blocks of the ``sizes``, in bytes, with NaN, so that an output nobody wrote shows.
 
@@ -345,7 +341,11 @@ class Calls:
         """NaN in place of the inputs for about a millisecond of the current stream: what launches
         on another one, and does not wait for this one, reads that.
         """
-        late = [name for name in self.buffers if can_be_nan(self.drawn[name])]
+        late = [
+            name
+            for name in self.buffers
+            if (x := self.drawn[name]).is_floating_point() or x.is_complex()
+        ]
         for name in late:
             self.buffers[name][GUARD_BYTES:-GUARD_BYTES] = POISON
         pause()

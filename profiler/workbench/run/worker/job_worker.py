@@ -71,7 +71,9 @@ class JobWorker:
         if self.job.gated:
             self.variants = wait_for_parent(self.folder, self.job)
         if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
-            self.tell_surroundings()
+            from workbench.run.worker.device import environment
+
+            self.journal.write(DeviceFound(environment=environment()))
             self.guard = guard_of(self.folder, self.job)
             self.guard.seal.also(self.study)
             self.load_reference()
@@ -80,11 +82,6 @@ class JobWorker:
             self.each(Phase.CHECK, self.check)
         if Phase.CAPTURE in phases:
             self.each(Phase.CAPTURE, self.capture)
-
-    def tell_surroundings(self) -> None:
-        from workbench.run.worker.device import environment
-
-        self.journal.write(DeviceFound(environment=environment()))
 
     def each(self, phase: Phase, work: Callable[[str], None]) -> None:
         """Of those that have not failed so far; who fails costs only itself."""
