@@ -24,7 +24,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
 from workbench.judge.sessions import Company, TimingFacts, Twin
-from workbench.study.model import Prediction, Step
+from workbench.study.model import Prediction, Step, Work
 from workbench.words import (
     GateState,
     Origin,
@@ -408,6 +408,7 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
             ),
         ),
         timing=TIMING,
+        work=Work(FLOPS, 1.0, "float16"),
     )
     return dataclasses.replace(found, **changes)
 

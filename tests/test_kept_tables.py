@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from workbench.app.executor import Local
-from workbench.app.judge import judged
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.figures import figures
@@ -23,7 +22,6 @@ from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
 from workbench.ncu.captures import KeptTables, tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
-from workbench.render.document import method
 from workbench.run.recording import remove_unused
 from workbench.words import Status
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, SHOWN, YOUNGER, copy_of_fixture, recorded_report
@@ -197,6 +195,3 @@ def test_tables_without_their_report_are_named(
     assert main(["show", "fix10", "--shape", shape, "--project", str(FIXTURE)]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     assert last.endswith("capture current (tables without their report)") == alone
-    found = judged(find_target(Local(), FIXTURE, None, shape), ["fix10"])[0]
-    _, *notes = method.captures(found)
-    assert bool(notes) == alone

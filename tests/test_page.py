@@ -109,9 +109,8 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     found, sources = pages.recorded()
     document = report(found, sources.diffs)
     told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
-    steps = titles.index("Step by step")
-    assert titles == [*told[: steps + 1], CODE, *told[steps + 1 :]]
-    assert titles[:2] == ["What was learned", "The ladder"]
+    assert titles == [*told[:2], CODE, *told[2:]]
+    assert titles[:2] == ["Time by step", "Steps, with diffs and stall time by line"]
 
 
 def test_landmarks_captions_and_names() -> None:
@@ -212,7 +211,7 @@ def test_figures_are_those_of_the_report() -> None:
     assert best.over_baseline is not None
     assert factor(best.over_baseline.ratio) in words
     assert interval(row.over_parent) in words
-    assert f"of {found.score.total} predictions {found.score.confirmed} confirmed" in words
+    assert f"Predictions: {found.score.confirmed} confirmed" in words
     for figure in row.figures.values():
         assert figure.metric in words
 
@@ -334,7 +333,7 @@ def test_what_was_not_collected_is_said() -> None:
     words = outline(bare).words
     assert "not collected" in words
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b", words.replace("None was made", ""))
-    assert "There is no step beyond the baseline yet" in outline(ablation(0)).words
+    assert "No step was kept yet." in outline(ablation(0)).words
 
 
 def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None:

@@ -13,23 +13,32 @@ from markdown_it import MarkdownIt
 
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
-from workbench.judge.findings import NOT_COLLECTED
-from workbench.judge.gates import Gate
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, EvidenceEnvironment
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
 from workbench.render.document import method, result
 from workbench.render.document.blocks import CodeBlock, Text
-from workbench.render.document.ladder_table import tree
+from workbench.render.document.ladder_report import report
 from workbench.render.document.step import step_section
 from workbench.render.templates import render_report, template_environment
-from workbench.words import GateState, Origin, Regime, Verdict
+from workbench.words import Origin, Regime, Verdict
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 REPORTS = TEMPLATES.parent / "reports"
 ENVIRONMENT = template_environment([TEMPLATES])
 NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
+
+
+SECTIONS = [
+    "Time by step",
+    "Lessons",
+    "What did not work",
+    "What to try next",
+    "Roofline and stall time",
+    "Method and limits",
+]
+MOST_WORDS = 2500
 
 
 def render(found: Ablation) -> str:
@@ -46,23 +55,7 @@ def headings(text: str) -> list[str]:
 
 
 def test_sections_stand_in_order() -> None:
-    assert headings(render(ablation(1))) == [
-        "Optimization report: Attention forward",
-        "What was learned",
-        "Contents",
-        "The ladder",
-        "Roofline",
-        "Why it got faster",
-        "Step by step",
-        "`baseline`: where it loses its time",
-        "`fix1`: key change of fix1",
-        "What did not work",
-        "What to try next",
-        "Method",
-        "Environment",
-        "Reproduce it",
-        "Where each number comes from",
-    ]
+    assert headings(render(ablation(1))) == ["Attention forward", *SECTIONS]
 
 
 def test_the_commands_that_reproduce_it_can_be_pasted_into_any_shell() -> None:
@@ -82,41 +75,35 @@ def test_same_evidence_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
-        (Ratio(2.0, None, None), "it is 2.00x [not collected] of `sdpa`"),
+        (Ratio(2.0, None, None), "2.00x [not collected] the speed of Reference sdpa (10.4 µs)"),
         (
             Ratio(2.0, 1.9, 2.1, 5, Interval(2.3, 2.2, 2.4, 5)),
-            "it is 2.00x [1.90, 2.10] (2.30x in cycles) faster than `sdpa`",
+            "2.00x [1.90, 2.10] (2.30x in cycles) the speed of Reference sdpa (10.4 µs)",
         ),
-        (Ratio(2.0, 1.9, 2.1), "it is 2.00x [1.90, 2.10] faster than `sdpa`"),
-        (Ratio(0.5, 0.4, 0.8), "it is 2.00x [1.25, 2.50] slower than `sdpa`"),
-        (Ratio(1.0, 0.9, 1.1), "it is as fast as `sdpa` within the interval (1.00x [0.900, 1.10])"),
-        (None, "its speed against `sdpa` (10.4 µs) was not collected"),
+        (Ratio(0.5, 0.4, 0.8), "0.500x [0.400, 0.800] the speed of Reference sdpa (10.4 µs)"),
+        (None, "its speed relative to Reference sdpa (10.4 µs) is not collected"),
     ],
 )
-def test_result_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
+def test_the_answer_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
     known = InRegime(microseconds=time(337.0), speedup_over_fastest=ratio, fastest="sdpa")
-    text = told(result.result(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
-    text = text.replace("the fastest reference, ", "")
-    assert words in text.replace("`sdpa` (10.4 µs) within", "`sdpa` within")
+    text = told(result.answer(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
+    assert f"`fix1` takes 337 µs per call: {words}" in text
 
 
-def test_result_names_its_basis() -> None:
-    text = told(result.result(ablation(3)))
-    assert "`fix3` takes 177 µs chained; it is 17.0x [16.9, 17.2] slower than the fastest" in text
-    assert "its error is at worst 1.25x that of `sdpa`" in text
-    assert "3.61x [3.57, 3.65] over `baseline` (640 µs)" in text
-    assert "In other regimes: back to back " in text
-    assert "the 95 % interval is over 5 sessions of 4 instances" in text
-    assert "recorded evidence of 2026-01-02" in text
-    assert "Of 3 steps: 2 kept, 1 slower; of " in text
-    measured = told(result.result(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
-    assert "measured by this run on 2026-01-02" in measured
+def test_the_answer_names_its_basis() -> None:
+    text = told(result.answer(ablation(3)))
+    assert text.startswith("**`fix3` takes 177 µs per call: ")
+    assert "3.61x that of baseline (640 µs).**" in text
+    assert " Its largest error is 1.25x that of `sdpa`. " in text
+    assert text.endswith("attention at B=2, NVIDIA H200, recorded 2026-01-02.")
+    measured = told(result.answer(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
+    assert "measured 2026-01-02" in measured
 
 
 def test_result_without_a_step_or_a_time() -> None:
-    assert "No step was kept: `baseline` takes 640 µs" in told(result.result(ablation(0)))
+    assert "No step was kept: `baseline` takes 640 µs" in told(result.answer(ablation(0)))
     nothing = not_current(ablation(0), "baseline", "missing", "not measured")
-    assert "there is no result yet" in told(result.result(nothing))
+    assert "there is no result yet" in told(result.answer(nothing))
     assert "not collected" in render(nothing)
 
 
@@ -124,28 +111,19 @@ def test_stale_step_shows_no_figure() -> None:
     found = not_current(ablation(3), "fix3", "stale", "its sources changed")
     text = render(found)
     assert "177 µs" not in text
-    assert "no figures, stale" in text
-    assert "`fix3`: no verdict, stale." in text
+    assert not [line for line in result.failures(found) if "fix3" in told(line)]
     assert "`fix1` takes 337 µs" in text
 
 
-def test_why_a_step_failed_is_told_once_and_not_cut_off_elsewhere() -> None:
+def test_why_a_step_failed_stands_in_full_beside_its_lesson() -> None:
     found = not_current(ablation(3), "fix3", "failed", "wrong: with outliers inputs")
-    found = with_row(found, "fix3", verdict=Verdict.WRONG)
-    told_once = "`fix3`: wrong, failed: wrong: with outliers inputs."
-    assert told_once in [told(line) for line in result.failures(found)]
-    assert "1 kept, 1 slower, 1 wrong; of " in told(result.result(found))
-    assert any(told(line).startswith("`fix3` (wrong): ") for line in result.lessons(found))
-    gates = (
-        Gate("correct", GateState.FAILED, saying("wrong: with outliers inputs")),
-        Gate("compiler", GateState.PASSED, saying("")),
-        Gate("work", GateState.OPEN, NOT_COLLECTED),
-        Gate("faster", GateState.OPEN, NOT_COLLECTED),
-    )
-    assert (
-        "no figures, failed. Gates failed: correct (wrong: with outliers inputs); "
-        "open: work, faster (not collected); 1 passed."
-    ) in render(with_row(found, "fix3", gates=gates))
+    step = found.row("fix3").step
+    assert step is not None
+    step = msgspec.structs.replace(step, lesson="Check *hard* inputs. Always.")
+    found = with_row(found, "fix3", verdict=Verdict.WRONG, step=step)
+    (line,) = [told(line) for line in result.failures(found) if "fix3" in told(line)]
+    assert ": wrong: with outliers inputs. Check *hard* inputs." in line
+    assert not any("fix3" in told(line) for line in result.lessons(found))
 
 
 def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
@@ -153,19 +131,11 @@ def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
     found = not_current(ablation(3), "fix3", "failed", "unsupported: at most 128 keys")
     kept = with_row(found, "fix3", verdict=Verdict.KEPT, judged_at="short")
     assert not [line for line in result.failures(kept) if "fix3" in told(line)]
-    assert any(told(line).startswith("`fix3` (kept): ") for line in result.lessons(kept))
-    assert "fix3  kept at short" in tree(kept).text
-    assert "fix3  wrong" in tree(found).text
-    gates = (
-        Gate("kernels", GateState.OPEN, NOT_COLLECTED),
-        Gate("work", GateState.OPEN, NOT_COLLECTED),
-        Gate("faster", GateState.FAILED, saying("lower end 1.009x < 1.03x over the parent")),
-    )
-    judged = with_row(kept, "fix3", verdict=Verdict.INCONCLUSIVE, gates=gates)
-    texts = [told(line) for line in result.failures(judged)]
-    (text,) = (text for text in texts if text.startswith("`fix3`"))
-    assert text.startswith("`fix3` was inconclusive at `short`, ")
-    assert ": not collected: kernels, work; lower end 1.009x < 1.03x over" in text
+    over = Ratio(1.009, 1.001, 1.017)
+    judged = with_row(kept, "fix3", verdict=Verdict.NO_GAIN, deciding_speedup=over, gates=())
+    (text,) = [told(line) for line in result.failures(judged) if "fix3" in told(line)]
+    assert "at `short`" in text
+    assert "1.009x [1.001, 1.017] the speed of `fix1`" in text
 
 
 def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> None:
@@ -180,29 +150,44 @@ def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> No
     assert "under ncu." in markdown.blocks(both.blocks)
 
 
-def test_what_did_not_work() -> None:
-    said = [told(line) for line in result.failures(ablation(3))]
-    assert said[0] == (
-        "`fix2` was slower, 0.962x over `fix1`: lower end 0.952x < 1.03x over the parent."
-    )
-    assert len(said) == 1
-    assert "Every step was kept." in render(ablation(1))
+def test_only_rejected_steps_are_under_what_did_not_work() -> None:
+    (said,) = [told(line) for line in result.failures(ablation(3))]
+    assert said.startswith("`fix2` (")
+    assert "0.962x [0.952, 0.971] the speed of `fix1`" in said
+    assert "No step was rejected." in render(ablation(1))
 
 
-def test_warnings_stand_before_everything() -> None:
+def test_lessons_are_those_of_kept_steps_that_gained_most() -> None:
+    found = ablation(12)
+    for row in found.rows[1:]:
+        assert row.step is not None
+        step = msgspec.structs.replace(row.step, lesson=f"Of {row.variant}. And more.")
+        found = with_row(found, row.variant, step=step)
+    said = [told(line) for line in result.lessons(found)]
+    assert 5 <= len(said) <= result.MOST_LESSONS
+    kept = {row.variant for row in found.rows if row.verdict == Verdict.KEPT}
+    assert {line.split("`")[1] for line in said} <= kept
+    assert all(line.endswith(".") and "And more" not in line for line in said)
+
+
+def test_warnings_stand_in_the_notes_at_the_end() -> None:
     text = render(ablation(1, warnings=(saying("captures differ in ncu: 1, 2"),)))
-    assert "forward\n\n> [!WARNING]\n> - captures differ in ncu: 1, 2\n\n**`fix1`" in text
-    assert "[!WARNING]" not in render(ablation(1))
+    _, notes = text.split("<summary>Notes on the evidence</summary>")
+    assert "- captures differ in ncu: 1, 2\n" in notes
+    assert "[!WARNING]" not in text
 
 
-def test_bottlenecks_of_the_baseline() -> None:
-    text = render(ablation(1))
+def test_bottlenecks_of_the_baseline_are_on_the_page() -> None:
+    def page(found: Ablation) -> str:
+        return markdown.blocks(report(found, {}).blocks)
+
+    text = page(ablation(1))
     assert "1. **Long Scoreboard Stalls**: " in text
     assert "NVIDIA estimates 75 % (global); hottest line `baseline.cu:30`, 71 %" in text
     assert "`baseline.cu:30`, 71 % of its long scoreboard samples" in text
     assert "/workbench/kernels" not in text
     local = dataclasses.replace(bottleneck(), scope="local", hot_line=None)
-    text = render(with_row(ablation(0), "baseline", bottlenecks=(local,)))
+    text = page(with_row(ablation(0), "baseline", bottlenecks=(local,)))
     assert "NVIDIA estimates 75 % (local)" in text
     assert "hottest line" not in text
 
@@ -228,7 +213,7 @@ def test_charts_are_linked_light_and_dark() -> None:
     text = render(ablation(1))
     for name in FILES:
         assert f'"{name}"' in text
-    assert 'alt="Roofline over DRAM: performance of every version ' in text
+    assert 'alt="Roofline over DRAM: the work that the problem needs' in text
     assert "The slope is what DRAM can feed" in text
     assert "{level}" not in text
 
@@ -236,11 +221,11 @@ def test_charts_are_linked_light_and_dark() -> None:
 def test_a_diff_is_on_the_page_and_not_in_the_report() -> None:
     text = render(ablation(12))
     assert "Diff against" not in text
-    assert "`workbench report --open --study attention` shows its diff" in text
+    assert "each step's diff: `workbench report --open --study attention`." in text
 
 
 @pytest.mark.parametrize("study", sorted(path.name for path in REPORTS.iterdir()))
-def test_a_committed_report_is_shown_in_full_by_github(study: str) -> None:
+def test_a_committed_report_is_short_and_shown_in_full_by_github(study: str) -> None:
     folder = REPORTS / study
     text = (folder / "OPTIMIZATION_REPORT.md").read_text(encoding="utf-8")
     assert len(text.encode()) < 100_000
@@ -249,20 +234,13 @@ def test_a_committed_report_is_shown_in_full_by_github(study: str) -> None:
         "OPTIMIZATION_REPORT.md",
         *pictures,
     }
-    found = [title for title in headings(text) if not title.startswith(("`", "Over ", "Judged at"))]
-    assert [title for title in found[1:] if title not in ("Roofline", "Bandwidth")] == [
-        "What was learned",
-        "Contents",
-        "The ladder",
-        "Why it got faster",
-        "Step by step",
-        "What did not work",
-        "What to try next",
-        "Method",
-        "Environment",
-        "Reproduce it",
-        "Where each number comes from",
-    ]
+    assert headings(text)[1:] == SECTIONS
+    assert len(prose(text)) < MOST_WORDS
+    ladder = text.split("## Time by step")[1].split("## Lessons")[0]
+    rows = [line for line in ladder.splitlines() if line.startswith("| ")]
+    (winner,) = re.findall(r"^\*\*`([^`]+)` takes ", text, re.MULTILINE)
+    assert rows[-1].startswith(f"| {winner} | ")
+    assert "  " not in "".join(rows)
 
 
 def test_hostile_text_stays_text() -> None:
@@ -278,7 +256,7 @@ def test_hostile_text_stays_text() -> None:
     text = render(found)
     html = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in html
-    assert html.count("</details>") == html.count("<details>") == 4
+    assert html.count("</details>") == html.count("<details>") == 2
     assert [h for h in headings(text) if h == "heading"] == []
     assert len(headings(text)) == len(headings(render(ablation(1))))
     assert html.count("<table>") == MarkdownIt("commonmark").enable("table").render(
@@ -304,41 +282,8 @@ def test_own_template_wins(tmp_path: Path) -> None:
 
 
 def prose(text: str) -> list[str]:
-    """The words that a reader meets: outside of folds and code, without numbers."""
-    text = re.sub(r"^(`{3,})[^\n]*\n.*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    """All that stands outside of folds and of HTML."""
     fold = re.compile(r"<details>(?:(?!<details>).)*?</details>", re.DOTALL)
     while fold.search(text):
         text = fold.sub("", text)
-    text = re.sub(r"`[^`]*`|<[^>]+>|\(#[^)]*\)", " ", text)
-    return [word for word in text.split() if re.search(r"[A-Za-z]{2,}", word)]
-
-
-def test_a_step_of_the_attention_ladder_is_read_in_under_a_minute() -> None:
-    """With its part in all around it: 23 steps were 3600 words, a quarter of an hour."""
-    text = (REPORTS / "attention" / "OPTIMIZATION_REPORT.md").read_text()
-    steps = len(re.findall(r"^### `fix[^`]*`: ", text, flags=re.MULTILINE))
-    assert steps > 20
-    assert 80 < len(prose(text)) / steps <= 3600 / 23
-
-
-def test_contents_link_to_the_headings_as_github_names_them() -> None:
-    text = render(ablation(2))
-    links = dict(re.findall(r"\[([^\]]+)\]\(#([^)]+)\)", text))
-    assert links["The ladder"] == "the-ladder"
-    slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(text)}
-    assert set(links.values()) <= slugs
-
-
-def test_every_step_has_its_verdict_its_why_and_its_lesson_in_sight() -> None:
-    found = ablation(2)
-    step = found.row("fix1").step
-    assert step is not None
-    step = msgspec.structs.replace(step, lesson="Tiles *pay*. Again and again.")
-    text = render(with_row(found, "fix1", step=step))
-    assert "- `fix1` (kept): Tiles *pay*.\n" in text
-    section = text.split("### `fix1`")[1].split("<details>")[0]
-    assert "**Kept**: 337 µs, 1.90x [1.88, 1.92] over `baseline`. 3 gates passed." in section
-    assert "**Why.** 1.90x = 1.90x (fewer instructions), " in section
-    assert "**Lesson.** Tiles *pay*. Again and again." in section
-    section = text.split("### `fix2`")[1].split("<details>")[0]
-    assert "Gates failed: faster (lower end 0.952x < 1.03x over the parent); 2 passed." in section
+    return re.sub(r"<[^>]+>", " ", text).split()

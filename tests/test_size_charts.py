@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from xml.etree import ElementTree
 
 import pytest
 
 import pages
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.sizes import AtSize, OverSizes, SizeLine
 from workbench.render.chart import svg
 from workbench.render.chart.scene import Anchor, Scene, text_width
-from workbench.render.chart.time_charts import shown, size_lines
+from workbench.render.chart.time_charts import size_lines
 from workbench.words import Regime
 
 
@@ -48,9 +49,22 @@ def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
     inside(size_lines(over(names)))
 
 
-def test_the_fastest_and_the_references_have_names() -> None:
+def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> None:
     found = over(30, references=2)
-    named, others = shown(found)
-    assert named[0].variant == "v0"  # the fastest
-    assert {"v28", "v29"} <= {line.variant for line in named}
-    assert len(named) + len(others) == 30
+    ratio = Ratio(1.5, 1.2, 1.9)
+    lines = tuple(
+        dataclasses.replace(
+            line,
+            points=tuple(dataclasses.replace(p, over_fastest=ratio) for p in line.points),
+        )
+        for line in found.variants
+    )
+    drawn = size_lines(dataclasses.replace(found, variants=lines))
+    inside(drawn)
+    told = [label.text for label in pages.labels(drawn.items)]
+    assert "v0" in told  # the fastest
+    assert "v27" in told  # the last step
+    assert not {"v28", "v29"} & set(told)
+    assert "fastest reference" in told
+    without = [label.text for label in pages.labels(size_lines(found).items)]
+    assert {"v0", "v28", "µs per call, chained"} <= set(without)

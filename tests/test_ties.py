@@ -15,7 +15,7 @@ from workbench.derive.diff.line_diff import Hunk, ProfiledSource, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
 from workbench.render.as_json import plain_data as as_json
 from workbench.render.document.blocks import plain
-from workbench.render.document.hunks import costliest_lines, costs, hunk_table
+from workbench.render.document.hunks import costliest_lines, costs
 
 
 def recorded(variant: str) -> SourceDiff:
@@ -38,7 +38,6 @@ def test_a_hunk_tells_what_belongs_to_it() -> None:
     assert told.endswith("with 6, 8: 3.73 µs → 2.52 µs")
     assert "; with 6, 8: " in costs(changed)[0]
     assert as_json(changed)["tied"] == [6, 8]
-    assert "together" in {column.key for column in hunk_table(changes).columns}
 
 
 def test_the_showpiece_tells_the_function_that_is_gone() -> None:

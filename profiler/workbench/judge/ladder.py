@@ -90,6 +90,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         sizes=tuple(_sizes(snapshot)),
         trials=trials,
         record=record(snapshot.study, trials),
+        work=table.evidence.work,
     )
 
 
@@ -121,7 +122,6 @@ def _step(views: Views, view: View, step: Step) -> Row:
         row,
         against_parent=comparison,
         against_parent_at=compared.shape if compared is not view else "",
-        limits=row.bottlenecks if compared is view else compared.variant(row.variant).bottlenecks,
     )
 
 

@@ -21,7 +21,7 @@ from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes
-from workbench.study.model import Step
+from workbench.study.model import Step, Work
 from workbench.words import ABSENT, Origin, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ class Row:
     the shapes that its parent supports and it does not. ``no_source_lines`` says that its capture
     has no source lines, and why.
 
-    ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too;
-    ``limits`` are the bottlenecks in the last of them. ``chosen`` is the fastest of those that a
-    choice picks from, and ``over_chosen`` the ratio over it. ``needs`` is the package without which
-    a reference is not measured. ``advice`` is all that could be
-    tried next, see ``to_try``; None is not collected.
+    ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too.
+    ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
+    it. ``needs`` is the package without which a reference is not measured. ``advice`` is all that
+    could be tried next, see ``to_try``; None is not collected.
     """
 
     variant: str
@@ -83,7 +82,6 @@ class Row:
     judged_at: str = ""
     deciding_speedup: Ratio | None = None
     against_parent_at: str = ""
-    limits: tuple[Bottleneck, ...] = field(default=(), repr=False)
     needs: str = field(default="", repr=False)
     role: Role = field(default=Role.STEP, repr=False)
     chosen: str = field(default="", repr=False)
@@ -211,7 +209,8 @@ class Ablation:
     at the study's default shape. ``measured`` are the card's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
     first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
-    what was advised at their parents; ``record`` what came of all such, of other ladders too.
+    what was advised at their parents; ``record`` what came of all such, of other
+    ladders too. ``work`` is what one call has to do at ``shape``.
     """
 
     study: str
@@ -238,6 +237,7 @@ class Ablation:
     sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
     record: AdviceRecord = NO_RECORD
+    work: Work | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -255,9 +255,8 @@ class Ablation:
 
     @property
     def moves_only(self) -> bool:
-        """Whether all that was captured only moves bytes, which has no place in a roofline."""
-        points = [row.roofline for row in self.everything if row.roofline]
-        return bool(points) and not any(point.flops for point in points)
+        """Whether the problem needs no arithmetic: a roofline has no place for it."""
+        return self.work is not None and not self.work.flops
 
     @property
     def best(self) -> Row | None:

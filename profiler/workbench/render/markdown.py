@@ -16,7 +16,6 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
-    Document,
     Fold,
     Paragraph,
     Section,
@@ -190,43 +189,3 @@ def block(content: Block, level: int) -> str:
 
 def blocks(contents: Sequence[Block], level: int = TOP) -> str:
     return "\n\n".join(text for each in contents if (text := block(each, level)))
-
-
-def contents(document: Document) -> str:
-    """Links to the sections; those of shapes stand behind theirs, those of steps do not: the table
-    before them names them all.
-    """
-    slugs = _Slugs()
-    slugs.of(document.title)
-    lines = []
-    for each in document.blocks:
-        if not isinstance(each, Section) or not each.title:
-            continue
-        text = f"- {_link(each.title, slugs)}"
-        parts = [sub for sub in each.blocks if isinstance(sub, Section)]
-        links = [(_link(_name(sub.title), slugs, sub.title), sub.variant) for sub in parts]
-        inner = [link for link, variant in links if not variant]
-        lines.append(f"{text}: {' · '.join(inner)}" if inner else text)
-    return "\n".join(lines)
-
-
-def _name(title: Text) -> Text:
-    """What a title names, such as a step or a shape; the whole of it where it names nothing."""
-    return next(((span,) for span in title if span.code), title)
-
-
-def _link(shown: Text, slugs: _Slugs, title: Text = ()) -> str:
-    return f"[{spans(shown)}](#{slugs.of(title or shown)})"
-
-
-class _Slugs:
-    """GitHub's anchors of headings: words in lower case, numbered where they come again."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, int] = {}
-
-    def of(self, title: Text) -> str:
-        slug = re.sub(r"[^\w\- ]", "", plain(title).lower()).replace(" ", "-")
-        times = self.seen.get(slug, 0)
-        self.seen[slug] = times + 1
-        return f"{slug}-{times}" if times else slug

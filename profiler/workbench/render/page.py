@@ -16,7 +16,7 @@ from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html, page_sources
 from workbench.render.chart import svg
-from workbench.render.chart.charts import scenes
+from workbench.render.chart.charts import page_scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
@@ -71,7 +71,7 @@ def render_page(
 
 def charts_of(ablation: Ablation) -> dict[str, str]:
     """Each chart by its name."""
-    return {one.name: svg.inline(one) for one in scenes(ablation)}
+    return {one.name: svg.inline(one) for one in page_scenes(ablation)}
 
 
 def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:

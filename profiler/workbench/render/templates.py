@@ -11,7 +11,7 @@ from workbench.derive.speedup import LEVEL
 from workbench.evidence.records import ShippedTime
 from workbench.judge.rows import Ablation
 from workbench.render import markdown
-from workbench.render.document.blocks import Callout, Section
+from workbench.render.document.blocks import Section
 from workbench.render.document.ladder_report import summary
 from workbench.render.numbers import harmless, number
 from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
@@ -48,16 +48,12 @@ def _harmless(value: object) -> object:
 def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:
     """The summary as Markdown.
 
-    The template gets ``title``, ``warnings`` ("" without any), ``contents`` (links), ``sections``
-    (key to Markdown, in order, each with its heading) and ``facts`` (study, shape, gpu, date,
-    source).
+    The template gets ``title``, ``sections`` (key to Markdown, in order, each with its heading) and
+    ``facts`` (study, shape, gpu, date, source).
     """
     document = summary(ablation)
-    warnings = [each for each in document.blocks if isinstance(each, Callout)]
     text = environment.get_template(TEMPLATE).render(
         title=markdown.spans(document.title),
-        warnings=markdown.blocks(warnings),
-        contents=markdown.contents(document),
         sections={
             each.key: markdown.section(each)
             for each in document.blocks

@@ -16,8 +16,6 @@ from workbench.render.chart import roofline_plot, stall_bars, svg, time_charts
 from workbench.render.chart.roofline_plot import roofline
 from workbench.render.chart.scene import Scene
 from workbench.render.chart.stall_bars import stall_time
-from workbench.render.chart.time_charts import size_lines
-from workbench.render.document.timings import sizes_name
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,16 @@ def scene(name: str, ablation: Ablation) -> Scene:
 
 
 def scenes(ablation: Ablation) -> list[Scene]:
-    """All of ``CHARTS``, then one for each recorded range of shapes: most ladders have none."""
-    ranges = [size_lines(over, sizes_name(number)) for number, over in enumerate(ablation.sizes)]
-    return [*(scene(name, ablation) for name in CHARTS), *ranges]
+    """All of ``CHARTS``, then one of the recorded ranges of shapes: most ladders have none."""
+    ranges = [time_charts.ladder_sizes(ablation)] if ablation.sizes else []
+    names = [name for name in CHARTS if name != "roofline" or not ablation.moves_only]
+    return [*(scene(name, ablation) for name in names), *ranges]
+
+
+def page_scenes(ablation: Ablation) -> list[Scene]:
+    """Those of the report, with a chart for each step in place of one for all of them."""
+    shared = [one for one in scenes(ablation) if one.name != "stall-time"]
+    return [*shared, *stall_bars.step_stalls(ablation)]
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.derive.roofline.ceilings import TENSOR
-from workbench.derive.roofline.point import ERROR_MARGIN, LevelPoint, Point
+from workbench.derive.roofline.point import ERROR_MARGIN, Point
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.scene import (
     XY,
@@ -183,24 +182,19 @@ def kind_of(row: Row) -> Marking:
 
 @dataclass(frozen=True)
 class Mark:
-    """A variant at one level of memory: FLOP/byte, TFLOP/s, and its share of the roof drawn."""
+    """A variant at one level of memory: the FLOP that the problem needs per byte moved there, and
+    per second (in TFLOP/s), with its share of the roof drawn over it.
+    """
 
     row: Row
-    point: Point
-    level: LevelPoint
+    at: XY
+    level: str
     share: float | None
-
-    @property
-    def at(self) -> XY:
-        return self.level.flop_per_byte, self.point.flops_per_second / TERA
+    wrong: bool  # above its roof: an error in the data
 
     @property
     def kind(self) -> Marking:
         return kind_of(self.row)
-
-    @property
-    def wrong(self) -> bool:
-        return self.level.above_roof or self.point.share_of_arithmetic_peak > ERROR_MARGIN
 
     @property
     def text(self) -> str:
@@ -217,19 +211,26 @@ class Mark:
         x, y = self.at
         return (
             f"{self.row.variant}: {number(y)} TFLOP/s at {number(x)} FLOP per "
-            f"{self.level.name.upper()} byte{share}{wrong}"
+            f"{self.level.upper()} byte{share}{wrong}"
         )
 
 
 def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
-    """In ladder order; without variants that computed nothing or moved nothing there."""
-    return [
-        Mark(row, row.roofline, at, roofs.share(row.roofline, at))
-        for row in ablation.everything
-        if row.roofline and row.roofline.flops
-        for at in row.roofline.levels
-        if at.name == roofs.memory.key and math.isfinite(at.flop_per_byte)
-    ]
+    """In ladder order; without variants that moved nothing there."""
+    flops = ablation.work.flops if ablation.work else 0.0
+    marks: list[Mark] = []
+    for row in ablation.everything:
+        duration = row.figures.get("duration")
+        for level in row.roofline.levels if row.roofline and duration else ():
+            assert row.roofline is not None
+            assert duration is not None
+            moved = level.bytes_per_second * duration.value * 1e-6
+            if level.name != roofs.memory.key or not moved > 0 or not flops:
+                continue
+            at = (flops / moved, flops / (duration.value * 1e-6) / TERA)
+            wrong = level.above_roof or row.roofline.share_of_arithmetic_peak > ERROR_MARGIN
+            marks.append(Mark(row, at, level.name, roofs.share(row.roofline, at), wrong))
+    return marks
 
 
 NAMES = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
@@ -266,15 +267,14 @@ class Roofs:
     def ridge(self, roof: Roof) -> float:
         return roof.rate / self.memory.rate
 
-    def share(self, point: Point, at: LevelPoint) -> float | None:
+    def share(self, point: Point, at: XY) -> float | None:
         """Of the roof drawn over it: its arithmetic's or the level's; None where none is drawn."""
         if point.arithmetic == TENSOR and point.tensor_type not in ("", self.tensor_type):
             return None
         flat = next((roof.rate for roof in self.compute if roof.key == point.arithmetic), None)
         if flat is None:
             return None
-        over = min(flat, at.flop_per_byte * self.memory.rate)
-        return point.flops_per_second / TERA / over
+        return at[1] / min(flat, at[0] * self.memory.rate)
 
 
 def roofs(ablation: Ablation) -> Roofs | None:

@@ -47,7 +47,6 @@ from workbench.render.chart.scene import (
     text_width,
 )
 from workbench.render.document.blocks import Marking
-from workbench.render.document.phrases import parent_of
 from workbench.render.numbers import number
 
 WIDTH, LEFT, HEIGHT = 920.0, 46.0, 400.0
@@ -60,50 +59,42 @@ ACROSS = 90.0  # pixels between ticks, about
 ROOF, MEASURED = Stroke("ink", 1.6), Stroke("ink", 0.9, (6, 3))
 DROP, LEADER = Stroke("muted", 0.8, (2, 3)), Stroke("muted", 0.6)
 PATH = Stroke("step", 1.5)
-ALT = "Roofline over {level}: performance of every version against its arithmetic intensity."
+ALT = "Roofline over {level}: the work that the problem needs, over the time and the bytes moved."
 CAPTION = (
-    "The slope is what {level} can feed, the flat lines what each kind of arithmetic can compute, "
-    "at the clocks of one capture; a percentage is of the roof drawn over the point (the tables "
-    "have each capture's own). Height does not rank versions that do different work. Far under "
-    "every roof a version waits for what the stalls name."
+    "Height is the FLOP that the problem needs over the time under ncu: it ranks the kernels. Work "
+    "that a kernel does twice, or for nothing, does not count. The slope is what {level} can feed; "
+    "the flat lines are what each kind of arithmetic can compute, at the clocks of one capture. A "
+    "percentage is of the roof over the point."
 )
 
 
 def roofline(ablation: Ablation) -> Scene:
     known = roofs(ablation)
-    absent = [row for row in ablation.everything if not row.roofline]
+    shown = (*ablation.table_rows, *ablation.references)
+    absent = [row for row in shown if not row.roofline]
     drawn: Drawn | str
     if known is None:
         drawn = "ceilings not collected"
-    elif ablation.moves_only:
+    elif ablation.work is None or ablation.moves_only:
         drawn = NO_ARITHMETIC
     else:
-        drawn = _draw(marks_at(ablation, known), known, _path(ablation))
+        drawn = _draw(marks_at(ablation, known), known, [row.variant for row in ablation.path])
     return framed(
         drawn,
         WIDTH,
         absent,
         name="roofline",
-        title="How close does each version come to the hardware's limit?",
-        subtitle=f"{where(ablation)}; percentages are of the roof drawn over each point",
+        title="Roofline",
+        subtitle=f"{where(ablation)}; required work over the time under ncu",
     )
 
 
-def _path(ablation: Ablation) -> list[str]:
-    """From the best step back to the baseline."""
-    rows = {row.variant: row for row in ablation.rows}
-    row = ablation.best or next(iter(ablation.rows), None)
-    path: list[str] = []
-    while row is not None and row.variant not in path:
-        path.append(row.variant)
-        row = rows.get(parent_of(row))
-    return path
-
-
 def _named(marks: Sequence[Mark], path: Sequence[str]) -> list[Mark]:
-    """The highest first: errors in the data, references, the baseline, and the last of the path."""
+    """The highest first: errors in the data, references, the ends of the path, and what is left of
+    it from its last step on.
+    """
     first = [mark for mark in marks if mark.wrong or mark.kind == Marking.REFERENCE]
-    order = [*path[-1:], *path[:-1]]
+    order = [*path[-1:], *path[:1], *path[-2:0:-1]]
     steps = [m for name in order for m in marks if m.row.variant == name and m not in first]
     return sorted([*first, *steps][:NAMED], key=lambda mark: -mark.at[1])
 
@@ -117,7 +108,7 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, path: Sequence[str]) -> tuple[lis
     places = {mark.row.variant: at.at(*mark.at) for mark in marks}
     steps = [places[name] for name in path if name in places]
     items: list[Item] = [
-        *axes(at, ticks, f"FLOP per {drawn.memory.name} byte", "TFLOP/s"),
+        *axes(at, ticks, f"required FLOP per {drawn.memory.name} byte moved", "required TFLOP/s"),
         *_roofs(at, drawn),
         *(Polyline(pair, PATH) for pair in pairwise(steps)),
     ]

@@ -231,6 +231,15 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
     return short
 
 
+def cut(text: str, room: float, size: float) -> str:
+    """The text, or its beginning where there is no room for all."""
+    if text_width(text, size) <= room:
+        return text
+    while text and text_width(text + ELLIPSIS, size) > room:
+        text = text[:-1]
+    return text.rstrip() + ELLIPSIS
+
+
 def wrapped(words: str, room: float, size: float) -> list[str]:
     """Lines of whole words that fit; a word that is too long stands alone."""
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Where the time went: every step beside its parent, microseconds under ncu by stall reason.
+"""Each step beside its parent: microseconds under ncu by stall reason.
 
 Colours of stall reasons stay from chart to chart.
 """
@@ -6,12 +6,12 @@ Colours of stall reasons stay from chart to chart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 from workbench.derive.figures import ISSUING, UNSAMPLED
 from workbench.judge.comparison import Comparison
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
@@ -36,28 +36,28 @@ from workbench.render.chart.scene import (
     ink_on,
     text_width,
 )
-from workbench.render.document.blocks import Marking
 from workbench.render.document.limits import stall_words
+from workbench.render.document.step import step_chart
 from workbench.render.numbers import factor, number
-from workbench.words import Status
 
 NUMBER, GAP = 10.5, 14.0
 WIDTH, NAMES, SIZE, BAR = 920.0, 260.0, 12.0, 18.0
 RULE = Stroke("faint", 0.8)
-ALT = "Time under ncu by stall reason, every step beside its parent."
+ALT = "Time under ncu by stall reason, each step beside its parent."
 CAPTION = (
-    "Each pair is on the scale of its parent: lengths compare within a pair only. A colour is its "
-    "share of the samples times the duration, which is not what would be saved without it."
+    "Each pair is on the scale of its parent: compare lengths within a pair only. A colour is its "
+    "share of the warp state samples times the duration under ncu. Without that stall, less than "
+    "its length would be saved."
 )
+ABSENT_SAMPLES = "stall samples not collected"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """``variants`` are those a click on it may mean: the step; of the whole ladder, its ends."""
+    """A step beside its parent, both sampled."""
 
     comparison: Comparison
-    variants: tuple[str, ...]
-    kind: Marking
+    row: Row
 
     @property
     def before(self) -> dict[str, float]:
@@ -66,6 +66,12 @@ class Pair:
     @property
     def after(self) -> dict[str, float]:
         return {time.reason: time.after for time in self.comparison.stall_microseconds}
+
+    @property
+    def longer(self) -> dict[str, float]:
+        """The longer bar of each reason, so that what a step took away keeps its colour."""
+        after = self.after
+        return {reason: max(time, after[reason]) for reason, time in self.before.items()}
 
     @property
     def totals(self) -> tuple[float, float]:
@@ -80,39 +86,47 @@ class Pair:
         )
 
 
-def pairs(ablation: Ablation) -> list[Pair]:
-    """The steps beside their parents where both were sampled, and the whole ladder last."""
-    against = [(row, row.against_parent) for row in ablation.rows]
-    steps = [Pair(c, (r.variant,), kind_of(r)) for r, c in against if c and c.stall_microseconds]
-    whole = ablation.whole
-    if len(steps) > 1 and whole and whole.stall_microseconds:
-        steps.append(Pair(whole, (whole.before, whole.after), Marking.PLAIN))
-    return steps
+def pairs(rows: Iterable[Row]) -> list[Pair]:
+    against = [(row, row.against_parent) for row in rows]
+    return [Pair(found, row) for row, found in against if found and found.stall_microseconds]
 
 
 def stall_time(ablation: Ablation) -> Scene:
-    absent = [
-        row
-        for row in ablation.rows
-        if not (row.against_parent and row.against_parent.stall_microseconds)
-        and (row.status != Status.CURRENT or (row.step and row.step.parent))
-    ]
-    shown = pairs(ablation)
-    drawn = _draw(shown) if shown else "stall samples not collected"
+    """The steps to the best one."""
+    steps = ablation.path or ablation.rows
+    shown = pairs(steps)
+    known = {pair.row.variant for pair in shown}
+    absent = [r for r in steps if r.step and r.step.parent and r.variant not in known]
     return framed(
-        drawn,
+        _draw(shown, fills(pair.longer for pair in shown)) if shown else ABSENT_SAMPLES,
         WIDTH,
         absent,
         name="stall-time",
-        title="Where did the time go, step by step?",
+        title="Stall time of each step beside its parent",
         subtitle=f"{where(ablation)}; µs under ncu, each pair on the scale of its parent",
     )
 
 
-def _draw(shown: Sequence[Pair]) -> tuple[list[Item], float]:
-    # Of each pair the longer bar counts, so that what a step took away keeps its colour.
-    longest = [{r: max(p.before[r], p.after[r]) for r in p.before} for p in shown]
-    colours = fills(longest)
+def step_stalls(ablation: Ablation) -> list[Scene]:
+    """A chart a step, in the same colours."""
+    every = pairs(ablation.rows)
+    colours = fills(pair.longer for pair in every)
+    return [
+        replace(
+            framed(
+                _draw([pair], colours),
+                WIDTH,
+                name=step_chart(pair.row.variant),
+                title="Stall time beside the parent's",
+                subtitle=f"{where(ablation)}; µs under ncu",
+            ),
+            alt=f"Stall time under ncu: {pair.words}",
+        )
+        for pair in every
+    ]
+
+
+def _draw(shown: Sequence[Pair], colours: Mapping[str, str]) -> tuple[list[Item], float]:
     items, top = key(entries(colours), EDGE, 0, WIDTH)
     names = [n for p in shown for n in (p.comparison.before, p.comparison.after)]
     left = row_left(names, NAMES, SIZE)
@@ -151,7 +165,8 @@ def _pair(
         items += _words(side, text, bar, strong=n == 1)
         y += BAR + 3
     area = Box(2, top - 3, WIDTH - 2, y)
-    return VariantItems(tuple(items), pair.variants, pair.kind, (area,), words=pair.words), y
+    variants, kind = (pair.row.variant,), kind_of(pair.row)
+    return VariantItems(tuple(items), variants, kind, (area,), words=pair.words), y
 
 
 def _words(text: str, total: str, bar: Box, *, strong: bool) -> list[Item]:

@@ -177,7 +177,7 @@ def inline(scene: Scene) -> str:
     """For a page that has ``page_style``: every group with areas is a button."""
     wide, high = _number(scene.width), _number(scene.height)
     return (
-        f'<svg class="chart" data-chart="{scene.name}" viewBox="0 0 {wide} {high}" '
+        f'<svg class="chart" data-chart="{escape(scene.name)}" viewBox="0 0 {wide} {high}" '
         f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
         f"{_Writer(live=True).all(scene.items)}</svg>\n"
     )

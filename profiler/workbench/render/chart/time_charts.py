@@ -1,9 +1,9 @@
-"""Charts of times: time and rate over the size, and time by step. Intervals are drawn."""
+"""Time by step, and speed over the size with its intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from workbench.derive.speedup import Time
@@ -13,7 +13,6 @@ from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
     SIGNS,
-    WORDS,
     LegendEntry,
     axes,
     framed,
@@ -24,6 +23,7 @@ from workbench.render.chart.frame import (
     where,
 )
 from workbench.render.chart.scene import (
+    XY,
     Anchor,
     Box,
     Item,
@@ -36,11 +36,12 @@ from workbench.render.chart.scene import (
     Sign,
     Stroke,
     VariantItems,
+    cut,
     plot,
     text_width,
 )
 from workbench.render.document.phrases import shape_words, verdict
-from workbench.render.document.timings import ALT, CAPTION, NAME, rate, rate_unit
+from workbench.render.document.timings import ALT, CAPTION, NAME, told_apart
 from workbench.render.numbers import number
 from workbench.words import Verdict
 
@@ -48,106 +49,105 @@ TOP, FOOT = 34.0, 44.0
 # Versions first, then references: both kinds keep apart by their dashes as well.
 COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
 DASH = (6.0, 4.0)
-THIN = Stroke("faint", 1.2)
 ENDS = 3.0  # half of the bar at either end of an interval
 WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
 
 
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    low: Callable[[AtSize], float]
-    value: Callable[[AtSize], float]
-    high: Callable[[AtSize], float]
+Named = tuple[str, SizeLine]
+Ends = Callable[[AtSize], tuple[float, float, float]]  # the low end, the value and the high end
 
 
 def size_lines(over: OverSizes, name: str = NAME) -> Scene:
-    """Of a range in which something was timed."""
-    named, others = shown(over)
-    strokes = {
-        line.variant: Stroke(COLOURS[place % len(COLOURS)], 2.0, DASH if line.is_reference else ())
-        for place, line in enumerate(named)
-    }
-    items: list[Item] = []
-    boxes = _boxes()
-    for box, panel in zip(boxes, _panels(over), strict=True):
-        at = _plot(box, over, panel)
-        items += axes(at, _ticks(at, over), over.parameter, panel.title)
-        for line in others:
-            items += _line(line, at, panel, THIN, marks=False)
-        for line in named[::-1]:
-            items += _line(line, at, panel, strokes[line.variant], marks=True)
-    entries = [LegendEntry(line.variant, strokes[line.variant]) for line in named]
-    if others:
-        entries.append(LegendEntry(f"{len(others)} others", THIN))
-    legend, bottom = key(entries, EDGE, boxes[-1].y1 + FOOT, WIDTH - EDGE)
-    shared = shape_words(over.others)
-    return Scene(
-        name=name,
-        width=WIDTH,
-        height=bottom + 4,
-        title=f"How does it go with {over.parameter}?",
-        subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
-        alt=ALT,
-        caption=CAPTION,
-        items=(*items, *legend),
-    )
-
-
-def shown(over: OverSizes) -> tuple[list[SizeLine], list[SizeLine]]:
-    """Those drawn with a name: the fastest of either kind at any size, then the last versions and
-    the references, as many as there are colours; and all others.
+    """The versions of one range over the fastest reference; their times, with those of the
+    references, where there is nothing to compare them with.
     """
+    steps = [line for line in over.timed if line.ratios and not line.is_reference]
+    shown = _most_telling(over, steps or over.timed)
+    shared = shape_words(over.others)
+    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
+    return _over_sizes([(line.variant, line) for line in shown], over, name, subtitle)
+
+
+def ladder_sizes(ablation: Ablation) -> Scene:
+    """A line a range: of the newest step among those that were timed at most of its sizes."""
+    lines: list[Named] = []
+    for own, over in told_apart(ablation.sizes):
+        steps = [line for line in over.timed if line.ratios and not line.is_reference]
+        if steps:
+            most = max(len(line.ratios) for line in steps)
+            line = next(line for line in steps[::-1] if len(line.ratios) == most)
+            lines.append((f"{own}: {line.variant}" if own else line.variant, line))
+    subtitle = f"{ablation.study}, {ablation.gpu}"
+    return _over_sizes(lines[: len(COLOURS)], ablation.sizes[0], NAME, subtitle)
+
+
+def _most_telling(over: OverSizes, lines: Sequence[SizeLine]) -> list[SizeLine]:
+    """The fastest at any size, then the last ones, as many as there are colours."""
     best = [
         found[0].variant
         for references in (False, True)
         for shape in over.sizes
         if (found := over.fastest_at(shape, references=references))
     ]
-    rest = [line.variant for line in over.timed[::-1]]
-    wanted = list(dict.fromkeys([*best, *rest]))[: len(COLOURS)]
-    named = [line for line in over.timed if line.variant in wanted]
-    return named, [line for line in over.timed if line.variant not in wanted]
+    wanted = dict.fromkeys([*best, *(line.variant for line in lines[::-1])])
+    kept = [name for name in wanted if any(line.variant == name for line in lines)]
+    return [line for line in lines if line.variant in kept[: len(COLOURS)]]
 
 
-def _boxes() -> list[Box]:
-    wide = (WIDTH - 2 * LEFT - 2 * EDGE) / 2
-    lefts = (LEFT, 2 * LEFT + EDGE + wide)
-    return [Box(left, TOP, left + wide, TOP + HEIGHT) for left in lefts]
-
-
-def _panels(over: OverSizes) -> tuple[Panel, Panel]:
-    def scaled(point: AtSize, time: float) -> float:
-        return rate(over, point.rate * point.microseconds.value / time)
-
-    return (
-        Panel(
-            "µs a call, chained",
-            lambda p: p.microseconds.low or p.microseconds.value,
-            lambda p: p.microseconds.value,
-            lambda p: p.microseconds.high or p.microseconds.value,
-        ),
-        Panel(
-            rate_unit(over),
-            lambda p: scaled(p, p.microseconds.high or p.microseconds.value),
-            lambda p: scaled(p, p.microseconds.value),
-            lambda p: scaled(p, p.microseconds.low or p.microseconds.value),
-        ),
+def _over_sizes(lines: Sequence[Named], over: OverSizes, name: str, subtitle: str) -> Scene:
+    compared = any(line.ratios and not line.is_reference for _, line in lines)
+    ends = _ratio_ends if compared else _time_ends
+    points = [p for _, line in lines for p in line.points if p.over_fastest or not compared]
+    known = [ends(point) for point in points] or [(1.0, 1.0, 1.0)]
+    lows, _, highs = zip(*known, strict=True)
+    low, high = (min(1.0, *lows), max(1.0, *highs)) if compared else (min(lows), max(highs))
+    sizes = [point.size for point in points] or list(over.sizes.values())
+    box = Box(LEFT, TOP, WIDTH - EDGE, TOP + HEIGHT)
+    at = plot(box, (min(sizes) / 1.15, max(sizes) * 1.15), (low / 1.06, high * 1.06))
+    title = "speed ÷ that of the fastest reference" if compared else "µs per call, chained"
+    items: list[Item] = list(axes(at, _ticks(at, sorted(set(sizes))), over.parameter, title))
+    if compared:
+        level = at.y.at(1.0)
+        items.append(Polyline(((box.x0, level), (box.x1, level)), REFERENCE))
+    entries = []
+    for place, (label, line) in enumerate(lines):
+        dash = DASH if line.is_reference else ()
+        stroke = Stroke(COLOURS[place % len(COLOURS)], 2.0, dash)
+        items += _line(line, at, ends, stroke, compared=compared)
+        entries.append(LegendEntry(label, stroke))
+    if compared:
+        entries.append(LegendEntry("fastest reference", REFERENCE))
+    legend, bottom = key(entries, EDGE, box.y1 + FOOT, WIDTH - EDGE)
+    return Scene(
+        name=name,
+        width=WIDTH,
+        height=bottom + 4,
+        title=f"Ratio to the fastest reference over {over.parameter}"
+        if compared
+        else f"Time over {over.parameter}",
+        subtitle=subtitle,
+        alt=ALT,
+        caption=CAPTION,
+        items=(*items, *legend),
     )
 
 
-def _plot(box: Box, over: OverSizes, panel: Panel) -> Plot:
-    points = [point for line in over.timed for point in line.points]
-    lows, highs = [panel.low(p) for p in points], [panel.high(p) for p in points]
-    sizes = list(over.sizes.values())
-    return plot(box, (min(sizes) / 1.15, max(sizes) * 1.15), (min(lows) / 1.3, max(highs) * 1.3))
+def _ratio_ends(point: AtSize) -> tuple[float, float, float]:
+    over = point.over_fastest
+    assert over is not None
+    return over.low or over.ratio, over.ratio, over.high or over.ratio
 
 
-def _ticks(at: Plot, over: OverSizes) -> list[tuple[float, str]]:
+def _time_ends(point: AtSize) -> tuple[float, float, float]:
+    low, high = _ends(point.microseconds)
+    return low, point.microseconds.value, high
+
+
+def _ticks(at: Plot, sizes: Sequence[float]) -> list[tuple[float, str]]:
     """One a size, since there is nothing between them; without words where there is no room."""
     ticks: list[tuple[float, str]] = []
     free = -1.0
-    for size in over.sizes.values():
+    for size in sizes:
         x, word = at.x.at(size), size_words(size)
         half = 4 * len(word)
         ticks.append((size, word if x - half > free else ""))
@@ -155,13 +155,14 @@ def _ticks(at: Plot, over: OverSizes) -> list[tuple[float, str]]:
     return ticks
 
 
-def _line(line: SizeLine, at: Plot, panel: Panel, stroke: Stroke, *, marks: bool) -> Sequence[Item]:
-    places = [at.at(p.size, panel.value(p)) for p in line.points]
+def _line(
+    line: SizeLine, at: Plot, ends: Ends, stroke: Stroke, *, compared: bool
+) -> Sequence[Item]:
+    points = [p for p in line.points if p.over_fastest or not compared]
+    places = [at.at(p.size, ends(p)[1]) for p in points]
     items: list[Item] = [Polyline(pair, stroke) for pair in pairwise(places)]
-    if not marks:
-        return items
-    for point, (x, y) in zip(line.points, places, strict=True):
-        low, high = at.y.at(panel.low(point)), at.y.at(panel.high(point))
+    for point, (x, y) in zip(points, places, strict=True):
+        low, _, high = map(at.y.at, ends(point))
         if low - high > 2 * ENDS:  # an interval that is higher than its mark
             bar = Stroke(stroke.colour, 1.2)
             items.append(Polyline(((x, low), (x, high)), bar))
@@ -171,73 +172,94 @@ def _line(line: SizeLine, at: Plot, panel: Panel, stroke: Stroke, *, marks: bool
     return items
 
 
-NAMES, SIZE, NUMBER = 260.0, 12.0, 10.5
-ROW, GAP = 20.0, 10.0  # the gap parts the steps from the references
-TICKS = 8
-GRID, FASTEST = Stroke("faint", 0.8), Stroke("reference", 1.2, (5, 3))
-STEPS_ALT = "Time of every version by step, chained, on a logarithmic axis."
+NAMES, CHANGES, SIZE, NUMBER = 180.0, 290.0, 12.0, 11.0
+ROW, LINE = 24.0, 15.0  # of a step, and of the name of a reference
+TICKS = 6
+GRID = Stroke("faint", 0.8)
+PATH, REFERENCE = Stroke("step", 1.5), Stroke("reference", 1.2, (5, 3))
+STEPS_ALT = "Time per call of each step from the baseline to the fastest, on a logarithmic axis."
 STEPS_CAPTION = (
-    "Microseconds that a call adds between its neighbours in a CUDA graph, with the 95 % interval "
-    "where it is wider than the mark. The dashed line is the fastest reference."
+    "Each step changes the one above it. Dashed lines are references. An open mark is a step that "
+    "was not kept at this shape. Times are per call inside a CUDA graph, between a kernel that "
+    "writes the inputs and one that reads the output (chained)."
 )
 Timed = tuple[Row, Time]
 
 
 def step_times(ablation: Ablation) -> Scene:
-    timed = [(row, row.time) for row in ablation.everything if row.time and row.time.value > 0]
-    absent = [row for row in ablation.everything if not (row.time and row.time.value > 0)]
+    steps = ablation.path or ablation.rows
+    timed = [(row, row.time) for row in steps if row.time and row.time.value > 0]
+    references = [(r, r.time) for r in ablation.references if r.time and r.time.value > 0]
     return framed(
-        _draw(timed) if timed else "timing not collected",
+        _draw(timed, sorted(references, key=lambda each: each[1].value))
+        if timed
+        else "timing not collected",
         WIDTH,
-        absent,
+        [row for row in steps if not (row.time and row.time.value > 0)],
         name="times",
-        title="How fast is each step?",
-        subtitle=f"{where(ablation)}; µs a call, chained, logarithmic",
+        title="Time by step",
+        subtitle=f"{where(ablation)}; µs per call, logarithmic",
     )
 
 
-def _draw(timed: Sequence[Timed]) -> tuple[list[Item], float]:
-    kinds = {kind_of(row) for row, _ in timed}
-    signs = [LegendEntry(words, SIGNS[kind]) for kind, words in WORDS.items() if kind in kinds]
-    items, top = key(signs, EDGE, 0, WIDTH)
-    top += 8
-    lows, highs = zip(*(_ends(time) for _, time in timed), strict=True)
-    left = row_left([row.variant for row, _ in timed], NAMES, SIZE)
-    room = max(text_width(_value(time), NUMBER) for _, time in timed) + 14
-    scale = Log(min(lows) / 1.1, max(highs) * 1.1, left, WIDTH - EDGE - room)
-    rows: list[Item] = []
-    y = top
-    for n, (row, time) in enumerate(timed):
-        y += GAP if n and row.is_reference and not timed[n - 1][0].is_reference else 0
-        rows.append(_row(row, time, scale, y))
-        y += ROW
+def _draw(steps: Sequence[Timed], references: Sequence[Timed]) -> tuple[list[Item], float]:
+    """Names, key changes and marks of the steps from the top down; over them the references, the
+    fastest highest, so that no line crosses a name.
+    """
+    lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
+    named = row_left([row.variant for row, _ in steps], NAMES, SIZE)
+    changes = [row.step.key_change if row.step else row.title for row, _ in steps]
+    values = named + min(CHANGES, max(text_width(text, NUMBER) for text in changes)) + BEFORE
+    values += max(text_width(_value(time), SIZE, bold=True) for _, time in steps)
+    scale = Log(min(lows) / 1.2, max(highs) * 1.15, values + BEFORE, WIDTH - EDGE)
+    top = LINE * len(references) + 6
+    bottom = top + ROW * len(steps)
+    items: list[Item] = []
     for tick in scale.ticks(TICKS):
         x = scale.at(tick)
-        items.append(Polyline(((x, top), (x, y)), GRID))
-        items.append(Label((x, y + 16), f"{tick:g} µs", NUMBER, "muted", Anchor.MIDDLE))
-    if references := [time.value for row, time in timed if row.is_reference]:
-        x = scale.at(min(references))
-        items.append(Polyline(((x, top), (x, y)), FASTEST))
-    return [*items, *rows], y + 24
+        items.append(Polyline(((x, top), (x, bottom)), GRID))
+        items.append(Label((x, bottom + 16), f"{tick:,g} µs", NUMBER, "muted", Anchor.MIDDLE))
+    for place, (row, time) in enumerate(references):
+        items.append(_reference(row, time, scale.at(time.value), LINE * place, bottom))
+    places = [(scale.at(t.value), top + ROW * (n + 0.5)) for n, (_, t) in enumerate(steps)]
+    items += [Polyline(pair, PATH) for pair in pairwise(places)]
+    for (row, time), change, at in zip(steps, changes, places, strict=True):
+        items.append(_step(row, time, at, scale, named, change))
+    return items, bottom + 24
 
 
-def _row(row: Row, time: Time, scale: Log, top: float) -> VariantItems:
-    middle = top + ROW / 2
-    kind, x = kind_of(row), scale.at(time.value)
-    sign = replace(SIGNS[kind], at=(x, middle), size=10)
-    base = middle + 0.35 * SIZE
-    room = scale.start - BEFORE - EDGE
+def _reference(row: Row, time: Time, x: float, top: float, bottom: float) -> VariantItems:
+    name = f"{row.variant} {_value(time)}"
+    wide = text_width(name, NUMBER)
+    fits = x + 5 + wide <= WIDTH - EDGE
+    at, anchor = (x + 5, Anchor.START) if fits else (x - 5, Anchor.END)
+    items = (
+        Polyline(((x, top + 2), (x, bottom)), REFERENCE),
+        Label((at, top + NUMBER), name, NUMBER, "reference", anchor, halo=True),
+    )
+    area = Box(at if fits else at - wide, top, at + wide if fits else at, top + LINE)
+    return VariantItems(items, (row.variant,), kind_of(row), (area,), words=name)
+
+
+def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -> VariantItems:
+    _, middle = at
+    kind = kind_of(row)
+    sign = replace(SIGNS[kind], at=at, size=10)
+    base, end = middle + 0.35 * SIZE, scale.start - BEFORE
+    value = Label((end, base), _value(time), SIZE, anchor=Anchor.END, bold=True)
+    room = end - text_width(value.text, SIZE, bold=True) - BEFORE - named
     items: list[Item] = [
-        name_label(row.variant, (EDGE, base), room, SIZE, own=not row.is_reference)
+        name_label(row.variant, (EDGE, base), named - BEFORE - EDGE, SIZE),
+        Label((named, base), cut(change, room, NUMBER), NUMBER, "muted"),
+        value,
     ]
     low, high = map(scale.at, _ends(time))
     if high - low > sign.size:
         items.append(Polyline(((low, middle), (high, middle)), Stroke(sign.colour, 1.4)))
-    value = Label((max(high, x + sign.size / 2) + 5, base), _value(time), NUMBER, halo=True)
-    area = Box(2, top, WIDTH - 2, top + ROW)
+    area = Box(2, middle - ROW / 2, WIDTH - 2, middle + ROW / 2)
     told = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
-    words = f"{row.variant}: {_value(time)}{told}"
-    return VariantItems((*items, sign, value), (row.variant,), kind, (area,), words=words)
+    words = f"{row.variant}: {value.text}{told}"
+    return VariantItems((*items, sign), (row.variant,), kind, (area,), words=words)
 
 
 def _ends(time: Time) -> tuple[float, float]:

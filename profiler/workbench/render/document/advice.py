@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,18 +11,20 @@ from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.advice.subject import LEAST, Limit, Spot
-from workbench.judge.rows import Ablation, Row, best_of
+from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Fold,
+    Field,
     Paragraph,
     Section,
     Text,
     code,
+    field,
     joined,
     line,
     strong,
+    table,
     words,
 )
 from workbench.render.document.phrases import names
@@ -145,20 +148,34 @@ def advised(row: Row, ablation: Ablation) -> Section:
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 
-def section(ablation: Ablation) -> Section:
-    """Of the best version; folded away, of those at other shapes at which steps are judged."""
+def next_steps(ablation: Ablation) -> tuple[Block, ...]:
+    """A row an advice of the best version: kernel, line, change, gain and record."""
     best = ablation.best
-    shown: list[Block] = listed(best.advice, ablation.record) if best else []
-    others: list[Block] = []
-    for ladder in ablation.ladders:
-        row = best_of(ladder.rows)
-        if row is not None and ladder.shape != ablation.shape:
-            title = line("After ", code(row.variant), " at ", code(ladder.shape), ":")
-            others += [Paragraph(title), *listed(row.advice, ablation.record)]
-    if others:
-        shown.append(Fold(words("At other shapes"), tuple(others), brief=True))
-    nothing = Paragraph(words(f"{ABSENT}."))
-    return Section("next", words(TITLE), tuple(shown) or (nothing,))
+    first = ranked.to_try(best.advice, ablation.record) if best else None
+    if best is None or not first:
+        return (Paragraph(words(f"{NOTHING if first is not None else ABSENT}.")),)
+    kernel = code(best.chosen or best.variant)
+    fields: list[Field[Advice]] = [
+        field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
+        field("kernel", "kernel", lambda _: kernel),
+        field("line", "line", lambda one: spot(one.spot)),
+        field("gain", "gain at most", lambda one: factor(one.gain), right=True),
+        field("limit", "limit", lambda one: _limit_words(one)),
+        field("record", "this kind so far", lambda one: _paid(one, ablation.record)),
+    ]
+    command = ["workbench", "advise", best.variant, "--study", ablation.study]
+    note = line("How to do each: ", code(shlex.join(command)), ". ", size(ablation.record))
+    return (table("next", fields, first), Paragraph(note))
+
+
+def _limit_words(one: Advice) -> str:
+    limit = one.limit
+    return f"{limit_title(limit)}: {percent(limit.share)} of the duration"
+
+
+def _paid(one: Advice, record: AdviceRecord) -> Text:
+    known = recorded(record.of(one.change))
+    return joined([words(known or "never tried"), *tried(one)], "; ")
 
 
 OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}

@@ -146,13 +146,10 @@ class SourceChange:
 
 @dataclass(frozen=True)
 class Fold:
-    """What most readers skip; ``summary`` says what is in it. If ``brief``, the Markdown report
-    has it too; any other fold is on the page alone.
-    """
+    """What most readers skip; ``summary`` says what is in it."""
 
     summary: Text
     blocks: tuple[Block, ...]
-    brief: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.line_diff import NOTHING, Hunk, Shift, SourceDiff, SourceRow, base
 from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    Paragraph,
-    Table,
     Text,
     code,
-    field,
     line,
-    table,
-    words,
 )
 from workbench.render.document.limits import of_line
 from workbench.render.document.sentences import why_no_costs
@@ -120,16 +110,6 @@ def hottest(hunk: Hunk) -> tuple[int, SourceRow] | None:
     return max(known, key=lambda item: (_weight(item[1].cost), item[0]), default=None)
 
 
-def hot_place(hunk: Hunk) -> str:
-    """``fix1.cu:33, long scoreboard, 9.5 µs``; a dash where no line of the hunk stalled."""
-    hot = hottest(hunk)
-    if hot is None:
-        return NONE
-    side, text = hot
-    place = f"{base(hunk.files[side])}:{text.line}"
-    return f"{place}, {of_line(text.cost)}, {stall_time(text.cost)}"
-
-
 def active(changes: SourceDiff) -> list[Hunk]:
     """Hunks whose lines did anything on the GPU, before or after."""
     return [
@@ -149,60 +129,6 @@ def sums(changes: SourceDiff) -> list[tuple[str, Cost, Cost]]:
         for name, costs in changes.elsewhere.items()
     ]
     return [*rows, ("all lines", *changes.totals)]
-
-
-@dataclass(frozen=True)
-class _CostRow:
-    """A hunk, or one of the ``sums``."""
-
-    number: str
-    where: str
-    hottest: str
-    both: Callable[[Callable[[Cost], str]], str]
-    together: str = ""
-
-
-def _rows(changes: SourceDiff) -> list[_CostRow]:
-    rows = [
-        _CostRow(
-            str(hunk.number),
-            where(hunk),
-            hot_place(hunk),
-            partial(sides, hunk),
-            together(hunk, stall_time),
-        )
-        for hunk in active(changes)
-    ]
-    return rows + [
-        _CostRow("", label, "", partial(_both, before, after))
-        for label, before, after in sums(changes)
-    ]
-
-
-def _both(before: Cost, after: Cost, text: Callable[[Cost], str]) -> str:
-    return pair(text(before), text(after))
-
-
-def hunk_table(changes: SourceDiff) -> Table:
-    """Every hunk that did anything on the GPU, the lines outside of them, and the sum of all. A
-    counter that stayed at zero in both variants has no column.
-    """
-    counted = [c for c in COUNTERS if any(getattr(total, c[1]) != 0 for total in changes.totals)]
-    fields: list[Field[_CostRow]] = [
-        field("hunk", "hunk", lambda r: r.number, right=True),
-        field("where", "where", lambda r: r.where),
-        field("time", "stall time", lambda r: r.both(stall_time), right=True),
-        *(_counted(label, name) for label, name in counted),
-        field("hottest", "hottest line", lambda r: r.hottest, rank=1),
-    ]
-    if any(map(_adds, active(changes))):
-        label = "with the hunks that belong to it"
-        fields.insert(3, field("together", label, lambda r: r.together, right=True))
-    return table("hunks", fields, _rows(changes), key=lambda r: r.number)
-
-
-def _counted(label: str, name: str) -> Field[_CostRow]:
-    return field(name, label, lambda r: r.both(counter(name)), right=True, rank=2)
 
 
 def costs(hunk: Hunk) -> list[str]:
@@ -286,14 +212,3 @@ def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
         f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
     ]
     return f"Costs by line are {ABSENT} ({'; '.join(told)})." if told else ""
-
-
-def line_costs(changes: SourceDiff, sides: tuple[str, str]) -> list[Block]:
-    """The table of hunks, and the unchanged lines that cost otherwise."""
-    if not changes.has_costs:
-        return [Paragraph(words(absences(changes, sides)))]
-    blocks: list[Block] = [hunk_table(changes)]
-    if lines := shifts(changes):
-        title = "Unchanged lines whose stall time changed most:"
-        blocks += [Paragraph(words(title)), Bullets(lines)]
-    return blocks

@@ -1,22 +1,18 @@
-"""The documents of a judged ladder, in the order in which people read them: ``report`` is all of
-it, for the page, and ``summary`` what Markdown has room for.
+"""The documents of a judged ladder: ``summary`` for ``OPTIMIZATION_REPORT.md``, ``report`` for the
+page.
 
-Keys of its sections: result, lessons, ladder, shapes, sizes (where shapes differ in one parameter
-alone), roofline, why, steps (with one ``step-<variant>`` each, the baseline's first),
-failures, next, method, environment, reproduction,
-sources. Warnings stand before them all.
+Keys of the sections, in order: result, ladder, steps (on the page alone, with one section
+``step-<variant>`` each), lessons, failures, next, roofline, method.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.chart import charts
-from workbench.render.document import advice, limits, method, rooflines, why
+from workbench.render.document import advice, limits, method, timings
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -29,62 +25,41 @@ from workbench.render.document.blocks import (
     Section,
     Text,
     code,
+    joined,
     line,
+    only,
     paragraphs,
-    warned,
     words,
 )
-from workbench.render.document.ladder_table import across, ladder_table, shape_ladder, tree
-from workbench.render.document.phrases import judged, ladders, steps
-from workbench.render.document.step import anchor, brief_section, step_section
-from workbench.render.document.timings import sizes_sections
+from workbench.render.document.ladder_table import REPORTED, ladder_table
+from workbench.render.document.phrases import call_of, judged, kernels_alone, steps, took
+from workbench.render.document.step import anchor, step_section
 from workbench.words import ABSENT
 
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
     """``diffs`` has a step's diff against its parent."""
-    return _document(ablation, _steps(ablation, diffs))
+    title = line("All versions and columns at ", code(ablation.shape))
+    whole = Fold(title, (ladder_table(ablation),))
+    return _document(ablation, (whole,), (_steps(ablation, diffs),))
 
 
 def summary(ablation: Ablation) -> Document:
-    """Without diffs, and of folds only the ``brief`` ones: GitHub cuts a file at 512 KB."""
-    whole = _document(ablation, _brief_steps(ablation))
-    return replace(whole, blocks=_pruned(whole.blocks))
+    return _document(ablation, (), ())
 
 
-def _pruned(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Sections of which nothing is left go with their folds."""
-    kept: list[Block] = []
-    for block in blocks:
-        if isinstance(block, Section):
-            block = replace(block, blocks=_pruned(block.blocks))
-            if not block.blocks:
-                continue
-        elif isinstance(block, Fold) and not block.brief:
-            continue
-        kept.append(block)
-    return tuple(kept)
-
-
-def _document(ablation: Ablation, steps: Section) -> Document:
+def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Sequence[Section]) -> Document:
     sections = (
-        Section("result", (), (Paragraph(said.result(ablation)),)),
-        _lessons(ablation),
-        _ladder(ablation),
-        *across(ablation),
-        *sizes_sections(ablation.sizes),
-        _roofline(ablation),
-        _why(ablation),
-        steps,
-        _failures(ablation),
-        advice.section(ablation),
-        Section("method", words("Method"), tuple(method.method(ablation))),
-        _environment(ablation),
-        Section("reproduction", words("Reproduce it"), tuple(method.reproduction(ablation))),
-        _sources(ablation),
+        Section("result", (), (Paragraph(said.answer(ablation)),)),
+        Section("ladder", words("Time by step"), (*_ladder(ablation), *more_rows)),
+        *steps,
+        _bullets("lessons", "Lessons", said.lessons(ablation), "No step was kept yet."),
+        _bullets("failures", "What did not work", said.failures(ablation), "No step was rejected."),
+        Section("next", words(advice.TITLE), advice.next_steps(ablation)),
+        Section("roofline", words("Roofline and stall time"), _limits(ablation, bool(steps))),
+        Section("method", words("Method and limits"), tuple(method.method(ablation))),
     )
-    title = line("Optimization report: ", ablation.title or ablation.study)
-    return Document(title, (*warned(said.warnings(ablation)), *sections), facts(ablation))
+    return Document(line(ablation.title or ablation.study), sections, facts(ablation))
 
 
 def facts(ablation: Ablation) -> dict[str, str]:
@@ -97,47 +72,39 @@ def facts(ablation: Ablation) -> dict[str, str]:
     }
 
 
-def _lessons(ablation: Ablation) -> Section:
-    nothing = "There is no step beyond the baseline yet."
-    blocks = _bullets(said.lessons(ablation), nothing)
-    return Section("lessons", words("What was learned"), blocks)
+def _bullets(key: str, title: str, told: tuple[Text, ...], nothing: str) -> Section:
+    blocks = Bullets(told) if told else Paragraph(words(nothing))
+    return Section(key, words(title), (blocks,))
 
 
-def _bullets(told: tuple[Text, ...], nothing: str) -> tuple[Block, ...]:
-    return (Bullets(told) if told else Paragraph(words(nothing)),)
-
-
-def _environment(ablation: Ablation) -> Section:
-    told = (method.environment(ablation),)
-    fold = Fold(words("GPU, driver, libraries, ncu and its flags"), told, brief=True)
-    return Section("environment", words("Environment"), (fold,))
-
-
-def _ladder(ablation: Ablation) -> Section:
-    """One table a shape at which steps are judged, each on the evidence at its own."""
-    first, *others = ladders(ablation)
-    note = (
-        "A ratio above 1 is faster. A row for context is what a step starts from: its own verdict "
-        "is of another shape."
-    )
-    blocks: tuple[Block, ...] = (
-        _chart("times", ablation),
-        shape_ladder(ablation, first),
-        Paragraph(words(note)),
-        *map(Paragraph, said.calls(ablation)),
-        *(
-            Section(
-                f"ladder-{ladder.shape}",
-                line("Judged at ", code(ladder.shape)),
-                (shape_ladder(ablation, ladder, primary=True),),
-            )
-            for ladder in others
-        ),
-        Paragraph(words("Which step changes which:")),
-        tree(ablation),
-        Fold(line("All versions and columns at ", code(ablation.shape)), (ladder_table(ablation),)),
-    )
-    return Section("ladder", words("The ladder"), blocks)
+def _ladder(ablation: Ablation) -> list[Block]:
+    """The path to the best step with what was not kept beside it, the references, other sizes."""
+    rows = only(ladder_table(ablation, ablation.table_rows), REPORTED)
+    shown: list[Block] = [_chart("times", ablation), rows]
+    if ablation.references:
+        named = [line(code(row.variant), f" {took(row)}") for row in ablation.references]
+        told = line("References: ", joined(named), ".")
+        for text in said.calls(ablation):
+            told = line(told, " ", text)
+        best = ablation.best
+        fastest = [r for r in ablation.references if best and r.variant == best.chained.fastest]
+        for row in fastest if best else ():
+            if best and call_of(row):
+                told = line(told, " Against ", code(row.variant), f", {kernels_alone(best, row)}.")
+        shown.append(Paragraph(told))
+    if more := len(ablation.rows) - len(ablation.table_rows):
+        command = code(f"workbench ablate --wide --study {ablation.study}")
+        shown.append(Paragraph(line(f"{more} more step{'s' * (more != 1)}: ", command)))
+    if ablation.sizes:
+        of = f"Of {ablation.study} on {ablation.gpu}."
+        shown.append(Chart(timings.NAME, f"{timings.ALT} {of}", words(timings.CAPTION)))
+        means = [
+            line(f"{own}: " if own else "", text)
+            for own, over in timings.told_apart(ablation.sizes)
+            for text in timings.overall(over)
+        ]
+        shown += [Bullets(tuple(means))] if means else []
+    return shown
 
 
 def _chart(name: str, ablation: Ablation) -> Chart:
@@ -146,41 +113,14 @@ def _chart(name: str, ablation: Ablation) -> Chart:
     return Chart(name, f"{alt} {of_what}", words(caption))
 
 
-def _roofline(ablation: Ablation) -> Section:
-    measured: tuple[Block, ...] = ()
-    if ablation.measured:
-        known = (rooflines.ceilings(ablation.measured),)
-        measured = (Fold(words("Measured ceilings"), known, brief=True),)
-    distances = (rooflines.roofline(ablation), Bullets(rooflines.notes(ablation)))
+def _limits(ablation: Ablation, on_page: bool) -> tuple[Block, ...]:
+    """On the page each step has its own stall times."""
+    shown: list[Block] = [_chart("roofline", ablation)]
     if ablation.moves_only:
-        told = Paragraph(
-            words("Nothing here does floating-point arithmetic: what counts is bytes.")
-        )
-        return Section("roofline", words("Bandwidth"), (told, *distances, *measured))
-    fold = Fold(words("Distance to the roofs of every level"), distances, brief=True)
-    blocks = (_chart("roofline", ablation), fold, *measured)
-    return Section("roofline", words("Roofline"), blocks)
-
-
-def _why(ablation: Ablation) -> Section:
-    blocks: list[Block] = []
-    if ablation.whole and ablation.whole.decomposition:
-        parts = ablation.whole.decomposition
-        text = f": {why.equation(parts)}, {why.durations(parts)}."
-        whole = line("From ", code(ablation.whole.before), " to ", code(ablation.whole.after), text)
-        text = (
-            "Every step multiplies out: time = warp instructions per scheduler ÷ (issue rate while "
-            "active × load balance over the SMs × the busiest SM's share of the time × clock), an "
-            "identity but for the residual. A factor above 1 made it faster. "
-        )
-        blocks += [Paragraph(whole), Paragraph(words(text + method.explained(ablation)))]
-    else:
-        blocks.append(Paragraph(words(f"The factors of the speedup: {ABSENT}.")))
-    blocks.append(_chart("stall-time", ablation))
-    return Section("why", words("Why it got faster"), tuple(blocks))
-
-
-STEPS = "Each step with its verdict, the factors of its speedup under ncu, "
+        table = ladder_table(ablation, (*ablation.path, *ablation.references), "bandwidth")
+        note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
+        shown = [Paragraph(words(note)), only(table, ("version", "memory"))]
+    return tuple(shown) if on_page else (*shown, _chart("stall-time", ablation))
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
@@ -189,29 +129,8 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
         step_section(row, diffs.get(row.variant), *_judged_at(ablation, row, known))
         for row in steps(ablation)
     ]
-    note = (
-        f"{STEPS}the hunks that cost the most stall time, and its lesson; the rest is folded away."
-    )
-    return _step_by_step(ablation, words(note), sections)
-
-
-def _brief_steps(ablation: Ablation) -> Section:
-    known = judged(ablation)
-    sections = [brief_section(row, *_judged_at(ablation, row, known)) for row in steps(ablation)]
-    note = line(
-        f"{STEPS}and its lesson. ",
-        code(shlex.join(["workbench", "report", "--open", "--study", ablation.study])),
-        " shows its diff with the stall time of every line, its gates and its predictions; ",
-        code("workbench diff PARENT STEP"),
-        " prints them.",
-    )
-    return _step_by_step(ablation, note, sections)
-
-
-def _step_by_step(ablation: Ablation, note: Text, sections: Sequence[Section]) -> Section:
-    told = (*paragraphs(ablation.summary), Paragraph(note)) if sections else ()
-    blocks: tuple[Block, ...] = (*told, *_baseline(ablation), *sections)
-    return Section("steps", words("Step by step"), blocks)
+    blocks: list[Block] = [*paragraphs(ablation.summary), *_baseline(ablation), *sections]
+    return Section("steps", words("Steps, with diffs and stall time by line"), tuple(blocks))
 
 
 def _judged_at(
@@ -235,26 +154,11 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
     if row.bottlenecks:
         note = (
             "Estimates are upper bounds by ncu's rules, of the whole runtime (global) or of the "
-            "part that a rule covers (local); they overlap and do not add up."
+            "part that a rule covers (local). They overlap and do not add up."
         )
         blocks = (
             limits.bullets(row.bottlenecks),
             *limits.no_lines(row.no_source_lines),
             Paragraph(words(note)),
-            Fold(words("What ncu says"), (limits.messages(row.bottlenecks),)),
         )
     return (Section(anchor(row.variant), title, blocks, Marking.BASELINE, row.variant),)
-
-
-def _failures(ablation: Ablation) -> Section:
-    blocks = _bullets(said.failures(ablation), "Every step was kept.")
-    return Section("failures", words("What did not work"), blocks)
-
-
-def _sources(ablation: Ablation) -> Section:
-    blocks = (
-        Fold(words("Columns and factors"), (method.sources(ablation),), brief=True),
-        Fold(words("Captures and their kernels"), tuple(method.captures(ablation))),
-        Fold(words("What is counted, and the noise assumed"), (method.conventions(ablation),)),
-    )
-    return Section("sources", words("Where each number comes from"), blocks)

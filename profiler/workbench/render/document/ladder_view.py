@@ -37,7 +37,7 @@ NAME_WIDTH, RATIO_WIDTH = 14, 18  # with the other columns at 80 cells
 def whole(judged: Ablation) -> list[Block]:
     """All rows and columns, and what the figures rest on; warnings at the end."""
     return [
-        Paragraph(result.headline(judged)),
+        Paragraph(result.answer(judged)),
         Paragraph(variant.origin(judged)),
         ladder_table(judged),
         *account(judged),
@@ -52,7 +52,7 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     rows = _rows(judged, named)
     told = (_references(judged), _other_shapes(judged), _left(judged, len(judged.rows) - len(rows)))
     return [
-        Paragraph(result.headline(judged)),
+        Paragraph(result.answer(judged)),
         brief_table(judged, rows),
         *map(Paragraph, filter(None, told)),
     ]

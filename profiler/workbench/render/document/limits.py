@@ -31,10 +31,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.sentences import sentence
-from workbench.render.numbers import number, percent, shorten
-from workbench.words import ABSENT
-
-MESSAGE_WIDTH = 700
+from workbench.render.numbers import number, percent
 
 
 def of_several(limit: Bottleneck) -> Text:
@@ -79,16 +76,6 @@ def no_lines(found: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
     why = sentence(found)
     return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
-
-
-def messages(limits: Sequence[Bottleneck]) -> Block:
-    """ncu's own words."""
-    return Bullets(
-        tuple(
-            line(strong(limit.title), f": {shorten(limit.message, MESSAGE_WIDTH) or ABSENT}")
-            for limit in limits
-        )
-    )
 
 
 LEAST = 0.05  # points of a standard error that are shown

@@ -1,15 +1,14 @@
-"""How the figures were had: method, environment, reproduction, and where each number comes from."""
+"""How the figures were measured, their limits, the environment, and how to reproduce them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from workbench.derive.factors import FACTORS, LABELS, METRICS
 from workbench.evidence.timing import METHOD
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.rows import Ablation
 from workbench.judge.sessions import TimingFacts
-from workbench.render.document import ladder_table, timings
+from workbench.render.document import result, step, timings
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -21,16 +20,14 @@ from workbench.render.document.blocks import (
     Text,
     code,
     field,
-    joined,
     line,
     table,
     words,
 )
-from workbench.render.document.phrases import ladders, reason, steps
+from workbench.render.document.phrases import ladders, steps
 from workbench.render.document.sentences import sentence
-from workbench.render.document.why import NOISE
-from workbench.render.numbers import number, shorten
-from workbench.words import ABSENT, NONE, Status
+from workbench.render.numbers import number
+from workbench.words import ABSENT
 
 KERNEL_WIDTH = 90
 ENVIRONMENT = (
@@ -49,41 +46,34 @@ Fact = tuple[str, Text]
 
 
 def method(ablation: Ablation) -> list[Block]:
-    """How correctness, times and profiles were had, as the provenance says; folded away is what the
-    sessions say of themselves.
-    """
-    points = Bullets(
-        (
-            words(
-                "Correctness: every variant against the study's float64 reference, on fresh random "
-                "inputs at several shapes, outputs filled with NaN before each call, inputs "
-                "unchanged after it. What fails is not timed."
-            ),
-            words(_timing(ablation.timing)),
-            words(recorded(ablation)),
-            words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
-        )
-    )
-    return [
-        points,
-        Fold(words("Regimes, sessions and twins"), tuple(sessions(ablation)), brief=True),
+    """How correctness, times and profiles were measured, and what limits the evidence."""
+    points = [
+        words(
+            "Correctness: every variant against the study's float64 reference, on fresh random and "
+            "difficult inputs at several shapes, with outputs filled with NaN before each call. "
+            "A wrong variant is never timed."
+        ),
+        words(_timing(ablation.timing)),
+        words(_regimes(ablation.timing)),
+        *filter(None, [result.other_regimes(ablation)]),
+        words(recorded(ablation)),
+        words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
     ]
+    if ablation.score.total:
+        points.append(words(f"Predictions: {step.results(ablation.score)}."))
+    told: list[Block] = [Bullets(tuple(points))]
+    notes = (*result.warnings(ablation), *sessions(ablation))
+    if notes:
+        told.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
+    known = Fold(words("Environment"), (environment(ablation),))
+    return [*told, known, *reproduction(ablation)]
 
 
-def sessions(ablation: Ablation) -> list[Block]:
-    """What the regimes are, and what shows that the intervals hold."""
-    told: list[Block] = [
-        Bullets(tuple(map(words, [_regimes(ablation.timing), *_company(ablation)])))
-    ]
+def sessions(ablation: Ablation) -> tuple[Text, ...]:
+    """What the A/A controls and the interference check show."""
     known = [(ladder.shape, ladder.timing) for ladder in ladders(ablation) if ladder.timing]
     shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.twin_words(facts))]
-    if not shown:
-        return [*told, Paragraph(words(f"Twins: {ABSENT}."))]
-    text = (
-        "Twins are a second group of instances of the same variant in every session, judged as if "
-        "they were another: they must come out as 1, and say how small a difference is none."
-    )
-    return [*told, Paragraph(words(text)), Bullets(tuple(map(words, shown)))]
+    return tuple(map(words, [*_company(ablation), *shown]))
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -158,19 +148,6 @@ def _profile(options: Mapping[str, str]) -> str:
     return f"a run of its own under Nsight Compute, kernel by kernel, {caches}, {clocks}."
 
 
-def explained(ablation: Ablation) -> str:
-    """Which durations the factors explain: what the captures' cache control makes of them."""
-    if ablation.environment.ncu_options.get("--cache-control") == "all":
-        return (
-            "Captures are runs of their own, with the caches flushed: they compare with the cold "
-            "times, not with the chained ones."
-        )
-    return (
-        "Captures are runs of their own with the caches kept, as the chained times have them: they "
-        "are of single launches under the profiler."
-    )
-
-
 def environment(ablation: Ablation) -> Table:
     known = ablation.environment
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
@@ -215,79 +192,13 @@ def reproduction(ablation: Ablation) -> list[Block]:
         CodeBlock("\n".join(map(shlex.join, commands)), "console"),
         Paragraph(
             line(
-                "The first is meant for a checkout of the workbench. ",
-                code("doctor"),
-                " says what is missing on this machine. Where there is no GPU, ",
+                "Run these in a checkout. With a GPU, ",
                 code("ablate"),
-                " uses the recorded evidence, and ",
+                " measures what is not recorded; without one, ",
                 code("pip install -e ."),
-                " is enough. ",
-                code("report"),
-                " writes this page and its charts again.",
+                " is enough and the recorded evidence is used. The page has each step's diff: ",
+                code(f"workbench report --open --study {ablation.study}"),
+                ".",
             )
         ),
     ]
-
-
-def sources(ablation: Ablation) -> Table:
-    """What is shown, and the ncu metric or file behind it."""
-    facts: list[Fact] = [
-        (f.column.label, _quoted(f.column.source))
-        for f in ladder_table.fields(ablation)
-        if f.column.source
-    ]
-    facts += [(f"factor: {LABELS[key][0].lower()}", code(METRICS[key])) for key in FACTORS]
-    return _facts("sources", "figure", "from", facts)
-
-
-def _quoted(source: str) -> Text:
-    """The words of a source with its metrics and files as code."""
-    parts = [
-        code(word.rstrip(";,")) + words(word[len(word.rstrip(";,")) :])
-        if "_" in word or word.endswith((".json", ".json.zst"))
-        else words(word)
-        for word in source.split()
-    ]
-    return joined(parts, " ")
-
-
-CAPTURES: list[Field[Row]] = [
-    field("version", "version", lambda row: row.variant),
-    field("capture", "capture", lambda row: code(row.capture) or _missing(row)),
-    field("kernels", "kernels", lambda row: _kernels(row.kernels)),
-]
-
-
-def captures(ablation: Ablation) -> Iterator[Block]:
-    """What was captured, and of what the report was not kept."""
-    yield table("captures", CAPTURES, ablation.everything, key=lambda row: row.variant)
-    without = [code(row.variant) for row in ablation.everything if row.tables_only]
-    if without:
-        why = "Their checksum finds damage, and no forgery: `workbench gate` does not take them."
-        yield Paragraph(line("Tables without their report: ", joined(without, ", "), f". {why}"))
-
-
-def _missing(row: Row) -> str:
-    return ABSENT if row.status == Status.CURRENT else f"{ABSENT}: {reason(row)}"
-
-
-def _kernels(kernels: Iterable[str]) -> Text:
-    return joined([code(shorten(name, KERNEL_WIDTH)) for name in kernels]) or words(NONE)
-
-
-def conventions(ablation: Ablation) -> Paragraph:
-    """What counts as work, what the ceilings are, and what the noise is."""
-    return Paragraph(
-        line(
-            "Timing and captures stand under ",
-            code(f"ablations/{ablation.study}/evidence/"),
-            ". Roofline points count FP32 add, multiply and fused multiply-add, packed FP16 "
-            "multiply and fused multiply-add, and tensor operations, over the bytes of the same "
-            "launches at each level; other arithmetic is not counted. Ceilings are a capture's own "
-            "peak rates times its clocks: the chart draws those of the first capture, a share of "
-            "the roof takes those of its own. Figures of a version that launches several kernels "
-            "are taken over all of them. In what moved most, "
-            f"{NOISE}; the part is a factor's part in the change of the time, or "
-            "the share of the samples in the stalls that the figure feeds.",
-        )
-    )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 
-from workbench.derive.speedup import Ratio
-from workbench.judge.findings import NOT_COLLECTED
+from workbench.judge.gates import FASTER
 from workbench.judge.rows import Ablation, Row
-from workbench.render.document import step
-from workbench.render.document.blocks import Text, bold, code, first_sentence, joined, line, words
+from workbench.render.document.blocks import (
+    Text,
+    authored,
+    bold,
+    code,
+    first_sentence,
+    joined,
+    line,
+    words,
+)
 from workbench.render.document.phrases import (
-    brief_reason,
     call_of,
-    has_verdict,
-    kernels_alone,
     names,
-    otherwise,
     parent_of,
-    reason,
+    shape_words,
     steps,
     took,
     verdict,
@@ -25,66 +28,56 @@ from workbench.render.document.phrases import (
 )
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
-from workbench.words import ABSENT, Origin, Regime, Status, Verdict
+from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
 
-UNWRITTEN = "no lesson is written yet"
-
-
-def result(ablation: Ablation) -> Text:
-    """What was reached against what, in which regime, on which evidence, by how many steps."""
-    return line(
-        headline(ablation), *_other_regimes(ablation), " ", _basis(ablation), " ", _count(ablation)
-    )
+MOST_LESSONS = 8
 
 
-def headline(ablation: Ablation) -> Text:
-    """The fastest kept variant beside the fastest reference, with its accuracy, and beside the
-    baseline, in strong words.
-    """
+def answer(ablation: Ablation) -> Text:
+    """The fastest kept step beside the references and the baseline, and where it was measured."""
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
         return words("No version has a current chained time that counts: there is no result yet.")
-    opening = line(code(best.variant), f" takes {took(best)} chained")
+    opening = line(code(best.variant), f" takes {took(best)} per call")
     if best.variant == first.variant:
         opening = line("No step was kept: ", opening)
-    if ablation.reference:
-        opening = line(opening, "; ", _against_references(ablation, best))
-    if best.variant != first.variant:
-        baseline = line(code(first.variant), f" ({took(first)})")
-        if best.over_baseline is None:
-            opening = line(opening, "; its speed against ", baseline, f" was {ABSENT}")
-        else:
-            opening = line(opening, f"; {interval(best.over_baseline)} over ", baseline)
-    return bold(line(opening, "."))
+    speeds = list(_speeds(ablation, best, first))
+    told = bold(line(opening, ": " * bool(speeds), joined(speeds), "."))
+    error = best.accuracy
+    if error is not None:
+        told = line(told, f" Its largest error is {factor(error.times_reference)} that of ",
+                    code(ablation.reference), ".")  # fmt: skip
+    elif ablation.reference:
+        told = line(told, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
+    return line(told, f" {_basis(ablation)}")
 
 
-def _against_references(ablation: Ablation, best: Row) -> Text:
-    """The fastest one; what its call is made of; the error beside the primary one's, the largest of
-    all shapes and inputs.
-    """
-    name = best.chained.fastest or ablation.reference
-    row = next((r for r in ablation.references if r.variant == name), None)
-    what = "the fastest reference, " if best.chained.fastest else ""
-    told = compared(best.over_fastest, line(what, code(name), f" ({took(row) if row else ABSENT})"))
-    if row is not None and (call := call_of(row)):
-        told = line(told, f", a call of which is {call}: {kernels_alone(best, row)}")
-    if best.accuracy is None:
-        return line(told, "; its error against that of ", code(ablation.reference), f" {ABSENT}")
-    times = factor(best.accuracy.times_reference)
-    return line(told, f"; its error is at worst {times} that of ", code(ablation.reference))
+def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
+    """Over the fastest reference with its interval, the primary one and the baseline."""
+    rows = {row.variant: row for row in (*ablation.references, first)}
+    over = {best.chained.fastest or ablation.reference: best.over_fastest}
+    over.setdefault(ablation.reference, best.over_reference)
+    over.setdefault(first.variant, best.over_baseline)
+    for n, (name, value) in enumerate(over.items()):
+        if name in ("", best.variant) or name not in rows:
+            continue
+        row = rows[name]
+        what = row.title if row.is_reference and row.title else name
+        if value is None:
+            yield words(f"its speed relative to {what} ({took(row)}) is {ABSENT}")
+            continue
+        shown = f"{with_cycles(value)} the speed of" if n == 0 else f"{ratio(value)} that of"
+        yield words(f"{shown} {what} ({took(row)})")
 
 
-def compared(value: Ratio | None, name: Text) -> Text:
-    """Faster, slower or neither, in words; the interval decides."""
-    if value is None:
-        return line("its speed against ", name, f" was {ABSENT}")
-    if value.low is None or value.high is None:
-        return line("it is ", interval(value), " of ", name)
-    if value.low > 1:
-        return line(f"it is {with_cycles(value)} faster than ", name)
-    if value.high < 1:
-        return line(f"it is {with_cycles(value.inverse)} slower than ", name)
-    return line("it is as fast as ", name, f" within the interval ({interval(value)})")
+def _basis(ablation: Ablation) -> str:
+    """The problem, the GPU and the date."""
+    shape = shape_words(ablation.parameters) or ablation.shape
+    fresh = ablation.source == Origin.MEASURED
+    when = f"{'measured' if fresh else 'recorded'} {ablation.date or 'on an unknown date'}"
+    count = ablation.recordings.total
+    runs = f", {count} timing run{'s' * (count != 1)}" if count else ""
+    return f"{ablation.study} at {shape}, {ablation.gpu}, {when}{runs}."
 
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
@@ -99,56 +92,16 @@ def calls(ablation: Ablation) -> tuple[Text, ...]:
     )
 
 
-def _other_regimes(ablation: Ablation) -> tuple[str | Text, ...]:
-    """The same comparison behind itself and cold, where the headline has one."""
+def other_regimes(ablation: Ablation) -> Text:
+    """The best step over the fastest reference, back to back and with a cold L2."""
     best = ablation.best
-    if best is None or best.over_fastest is None:
-        return ()
+    known = best.regimes.items() if best else ()
     told = [
-        line(f"{regime} {interval(known.speedup_over_fastest)} of ", code(known.fastest))
-        for regime, known in best.regimes.items()
-        if regime != Regime.CHAINED and known.speedup_over_fastest
+        line(f"{regime} {interval(there.speedup_over_fastest)} the speed of ", code(there.fastest))
+        for regime, there in known
+        if regime != Regime.CHAINED and there.speedup_over_fastest
     ]
-    return (" In other regimes: ", joined(told), ".") if told else ()
-
-
-def _basis(ablation: Ablation) -> Text:
-    date = ablation.date or "an unknown date"
-    fresh = ablation.source == Origin.MEASURED
-    origin = f"measured by this run on {date}" if fresh else f"recorded evidence of {date}"
-    facts = ablation.timing
-    over = "; 95 % intervals are over sessions"
-    best = ablation.best
-    if best is not None and best.time is not None and best.time.sessions > 1:
-        each = best.time.instances // best.time.sessions
-        over = f"; the 95 % interval is over {best.time.sessions} sessions of {each} instances"
-    limited = ""
-    if facts is not None and facts.throttling is not None:
-        limited = f" The card was {sentence(facts.throttling.finding('timing.throttling'))}."
-    return words(
-        "Chained is what a call adds between ordinary neighbours, which write its inputs and read "
-        f"its output{over}; {ablation.gpu}, {origin}.{limited}"
-    )
-
-
-def _count(ablation: Ablation) -> Text:
-    rows = steps(ablation)
-    if not rows:
-        return words("There is no step beyond the baseline.")
-    current = Counter(row.verdict for row in rows if row.is_judged)
-    parts = [words(f"{current[word]} {word.label}") for word in Verdict if current[word]]
-    parts += [line(code(row.variant), f" {brief_reason(row)}") for row in rows if not row.is_judged]
-    return line(
-        f"Of {len(rows)} step{'s' * (len(rows) != 1)}: ", joined(parts), "; ", score(ablation), "."
-    )
-
-
-def score(ablation: Ablation) -> Text:
-    """How the predictions of the ladder came out."""
-    counts = ablation.score
-    if not counts.total:
-        return words(f"predictions {ABSENT}")
-    return words(f"of {counts.total} predictions {step.results(counts)}")
+    return line("In other regimes: ", joined(told), ".") if told else ()
 
 
 def brief(ablation: Ablation) -> str:
@@ -165,45 +118,52 @@ def brief(ablation: Ablation) -> str:
 
 
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
-    """Each step's lesson in a line: its first sentence."""
+    """The first sentence of the lessons of kept steps: of those on the path to the best the ones
+    that gained most, then of others, in the order of the ladder.
+    """
+    path = {row.variant for row in ablation.path}
+    kept = [r for r in steps(ablation) if r.verdict == Verdict.KEPT and r.step and r.step.lesson]
+    kept.sort(key=lambda row: (row.variant not in path, -_gained(row)))
+    chosen = {row.variant for row in kept[:MOST_LESSONS]}
     return tuple(
-        line(code(row.variant), f" ({verdict(row)}): ", lesson_line(row)) for row in steps(ablation)
+        line(code(row.variant), ": ", _lesson(row))
+        for row in steps(ablation)
+        if row.variant in chosen
     )
 
 
-def lesson_line(row: Row) -> Text:
-    lesson = row.step.lesson if row.step else ""
-    return first_sentence(lesson) if lesson.strip() else words(UNWRITTEN)
+def _gained(row: Row) -> float:
+    over = row.deciding_speedup or row.over_parent
+    return over.ratio if over else 0.0
+
+
+def _lesson(row: Row) -> Text:
+    return first_sentence(row.step.lesson) if row.step and row.step.lesson.strip() else ()
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """What did not work: steps that were not kept."""
-    return tuple(filter(None, map(_failure, steps(ablation))))
+    """Steps that are wrong or were rejected, each with its reason and its lesson."""
+    return tuple(
+        _failure(row) for row in steps(ablation) if row.verdict and row.verdict.is_rejected
+    )
 
 
 def _failure(row: Row) -> Text:
-    """Empty where it was kept."""
-    assert row.step is not None
-    if row.status != Status.CURRENT and not row.judged_at:
-        word = verdict(row) if has_verdict(row) else "no verdict"
-        return line(code(row.variant), f": {word}, {reason(row)}.")
-    if row.verdict is None or row.verdict in (Verdict.KEPT, Verdict.BASELINE):
-        return ()
-    missed = [gate for gate in row.gates if not gate.passed and gate.binding]
-    reasons = [sentence(gate.why) for gate in missed if gate.why != NOT_COLLECTED]
-    if absent := [gate.name for gate in missed if gate.why == NOT_COLLECTED]:
-        reasons.insert(0, f"{ABSENT}: {', '.join(absent)}")
-    why = "; ".join(filter(None, [*reasons, otherwise(row)])) or ABSENT
     where = line(" at ", code(row.judged_at)) if row.judged_at else ()
-    over = f", {ratio(row.deciding_speedup or row.over_parent)} over "
-    return line(
-        code(row.variant),
-        f" was {row.verdict.label}",
-        where,
-        over,
-        code(parent_of(row)),
-        f": {why}.",
-    )
+    change = row.step.key_change if row.step else row.title
+    head = line(code(row.variant), f" ({verdict(row)}", where, "), ", authored(change), ": ")
+    return line(head, _reason(row), ". ", _lesson(row))
+
+
+def _reason(row: Row) -> Text:
+    """The gate that it failed; of a slower one the ratio with its interval."""
+    if row.status == Status.FAILED and not row.judged_at:
+        return words(sentence(row.problem))
+    over = row.deciding_speedup or row.over_parent
+    failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
+    if over is not None and all(gate.name == FASTER for gate in failed):
+        return line(f"{interval(over)} the speed of ", code(parent_of(row)))
+    return words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
 
 
 def across(ablation: Ablation) -> Text:

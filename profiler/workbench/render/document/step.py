@@ -1,18 +1,18 @@
-"""One step of a ladder: what was changed, how it came out and why; the rest in a fold."""
+"""One step of a ladder: its verdict and why, its lesson, its stall time and its diff."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
-from workbench.render.document import hunks, limits, timings, why
+from workbench.render.document import hunks, timings, why
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Chart,
     Field,
     Fold,
     Paragraph,
@@ -74,27 +74,28 @@ def anchor(variant: str) -> str:
 def step_section(
     row: Row, changes: SourceDiff | None, here: Row | None = None, shape: str = "", table: str = ""
 ) -> Section:
-    """``here`` is the row at the shape where the step is judged, which ``shape`` names where it is
-    not that of the ``table``.
+    """Verdict, reason and lesson, its stall time and its diff. ``here`` is the row at the shape
+    where the step is judged, which ``shape`` names where it is not that of the ``table``.
     """
-    brief = brief_section(row, here, shape, table)
-    shown = list(brief.blocks)
-    if changes is not None and (lines := hunks.costliest_lines(changes)):
-        shown.insert(2, Bullets(lines))
-    blocks = (*shown, details(row, changes, here or row, shape), diff(row, changes))
-    return replace(brief, blocks=blocks)
-
-
-def brief_section(row: Row, here: Row | None = None, shape: str = "", table: str = "") -> Section:
-    """The verdict, why it came out so, and the lesson; arguments as of ``step_section``."""
     assert row.step is not None
     captured = table if row.judged_at and row.against_parent_at != row.judged_at else ""
     shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
+    if changes is not None and (lines := hunks.costliest_lines(changes)):
+        shown.append(Bullets(lines))
     if row.step.lesson.strip():
         first, *rest = paragraphs(row.step.lesson)
         shown += [Paragraph(line(strong("Lesson."), " ", first.text)), *rest]
+    if row.against_parent is not None and row.against_parent.stall_microseconds:
+        alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
+        shown.append(Chart(step_chart(row.variant), alt))
+    shown += [diff(row, changes), details(row, here or row, shape)]
     title = line(code(row.variant), ": ", authored(row.step.key_change))
     return Section(anchor(row.variant), title, tuple(shown), kind(row), row.variant)
+
+
+def step_chart(variant: str) -> str:
+    """The name of the chart of its stall time."""
+    return f"stall-time-{variant}"
 
 
 def verdict_line(row: Row, shape: str = "") -> Text:
@@ -166,13 +167,12 @@ def _numbers(row: Row, captured: str) -> Paragraph:
     return Paragraph(line(strong("Why."), text, where, "."))
 
 
-def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold:
-    """All that most readers skip; ``here`` and ``shape`` as in ``step_section``."""
+def details(row: Row, here: Row, shape: str) -> Fold:
+    """What most readers skip; ``here`` and ``shape`` as in ``step_section``."""
     assert row.step is not None
-    parent = parent_of(row)
     blocks: list[Block] = []
     for title, text in (
-        (line("What held ", code(parent), " back."), row.step.bottleneck),
+        (line("What held ", code(parent_of(row)), " back."), row.step.bottleneck),
         (words("Why this should help."), row.step.rationale),
     ):
         if text.strip():
@@ -181,14 +181,7 @@ def details(row: Row, changes: SourceDiff | None, here: Row, shape: str) -> Fold
     blocks += _predictions(row)
     blocks.append(gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}.")))
     blocks += _times(here, shape)
-    blocks += _decomposition(row)
-    if changes is not None:
-        blocks += _line_costs(row, changes)
-    blocks += _limit(row)
-    return Fold(
-        line(code(row.variant), ": prediction, gates, where the time went, rules, costs by line"),
-        tuple(blocks),
-    )
+    return Fold(line(code(row.variant), ": reasons, predictions, gates, times"), tuple(blocks))
 
 
 PREDICTIONS: list[Field[PredictionOutcome]] = [
@@ -232,56 +225,8 @@ def _predictions(row: Row) -> list[Block]:
 def _times(row: Row, shape: str) -> list[Block]:
     if not row.regimes:
         return [Paragraph(words(f"Times: {ABSENT}."))]
-    where = line("At ", code(shape), ", what") if shape else words("What")
-    told = line(where, " surrounds a call, and its time there:")
+    told = line("Times by regime", *((" at ", code(shape)) if shape else ()), ":")
     return [Paragraph(told), timings.regimes(row)]
-
-
-def _decomposition(row: Row) -> list[Block]:
-    pair = row.against_parent
-    if pair is None:
-        return [Paragraph(words(f"The comparison with {parent_of(row)}: {ABSENT}."))]
-    blocks: list[Block] = [why.factor_table(pair.decomposition)] if pair.decomposition else []
-    if times := why.stall_table(pair):
-        blocks += [Paragraph(words("Where the time went:")), times]
-    else:
-        blocks.append(Paragraph(words(f"Where the time went: {ABSENT}.")))
-    moved = line("What moved most against ", code(parent_of(row)), ", by surprise and by part in ")
-    blocks += [Paragraph(line(moved, "the time:")), *why.largest_changes(pair)]
-    if pair.rules:
-        return [*blocks, Paragraph(words("ncu's rules, before and after:")), *why.rules(pair)]
-    return [*blocks, Paragraph(words(f"ncu's rules, before and after: {ABSENT}."))]
-
-
-def _line_costs(row: Row, changes: SourceDiff) -> list[Block]:
-    sides = (parent_of(row), row.variant)
-    if not changes.has_costs:
-        return list(hunks.line_costs(changes, sides))
-    where = line(" at ", code(row.against_parent_at)) if row.against_parent_at else ()
-    text = line(
-        "What the changed lines cost",
-        where,
-        ", ",
-        code(sides[0]),
-        " → ",
-        code(sides[1]),
-        ". Stall time is the lines' share of all samples times the duration under ncu; hunks are "
-        "numbered as in the diff below, those that executed nothing on the GPU are left out:",
-    )
-    return [Paragraph(text), *hunks.line_costs(changes, sides)]
-
-
-def _limit(row: Row) -> list[Block]:
-    where = f" at {row.against_parent_at}" if row.against_parent_at else ""
-    if not row.limits:
-        return [Paragraph(words(f"What limits it now{where}: {ABSENT}."))]
-    first = row.limits[:1]
-    return [
-        Paragraph(words(f"What limits it now{where}:")),
-        limits.bullets(first),
-        *limits.no_lines(row.no_source_lines),
-        limits.messages(first),
-    ]
 
 
 def diff(row: Row, changes: SourceDiff | None) -> Block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -142,10 +142,10 @@ def twin_words(facts: TimingFacts) -> str:
 
 
 NAME = "sizes"
-ALT = "Time and rate of every version over the size."
+ALT = "Speed over the size, relative to the fastest reference."
 CAPTION = (
-    "Chained times with 95 % intervals, and the study's work over them. Lines of references are "
-    "dashed; versions that no colour is left for are drawn thin and without a name."
+    "Chained time of the fastest reference at that size over the step's, with its 95 % interval. "
+    "The dashed line is the reference; above it the step is faster."
 )
 
 
@@ -156,16 +156,21 @@ def sizes_name(number: int) -> str:
 
 def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
     """Those of a report, told apart by the parameters in which they differ."""
-    found = []
-    for place, over in enumerate(every):
+    return [
+        sizes_section(sizes_name(place), over, own, again=place > 0)
+        for place, (own, over) in enumerate(told_apart(every))
+    ]
+
+
+def told_apart(every: Sequence[OverSizes]) -> Iterator[tuple[str, OverSizes]]:
+    """Each range after the parameters in which it differs from others, such as ``D=64 causal``."""
+    for over in every:
         own = {
             name: value
             for name, value in over.others.items()
             if any(other.others.get(name) != value for other in every)
         }
-        section = sizes_section(sizes_name(place), over, shape_words(own), again=place > 0)
-        found.append(section)
-    return found
+        yield shape_words(own), over
 
 
 def sizes_section(name: str, over: OverSizes, which: str = "", *, again: bool = False) -> Section:

@@ -67,16 +67,6 @@ def durations(parts: SpeedupFactors) -> str:
     return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
 
 
-def factor_table(parts: SpeedupFactors) -> Table:
-    fields: list[Field[Factor]] = [
-        field("factor", "factor", lambda f: f"{f.label} ({f.unit})"),
-        field("before", "before", lambda f: figure_cell(f.before), right=True),
-        field("after", "after", lambda f: figure_cell(f.after), right=True),
-        field("gain", "gain", lambda f: figure_cell(f.gain, factor(f.gain)), right=True),
-    ]
-    return table("factors", fields, parts.factors, key=lambda f: f.id)
-
-
 def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
     """The reasons that changed most, and the rest as one, so that the columns add up."""
     top, rest = list(times[:STALLS_SHOWN]), times[STALLS_SHOWN:]
@@ -154,14 +144,6 @@ def launch(pair: Comparison) -> str:
 
 def _exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else number(value)
-
-
-NOISE = (
-    "σ is the standard deviation of the difference of two captures, assumed by kind of figure: 1 % "
-    "for counts and times, 4 % for rates per active cycle, 5 % for rates per elapsed time and for "
-    "what the caches decide, with at least half a point for percentages and three points for hit "
-    "rates"
-)
 
 
 def rules(pair: Comparison) -> list[Block]:
