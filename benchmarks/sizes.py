@@ -45,9 +45,7 @@ class Page:
 
     def versions(self, workspace: Workspace) -> tuple[str, ...]:
         steps = workspace.study(self.study).ladder.steps
-        last = next(step.variant for step in reversed(steps) if step.chooses)
-        known = {step.variant for step in steps}
-        return (last, *(name for name in self.calls if name in known))
+        return (next(s.variant for s in reversed(steps) if s.chooses), *self.calls)
 
 
 ATTENTION = Page(

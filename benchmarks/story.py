@@ -43,10 +43,6 @@ LABEL = re.compile(
 REGIMES = {"back-to-back": Regime.BACK_TO_BACK, "cold": Regime.COLD, None: HEADLINE}
 
 
-class Unknown(Exception):
-    """A name of nothing that is recorded."""
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The study's ladder with its verdicts, and every shape of it."""
@@ -79,21 +75,15 @@ class Evidence:
             "gate instances": config.timing.instances,
         }
 
-    def value(self, label: str) -> float:
-        """Raises Unknown."""
+    def value(self, label: str) -> float | None:
+        """None if that is not recorded."""
         if label in self.counted:
             return self.counted[label]
         found, snap = LABEL.fullmatch(label), self.views.snapshot
-        if found is None or found["subject"] not in snap.names:
-            raise Unknown("no such name")
-        shape = found["shape"] or snap.shape
-        if shape not in snap.shapes:
-            raise Unknown(f"no shape {shape}")
-        regime = REGIMES[found["regime"]]
-        value = _value(self.views.at(shape), found, regime)
-        if value is None:
-            raise Unknown("not collected")
-        return value
+        shape = (found["shape"] or snap.shape) if found else ""
+        if found is None or found["subject"] not in snap.names or shape not in snap.shapes:
+            return None
+        return _value(self.views.at(shape), found, REGIMES[found["regime"]])
 
 
 def _value(view: View, label: re.Match[str], regime: Regime) -> float | None:
@@ -143,13 +133,9 @@ def holds(text: str, value: float) -> bool:
 def faults(page: str, known: Evidence) -> Iterator[str]:
     """What is wrong with the numbers of a page."""
     for text, label in NAMED.findall(page):
-        try:
-            value = known.value(" ".join(label.split()))
-        except Unknown as error:
-            yield f"{text}, {label}: {error}"
-            continue
-        if not holds(text, value):
-            yield f"{text}, {label}: it is {value:.6g}"
+        value = known.value(" ".join(label.split()))
+        if value is None or not holds(text, value):
+            yield f"{text}, {label}: it is {'not recorded' if value is None else f'{value:.6g}'}"
     for text, path in LINKED.findall(page):
         other = set(NUMBER.findall((PAGE.parent / path).read_text(encoding="utf-8")))
         yield from (
