@@ -1,34 +1,61 @@
-"""Builds in this process: a worker of its own spends seconds on imports."""
+"""Workers in this process: one of its own spends seconds on imports."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workbench.cuda import CUBIN_FOLDER
-from workbench.run import compilation
+from workbench.run import compilation, side_jobs
 from workbench.run.process import WorkerEnd
-from workbench.run.protocol import EVENTS, Done, Event, VariantsJob, decode
-from workbench.run.worker.event_log import EventLog
+from workbench.run.protocol import EVENTS, Broken, Done, Event, Job, TrialJob, VariantsJob, decode
+from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.job_worker import JobWorker
 
 ONE_AT_A_TIME = threading.Lock()  # the current folder is the process's
 
 
-def run_worker(
-    scratch: Path, job: VariantsJob, limit_seconds: float, on_event: Callable[[Event], Any]
-) -> WorkerEnd:
+@contextlib.contextmanager
+def in_folder(scratch: Path) -> Iterator[None]:
+    """What is imported from the folder is forgotten afterwards."""
+    path, known = list(sys.path), set(sys.modules)
     with ONE_AT_A_TIME, contextlib.chdir(scratch), pytest.MonkeyPatch.context() as patch:
         patch.setenv(CUBIN_FOLDER, str(scratch))
-        with EventLog(scratch) as journal:
-            JobWorker(job, journal).run()
+        yield
+    sys.path[:] = path
+    for name in sys.modules.keys() - known:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(scratch)):
+            del sys.modules[name]
+
+
+def work(job: Job, journal: EventLog) -> None:
+    if isinstance(job, VariantsJob):
+        return JobWorker(job, journal).run()
+    from workbench.run.worker.device import on_cpu
+    from workbench.run.worker.trial_call import TrialRun
+
+    assert isinstance(job, TrialJob)
+    with on_cpu():
+        journal.write(TrialRun(job).run())
+    return None
+
+
+def run_worker(
+    scratch: Path, job: Job, limit_seconds: float, on_event: Callable[[Event], Any]
+) -> WorkerEnd:
+    with in_folder(scratch), EventLog(scratch) as journal:
+        try:
+            work(job, journal)
             journal.write(Done())
-        events = [decode(line) for line in (scratch / EVENTS).read_text().splitlines()]
+        except Exception as error:
+            journal.write(Broken(error=describe(error)))
+    events = [decode(line) for line in (scratch / EVENTS).read_text().splitlines()]
     for event in events:
         on_event(event)
     return WorkerEnd(events, 0)
@@ -37,3 +64,8 @@ def run_worker(
 @pytest.fixture
 def builds_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation, "run_worker", run_worker)
+
+
+@pytest.fixture
+def trials_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_jobs, "run_worker", run_worker)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from inprocess import trials_here as trials_here
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.app.try_ import attempt, kept
@@ -24,8 +25,7 @@ from workbench.judge.snapshot import snapshot
 from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.render.document import variant as document
-from workbench.run import machine, side_jobs
-from workbench.run.protocol import Learned
+from workbench.run import machine
 from workbench.run.worker.guard import Opened
 from workspaces import FIXTURE, ROOT
 
@@ -102,7 +102,9 @@ def test_what_is_kept_is_whole_or_not_there(
 
 
 @without_gpu
-def test_what_is_wrong_on_the_cpu_is_wrong(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_on_the_cpu_is_wrong(
+    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine.write_text(SOFTMAX.replace("dim=-1", "dim=0"))
     assert main(["try", str(mine), "--vs", "torch.softmax"]) == 1
     assert "error: softmax.py:softmax is wrong: error" in capsys.readouterr().err
@@ -113,18 +115,10 @@ CU = 'extern "C" __global__ void twice(const float* x, float* out, int n) {{ {} 
 
 @without_gpu
 def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
-    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["--input", "x=randn(64)", "--input", "n=64", "--output", "out=empty_like(x)"]
     launch = ["--launch", "twice[1, 64](x, out, n)", "--vs", "torch.mul(x, 2)"]
-    call, known = side_jobs.try_once, list[Learned]()
-
-    def once(*arguments: Any) -> Learned:
-        """What is learned of the call without a GPU is the same of both."""
-        known.extend([] if known else [call(*arguments)])
-        return known[0]
-
-    monkeypatch.setattr(side_jobs, "try_once", once)
     for body, code, said in (
         ("int i = threadIdx.x; if (i < n) out[i] = 2 * x[i];", 3, "twice: built for sm_90a"),
         ("out[0] = y;", 4, 'twice.cu(1): error: identifier "y" is undefined'),
@@ -138,7 +132,9 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
 
 
 @without_gpu
-def test_json_says_the_same(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same(
+    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["try", f"{mine}:softmax", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "a Python function"
