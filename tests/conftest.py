@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import faulty
+from inprocess import builds_here as builds_here
+from inprocess import trials_here as trials_here
 from workbench.run import machine
 from workbench.run.gpu import VISIBLE
 from workbench.study.workspace import Workspace

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import snapshots
 from commits import Repository, repository
 from faulty import examples
-from inprocess import builds_here
 from test_gate import CU, MODULE
 from workbench.cli.main import main
 from workbench.evidence import store
@@ -31,7 +30,7 @@ from workspaces import GOOD, make
 
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
-pytestmark = pytest.mark.usefixtures(builds_here.__name__)
+pytestmark = pytest.mark.usefixtures("builds_here")
 
 
 class Bench:

@@ -19,7 +19,6 @@ import pytest
 import snapshots
 import workspaces
 from commits import Repository, repository
-from inprocess import builds_here as builds_here
 from workbench.app.sides import Side
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source

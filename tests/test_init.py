@@ -61,7 +61,7 @@ def test_the_fix_to_fill_in_is_a_copy_and_says_so(template: str, tmp_path: Path)
 
 
 def test_the_cuda_template_compiles_without_a_word(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = made(tmp_path)
     capsys.readouterr()

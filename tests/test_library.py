@@ -219,7 +219,7 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_try_hands_over_a_file_or_the_code_of_a_function(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trials_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(Local(), FIXTURE, None, None)
     judged, evidence = judged_of(target)

@@ -42,7 +42,9 @@ def fails(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> str:
     return err
 
 
-def test_the_copy_is_a_variant_of_its_own(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_copy_is_a_variant_of_its_own(
+    root: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert new(root, "fix2", "--from", "baseline", *CHANGE) == 0
     out = capsys.readouterr().out.splitlines()
     folder = root / "kernels" / "rmsnorm"

@@ -43,7 +43,10 @@ def test_a_misspelt_figure_is_told_by_every_verb(
 
 
 def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    builds_here: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(root)
     assert main(["build"]) == 4
@@ -96,7 +99,12 @@ def test_a_misspelt_name_is_told_where_nothing_is_on_record(
     ],
 )
 def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
-    old: str, new: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: str,
+    new: str,
+    hint: str,
+    tmp_path: Path,
+    builds_here: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """And not by the first launch, on a GPU."""
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})

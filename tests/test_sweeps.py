@@ -279,7 +279,7 @@ def test_derived_variants_do_not_stand_in_the_list(
 
 
 def test_without_a_gpu_the_compiler_still_says_its_part(
-    root: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["build", "fix[warps=2|4]", "--json", "--project", str(root)]) == 0
     builds = json.loads(capsys.readouterr().out)["builds"]

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from inprocess import trials_here as trials_here
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.app.try_ import attempt, kept
