@@ -38,7 +38,7 @@ def test_a_template_is_a_workspace_without_a_word_of_configuration(
 
 
 def test_there_are_no_other_templates() -> None:
-    assert {p.name for p in starters().iterdir()} == {"common", *TEMPLATES}
+    assert {p.name for p in starters().iterdir()} == {"agents", "common", *TEMPLATES}
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -165,7 +165,11 @@ def _inserted(above: str, below: str, added: str) -> str:
     )
 
 
-COMMON = "common"  # what all templates have
+AGENTS = {  # what `init --agents` adds: file of the starters, place in the workspace
+    "AGENTS.md": Path("AGENTS.md"),
+    "SKILL.md": Path(".agents", "skills", "workbench", "SKILL.md"),
+}
+AGENTS_FOLDER, COMMON = "agents", "common"  # what all templates have
 IGNORED = ".gitignore"
 STUDY = "study.py"
 
@@ -181,7 +185,7 @@ def files_of(template: str) -> dict[Path, bytes]:
     The study is the last: what was interrupted can be done again.
     """
     names = sorted(path.name for path in starters().iterdir() if path.is_dir())
-    names.remove(COMMON)
+    names = [name for name in names if name not in (COMMON, AGENTS_FOLDER)]
     if template not in names:
         raise unknown("template", template, names)
     found = {
@@ -231,9 +235,23 @@ class NewWorkspace:
         return ("" if here else f"cd {quote(str(self.folder))} && ") + "workbench ablate"
 
 
-def new_workspace(root: Path, template: str) -> NewWorkspace:
-    """Raises UsageError for an unknown template, and where there is a study already."""
-    files = files_of(template)
+def for_agents() -> dict[Path, bytes]:
+    """The files for coding agents by their place in a workspace."""
+    folder = starters() / AGENTS_FOLDER
+    return {place: (folder / name).read_bytes() for name, place in AGENTS.items()}
+
+
+def add_agents(root: Path) -> list[Path]:
+    """Write the files for coding agents that a workspace lacks; returns those written."""
+    with all_or_nothing() as made:
+        return [n for n, data in for_agents().items() if write_new(root / n, data, root, made)]
+
+
+def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWorkspace:
+    """With ``agents`` also the files for coding agents. Raises UsageError for an unknown template,
+    and where there is a study already.
+    """
+    files = (for_agents() if agents else {}) | files_of(template)
     if studies := sorted(path.parent.name for path in root.glob(f"kernels/*/{STUDY}")):
         raise UsageError(
             f"{resolved(root)} has a study already: {', '.join(studies)}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.new import IGNORED, new_workspace
+from workbench.app.new import IGNORED, add_agents, new_workspace
 from workbench.cli.options import InitOptions
 from workbench.cli.printing import say, show_json
 from workbench.study.own_files import resolved
@@ -12,7 +12,12 @@ from workbench.study.workspace import CONFIG_FILE
 
 def run(options: InitOptions) -> None:
     root = options.folder
-    made = new_workspace(root, options.template)
+    if options.agents and stands(root / CONFIG_FILE):
+        added = add_agents(root)
+        if options.json:
+            return show_json({"folder": root, "written": added})
+        return say(*(f"wrote {name}" for name in added or ("nothing: the files are there",)))
+    made = new_workspace(root, options.template, agents=options.agents)
     if options.json:
         return show_json(made)
     said = [f"a workspace with the study {made.study} ({options.template}) in {resolved(root)}"]

@@ -99,6 +99,10 @@ class InitOptions:
     template: Annotated[
         str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
     ] = "cuda"
+    agents: Annotated[
+        bool,
+        Option("--agents", help="Add AGENTS.md and a skill; also to a workspace that exists."),
+    ] = False
     json: Json = False
 
 
@@ -351,3 +355,11 @@ class StatusOptions(Printed):
     """
 
     project: Project = None
+
+
+@dataclass(frozen=True)
+class McpOptions:
+    """Serve six tools for coding agents over stdio (MCP).
+
+    They are try, new, step, diff, advise and show, with the answers of --brief.
+    """

@@ -1,0 +1,114 @@
+"""``workbench mcp``: six verbs as tools of the Model Context Protocol, over stdio.
+
+A tool runs its verb in a process of its own, with ``--brief``: what a kernel does to its process
+stays there, and so does what it prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from workbench import __version__
+from workbench.cli.options import McpOptions
+from workbench.errors import EnvironmentLacks
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+INSTRUCTIONS = """Measure GPU kernels: correctness against float64, time with an interval, Nsight
+Compute profile, verdict. Change one thing a step. Answers are JSON of at most 4 KB."""
+
+
+def run(options: McpOptions) -> None:
+    """Until stdin closes. Raises EnvironmentLacks without the SDK."""
+    try:
+        served = server()
+    except ModuleNotFoundError as error:
+        raise EnvironmentLacks(
+            f"the Python package '{error.name}' is missing",
+            hint="pip install 'workbench[agents]', or from a checkout pip install -e '.[agents]'",
+        ) from error
+    served.run("stdio")
+
+
+async def answer(*arguments: str) -> str:
+    """What a verb prints on stdout; its stderr where it prints nothing."""
+    command = [sys.executable, "-m", "workbench", *arguments]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
+    try:
+        out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.terminate()  # the client gave up
+    return (out or err).decode(errors="replace").strip()
+
+
+def given(**options: str | None) -> list[str]:
+    """Options of a verb: those that have a value."""
+    return [part for name, value in options.items() if value for part in (f"--{name}", value)]
+
+
+def server() -> MCPServer:
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
+
+    made = MCPServer("workbench", instructions=INSTRUCTIONS, version=__version__)
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    works = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+
+    @made.tool("try", annotations=works, structured_output=False)
+    async def try_(
+        source: str,
+        inputs: list[str] | None = None,
+        versus: str | None = None,
+        launch: str | None = None,
+        quick: bool = True,
+    ) -> str:
+        """Check, time and profile FILE:FUNCTION that exists. inputs: 'x=randn(4096,8192)'; versus:
+        'torch.softmax'; launch, for a .cu file: 'name[grid, block](x, out, n)'.
+        """
+        each = [part for one in inputs or [] for part in ("--input", one)]
+        fast = ["--quick"] if quick else []
+        return await answer(
+            "try", source, *each, *given(vs=versus, launch=launch), *fast, "--brief"
+        )
+
+    @made.tool(annotations=works, structured_output=False)
+    async def new(
+        name: str, parent: str, change: str, predict: str | None = None, study: str | None = None
+    ) -> str:
+        """Copy the step `parent` as the step `name`, to be edited. change: one line; predict:
+        'time=0.7..0.9', a factor of the parent, written before it is measured.
+        """
+        more = given(change=change, predict=predict, study=study)
+        return await answer("new", name, "--from", parent, *more, "--json")
+
+    @made.tool(annotations=works, structured_output=False)
+    async def step(name: str, study: str | None = None, quick: bool = False) -> str:
+        """Build, check, time and judge a step beside its parent; profile it if it is near the
+        best one.
+        """
+        fast = ["--quick"] if quick else []
+        return await answer("ablate", name, *given(study=study), *fast, "--brief")
+
+    @made.tool(annotations=reads, structured_output=False)
+    async def diff(before: str, after: str, study: str | None = None) -> str:
+        """Explain the time difference of two steps, or of two .ncu-rep files."""
+        return await answer("diff", before, after, *given(study=study), "--brief")
+
+    @made.tool(annotations=reads, structured_output=False)
+    async def advise(variant: str, study: str | None = None) -> str:
+        """What limits a measured variant, the line, and the kinds of change to try next."""
+        return await answer("advise", variant, *given(study=study), "--brief")
+
+    @made.tool(annotations=reads, structured_output=False)
+    async def show(name: str) -> str:
+        """All figures of a variant, an evidence id or an .ncu-rep file."""
+        return await answer("show", name, "--brief")
+
+    return made

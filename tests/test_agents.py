@@ -1,0 +1,91 @@
+"""The files for coding agents, and the tools of ``workbench mcp`` through the SDK's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from workbench.app.new import AGENTS
+from workbench.cli.main import VERBS, command, main
+from workbench.render import brief
+from workspaces import FIXTURE
+
+SKILL = AGENTS["SKILL.md"]
+
+
+def test_init_writes_the_loop_in_sixty_lines(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path), "--agents"]) == 0
+    text = (tmp_path / SKILL).read_text()
+    assert len(text.splitlines()) <= 60
+    head = re.match(r"---\nname: (\S+)\ndescription: (.+)\n---\n", text)
+    assert head
+    assert head[1] == SKILL.parent.name
+    assert len(head[2]) <= 1024
+    assert str(SKILL) in (tmp_path / "AGENTS.md").read_text()
+
+
+def test_a_workspace_that_exists_gets_them_and_keeps_its_own(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path)]) == 0
+    assert not (tmp_path / SKILL).exists()
+    (tmp_path / "AGENTS.md").write_text("mine")
+    assert main(["init", str(tmp_path), "--agents"]) == 0
+    assert (tmp_path / SKILL).exists()
+    assert (tmp_path / "AGENTS.md").read_text() == "mine"
+
+
+def test_the_skill_names_verbs_options_and_verdicts_that_exist(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path), "--agents"]) == 0
+    text = (tmp_path / SKILL).read_text()
+    for verb, options in re.findall(r"workbench ([a-z]+)([^`\n#]*)", text):
+        assert verb in VERBS
+        known = {name for p in command().commands[verb].params for name in p.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= known, verb
+    verdicts = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert set(verdicts) == {
+        "kept", "slower", "no_gain", "wrong", "inaccurate", "unseen_shape", "inconclusive"
+    }  # fmt: skip
+
+
+def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        arguments = ["-m", "workbench", "mcp"]
+        served = StdioServerParameters(command=sys.executable, args=arguments, cwd=str(FIXTURE))
+        async with Client(served) as client:
+            return await asked(client)
+
+    return asyncio.run(run())
+
+
+def test_six_tools_and_which_of_them_only_read() -> None:
+    tools = with_client(lambda client: client.list_tools()).tools
+    reads = {tool.name: tool.annotations.read_only_hint for tool in tools}
+    assert reads == {
+        "try": False, "new": False, "step": False, "diff": True, "advise": True, "show": True
+    }  # fmt: skip
+    assert all(tool.description for tool in tools)
+
+
+def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) -> None:
+    async def asked(client: Client) -> list[str]:
+        calls = [
+            ("advise", {"variant": "fix2"}),
+            ("diff", {"before": "fix1", "after": "fix2"}),
+            ("advise", {"variant": "fix99"}),
+        ]
+        return [(await client.call_tool(*call)).content[0].text for call in calls]  # type: ignore[union-attr]
+
+    advised, compared, unknown = with_client(asked)
+    capsys.readouterr()
+    assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
+    assert json.loads(advised) == json.loads(capsys.readouterr().out)
+    assert json.loads(compared)["after"] == "fix2"
+    assert json.loads(unknown)["error"]["code"] == "usage"
+    assert max(map(len, (advised, compared, unknown))) <= brief.LIMIT
