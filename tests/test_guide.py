@@ -100,6 +100,7 @@ def test_outputs_are_put_where_their_marks_are(tmp_path: Path) -> None:
     stand_ins = {
         "workbench ablate": "ablate fix1",
         "workbench show baseline": "show baseline",
+        "workbench advise baseline": "advise baseline",
         "workbench ablate fix1 fix2": "ablate fix1 fix2",
         "workbench diff baseline fix1": "diff baseline fix1",
     }
@@ -108,11 +109,12 @@ def test_outputs_are_put_where_their_marks_are(tmp_path: Path) -> None:
             (tmp_path / f"{number:02}.out").write_text(output_of(stand_ins[item.line]))
     page = filled(PAGE, tmp_path)
     assert filled(page, tmp_path) == page
-    first, limits, second, difference = [i for i in items(page) if isinstance(i, Recorded)]
+    first, limits, advice, second, difference = [i for i in items(page) if isinstance(i, Recorded)]
     assert list(tables(first.text)[0])[:2] == ["baseline", "fix1"]
     assert tables(second.text)[0]["fix2"]["verdict"] == "kept"
     assert tuple(tables(second.text)[0]["fix2"]) == COLUMNS
-    assert [line[:3] for line in limits.text.splitlines()] == ["1. ", "2. ", "3. "] * 2
+    for told in (limits, advice):
+        assert [line[:3] for line in told.text.splitlines()] == ["1. ", "2. ", "3. "]
     assert difference.text.startswith("Against baseline: 3.11x = ")
     bare = [item for item in items(page) if not isinstance(item, Recorded)]
     assert bare == [item for item in ITEMS if not isinstance(item, Recorded)]

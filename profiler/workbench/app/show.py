@@ -186,6 +186,7 @@ def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Laun
 def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
     capture = load_capture(report.path, (launch.index,))
     found = figures(capture.metrics)
+    kernel = subject(capture, found)
     return capture, Details(
         launch,
         found,
@@ -193,7 +194,8 @@ def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
         tuple(occupancy_limiters(capture.metrics)),
         bottlenecks_of(capture, found),
         has_rules(report.path, (launch.index,)),
-        advise(subject(capture, found)),
+        advise(kernel),
+        kernel.hottest,
     )
 
 

@@ -34,6 +34,7 @@ from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
 ID = ("study", "shape", "variant")
+HOTTEST = 10  # lines before the sources
 
 
 def run(options: ShowOptions) -> None:
@@ -133,8 +134,8 @@ def show_metric(options: ShowOptions, found: Metric) -> None:
 def show_lines(
     options: ShowOptions, found: SourceListing, data: Mapping[str, object], *head: Block
 ) -> None:
-    """Every file with its stalls, or the hottest lines of all; ``data`` stands before the files in
-    JSON, ``head`` before them elsewhere.
+    """The hottest lines, and without ``--top`` every file with its stalls. ``data`` stands before
+    the files in JSON, ``head`` before them elsewhere.
     """
     files, code = source_lines.hottest_first(found.files), found.code
     if options.json:
@@ -144,6 +145,8 @@ def show_lines(
         out.show(*head)
         out.gap()
     by_line = code.by_line if code else {}
+    of_lines = by_line if options.top else {}
+    out.lines(partial(source_lines.hottest, files, options.top or HOTTEST, of_lines))
     if options.top is None:
-        return out.lines(partial(source_lines.sources, files, found.notes, by_line))
-    return out.lines(partial(source_lines.hottest, files, options.top, by_line))
+        out.gap()
+        out.lines(partial(source_lines.sources, files, found.notes, by_line))

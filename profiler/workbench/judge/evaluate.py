@@ -239,6 +239,7 @@ def _with_capture(row: Row, view: View) -> Row:
         tables_only=evidence.tables_only,
         no_source_lines=lines_missing(capture, evidence.front_ends),
         advice=view.advice(row.variant),
+        hottest=view.hottest(row.variant),
     )
 
 

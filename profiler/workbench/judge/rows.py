@@ -13,6 +13,7 @@ from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
+from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
@@ -50,7 +51,8 @@ class Row:
     ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too.
     ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
     it. ``needs`` is the package without which a reference is not measured. ``advice`` is all that
-    could be tried next, see ``to_try``; None is not collected.
+    could be tried next, see ``to_try``; None is not collected. ``hottest`` is the line with the
+    most stall time.
     """
 
     variant: str
@@ -87,6 +89,7 @@ class Row:
     chosen: str = field(default="", repr=False)
     over_chosen: Ratio | None = field(default=None, repr=False)
     advice: tuple[Advice, ...] | None = None
+    hottest: Spot | None = field(default=None, repr=False)
 
     @property
     def is_judged(self) -> bool:

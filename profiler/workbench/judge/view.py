@@ -12,7 +12,7 @@ from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.speedup import Ratio
 from workbench.judge.advice.ranking import Advice, advise
-from workbench.judge.advice.subject import subject
+from workbench.judge.advice.subject import Spot, subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import Finding
@@ -53,17 +53,23 @@ class View:
 
     def advice(self, variant: str) -> tuple[Advice, ...] | None:
         """By its capture alone, whatever was tried since; None where there is none."""
-        if variant not in self._advice:
+        return self._advised(variant)[0]
+
+    def hottest(self, variant: str) -> Spot | None:
+        """The line of its capture with the most stall time."""
+        return self._advised(variant)[1]
+
+    def _advised(self, variant: str) -> tuple[tuple[Advice, ...] | None, Spot | None]:
+        if variant not in self._known:
             known = self.variant(variant)
-            self._advice[variant] = (
-                advise(subject(known.capture, known.figures, self.ceilings, self.evidence.work))
-                if known.capture
-                else None
-            )
-        return self._advice[variant]
+            self._known[variant] = None, None
+            if known.capture:
+                own = subject(known.capture, known.figures, self.ceilings, self.evidence.work)
+                self._known[variant] = advise(own), own.hottest
+        return self._known[variant]
 
     @cached_property
-    def _advice(self) -> dict[str, tuple[Advice, ...] | None]:
+    def _known(self) -> dict[str, tuple[tuple[Advice, ...] | None, Spot | None]]:
         return {}
 
     def figure(self, variant: str | None, name: str) -> Figure | None:

@@ -138,9 +138,18 @@ class AdvisedKernel:
         if not ranked:
             return None
         (file, line) = max(ranked, key=lambda place: (ranked[place], place))
-        stalls = added(self.total(name) for name in self.lines if name not in NO_STALL)
-        its = added(self.lines[c].get((file, line), 0.0) for c in self.lines if c not in NO_STALL)
+        stalls = added(map(self.total, self._stalls))
+        its = added(self.lines[c].get((file, line), 0.0) for c in self._stalls)
         return Spot(file, line, its / stalls if stalls else None)
+
+    @property
+    def hottest(self) -> Spot | None:
+        """The line with the most stall time."""
+        return self.spot(*self._stalls)
+
+    @property
+    def _stalls(self) -> list[str]:
+        return [name for name in self.lines if name not in NO_STALL]
 
 
 def subject(

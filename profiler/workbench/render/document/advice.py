@@ -51,6 +51,28 @@ def to_try(
     return [Paragraph(line(title, ":")), *told]
 
 
+def first_look(
+    advice: Sequence[Advice] | None, hottest: Spot | None, record: AdviceRecord | None = None
+) -> list[Block]:
+    """What limits a kernel, its hottest line and what to try, in a line each."""
+    first = ranked.to_try(advice, record)
+    if not first:
+        told = f"limit: {ABSENT}" if first is None else NOTHING
+        return [Paragraph(words(told))]
+    worst = max(first, key=lambda one: one.limit.share)
+    limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
+    where = line(strong("Hottest line: "), spot(hottest), ".")
+    items = [
+        line(strong(CATALOGUE[one.change].title), f", {gain(one)}, ", spot(one.spot))
+        for one in first
+    ]
+    return [
+        Paragraph(line(strong("Limit: "), limit, where)),
+        Paragraph(line(f"{TITLE}:")),
+        Bullets(tuple(items), ordered=True),
+    ]
+
+
 def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) -> list[Block]:
     """Without a title: what is left at most where memory is the limit, then the ranked advice."""
     first = ranked.to_try(advice, record)

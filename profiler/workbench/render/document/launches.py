@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as of_record
 
 from workbench.derive.figures import Figure, added
 from workbench.derive.matching import LaunchGroup, Matching, PairGroup
 from workbench.judge.advice.ranking import Advice
+from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.document import advice, limits, variant
@@ -45,6 +47,7 @@ class Details:
     bottlenecks: tuple[Bottleneck, ...]
     rules_collected: bool
     advice: tuple[Advice, ...] | None = None
+    hottest: Spot | None = of_record(default=None, repr=False)
 
 
 def left_out(what: str, way: str) -> Paragraph:
@@ -122,7 +125,7 @@ def _share(time: float | None, total: float | None) -> str:
 def details(read: Details, launches: int = 1) -> Section:
     """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
     launch = read.launch
-    told: list[Block] = []
+    told = advice.first_look(read.advice, read.hottest)
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
         told.append(Paragraph(words(f"signature: {launch.signature}")))
     told += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
@@ -130,7 +133,6 @@ def details(read: Details, launches: int = 1) -> Section:
     if launches > 1:
         text = f"one of {launches} launches: the one of median duration"
         told.append(Paragraph(words(text)))
-    told += advice.to_try(read.advice)
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
     return Section(f"launch-{launch.index}", title, tuple(told))
 

@@ -171,6 +171,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     )
     if row.problem and not has_figures(row):
         return told
+    told += advice.first_look(row.advice, row.hottest, ablation.record)
     told.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
         told.append(Bullets(tuple(map(words, ratios))))
@@ -186,7 +187,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
         told.append(step.gates(row))
     if row.verdict and parent_of(row):
         told.append(Paragraph(line("verdict: ", strong(verdict_at(row)))))
-    return [*told, *advice.to_try(row.advice, ablation.record)]
+    return told
 
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
