@@ -18,7 +18,13 @@ PAGE = GUIDE.read_text(encoding="utf-8")
 ITEMS = list(items(PAGE))
 COMMANDS = [item for item in ITEMS if isinstance(item, Command)]
 RECORDED = [item for item in ITEMS if isinstance(item, Recorded)]
-ON_A_GPU = ("workbench ablate", "workbench diff", "workbench show", "workbench report")
+ON_A_GPU = (
+    "workbench ablate",
+    "workbench diff",
+    "workbench show",
+    "workbench report",
+    "workbench advise",
+)
 UNSAID = ("workbench doctor",)  # what this machine is
 
 
