@@ -241,7 +241,7 @@ def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here()
         "correct": "passed",
         "compiler": "passed",
         "accurate": "open",
-        "in company": "open",
+        "interference": "open",
         "kernels": "open",
         "duration": "open",
         "work": "open",

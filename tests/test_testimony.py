@@ -367,7 +367,7 @@ def test_nothing_is_faster_than_the_card() -> None:
     """1.07 GFLOP at some 1070 TFLOP/s, the theoretical peak at 1.98 GHz, are 1 µs."""
     gate = work_gate(case("fix11", 0.8))
     assert gate.state == GateState.FAILED
-    assert "where the card needs" in sentence(gate.why)
+    assert "where the GPU needs" in sentence(gate.why)
     assert "operations" in sentence(gate.why)
 
 

@@ -144,7 +144,7 @@ class Written(StrEnum):
 
 
 class Known(StrEnum):
-    """What was on record of a step when its predictions were first noted."""
+    """What was recorded of a step when its predictions were first noted."""
 
     NOTHING = "nothing"
     CAPTURED = "captured"

@@ -170,7 +170,7 @@ class Executor(ABC):
             self.note(text)
 
     def ledger(self, workspace: Workspace) -> list[SpentEntry]:
-        """In the order in which they were written; lines that are damaged are told, and not
+        """In the order in which they were written; lines that are damaged are reported, and not
         counted.
         """
         from workbench.evidence import store

@@ -51,7 +51,7 @@ class Paired:
 
     @property
     def alone(self) -> StudyChanges:
-        """What is told of a study that cannot be compared: once, and not of each variant."""
+        """What is reported of a study that cannot be compared: once, and not of each variant."""
         base, head, name = self.base, self.head, self.name
         if head is None:
             one = VariantChange(name, Move.GONE, Finding("commit.study_gone"))

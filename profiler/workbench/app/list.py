@@ -1,4 +1,4 @@
-"""The variants of a study, what is on record of each, and which files changed since."""
+"""The variants of a study, what is recorded of each, and which files changed since."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def judged_at(evidence: Evidence) -> set[str]:
 
 
 def collectable(executor: Executor, study: Study, variants: list[str]) -> list[str]:
-    """Those of which all that they need is installed; of others is told, once."""
+    """Those of which all that they need is installed; others are reported, once."""
     found = []
     for name in variants:
         needs = study.variants[name].needs
@@ -76,7 +76,7 @@ def plan(
     """All variants are timed together when any lacks a current chained time beside the others, in
     ``least`` sessions.
 
-    At a shape that is not captured by itself, nothing is profiled but ``capture``, the steps that
+    At a shape that is not captured alone, nothing is profiled but ``capture``, the steps that
     are judged there, and their parents.
     """
     usable = [v for v in variants if fresh or not settled(evidence, v)]

@@ -1,4 +1,4 @@
-"""What is shipped: a kept variant, what answers for it, and all that is told of the two."""
+"""What is shipped: a kept variant, what answers for it, and all that is reported of the two."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def over_shapes(
 
 
 def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:
-    """Of those shapes that can be measured or are on record; of others is told. Raises UsageError
+    """The shapes that can be measured or are recorded; others are reported. Raises UsageError
     where they are no range of sizes, EnvironmentLacks where too few are left for one.
     """
     parameters = {each.name: each.study.shapes[each.name].parameters for each in picked}

@@ -209,7 +209,7 @@ def find_recorded(
     names: Sequence[str] = (),
     tell: bool = True,
 ) -> Target:
-    """As ``find_target``, of a verb that measures nothing: what is on record of ``gpu``, of which
+    """As ``find_target``, of a verb that measures nothing: what is recorded of ``gpu``, of which
     there has to be something; by default of this machine's, else of the newest, which is
     noted.
     """
@@ -246,7 +246,7 @@ def folder_of(target: Target, gpu: str) -> EvidenceFolder:
 
 
 def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) -> list[Target]:
-    """Of several shapes those that a table of them may be made of: on record in that folder, else
+    """Of several shapes those that a table of them may be made of: recorded in that folder, else
     in the one that has the most of them. What is left out is noted.
     """
     if not targets or targets[0].live:

@@ -155,7 +155,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def quiet(hear: Hear) -> Callable[[Event], None]:
-    """The live line alone: what is built is told when it is all known."""
+    """The live line alone: what is built is reported when it is all known."""
 
     def heard(event: Event) -> None:
         if not isinstance(event, Built):

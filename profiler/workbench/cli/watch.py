@@ -23,7 +23,7 @@ def run(options: WatchOptions) -> None:
 
 def rounds(options: WatchOptions, executor: Executor, pause: Callable[[float], None]) -> None:
     """Until Ctrl-C, which is how it is meant to end. Raises UsageError for what is wrong at the
-    start; later mistakes in the study's files are told, and mended by the next save.
+    start; later mistakes in the study's files are reported, and fixed by the next save.
     """
     given = (options.project, options.study, options.shape, options.arch)
     before: Save | None = None

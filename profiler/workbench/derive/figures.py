@@ -38,7 +38,7 @@ K = TypeVar("K")
 
 
 def added(values: Iterable[float]) -> float:
-    """One after the other, each sum rounded, as the figures on record were."""
+    """One after the other, each sum rounded, as the recorded figures were."""
     return reduce(add, values, 0)
 
 

@@ -207,7 +207,7 @@ class InstanceTime:
 
 
 SessionTimes = Mapping[int, tuple[InstanceTime, ...]]  # the instances of a variant by session
-Key = tuple[str, Regime, bool]  # variant, regime, whether it is the twin
+Key = tuple[str, Regime, bool]  # variant, regime, whether it is the A/A control
 
 
 def instance_time(series: Series) -> InstanceTime:
@@ -277,7 +277,7 @@ def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
 
 
 def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
-    """By variant, regime and twin, of some sessions. A variant has none in any of them if an output
+    """By variant, regime and A/A control. A variant has none in any session if an output
     of a timed call was wrong, or if the two clocks disagree.
     """
     every = list(sessions)

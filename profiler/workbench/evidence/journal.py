@@ -65,7 +65,7 @@ class CaptureEntry(JournalRecord, frozen=True, kw_only=True, tag="capture"):
 class PredictionEntry(JournalRecord, frozen=True, kw_only=True, tag="prediction"):
     """A step's predictions as they stood before a run measured anything.
 
-    ``predictions`` are their digests (``Step.digest``), ``known`` is what was on record of the
+    ``predictions`` are their digests (``Step.digest``), ``known`` is what was recorded of the
     step, on any GPU and at any shape, when they were noted.
     """
 
@@ -159,9 +159,7 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
 def timing_entry(
     file: str, timing: Timing, *, cut_short: bool = False, found: bool = False
 ) -> SessionEntry:
-    """A timing in a line; ``file`` is the name under which its samples are kept, packed or not, or
-    were.
-    """
+    """A timing in a line; ``file`` is the name of its samples, which may be gone."""
     return SessionEntry(
         date=timing.provenance.date,
         workbench=timing.provenance.workbench,
@@ -215,7 +213,7 @@ def medians(timing: Timing) -> dict[str, float]:
 
 
 def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
-    """Variant to what is on record of it, on any GPU and at any shape.
+    """Variant to what is recorded of it, on any GPU and at any shape.
 
     Under "" what is to be said of all others.
     """

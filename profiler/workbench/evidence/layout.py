@@ -14,7 +14,7 @@ PACKED = ".zst"  # at the end of the name of a file that is compressed
 
 
 def gpu_slug(name: str) -> str:
-    """A card's name as its folder has it: ``nvidia-h200``."""
+    """A GPU's name as its folder has it: ``nvidia-h200``."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
@@ -56,7 +56,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
 
 @dataclass(frozen=True)
 class EvidenceFolder:
-    """``ablations/<study>/evidence/<gpu>/``; ``gpu`` is the card's name in lower case."""
+    """``ablations/<study>/evidence/<gpu>/``; ``gpu`` is the GPU's name in lower case."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""What is on record for a study on a GPU, and whether it still fits the sources."""
+"""What is recorded for a study on a GPU, and whether it still fits the sources."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is on record for ``study`` at ``shape`` on one GPU; what has been read is kept."""
+    """All that is recorded for ``study`` at ``shape`` on one GPU; what has been read is kept."""
 
     study: Study
     shape: str
@@ -133,7 +133,7 @@ class Evidence:
     @cached_property
     def calibration(self) -> CeilingsFile | None:
         """The measured ceilings of this GPU: the study's, else the newest of another study's, since
-        they are the card's. None where it was not calibrated.
+        they are the GPU's. None where it was not calibrated.
         """
         own = load_calibration(self.folder)
         if own is not None:
@@ -207,7 +207,7 @@ def _against(record: F | None, fingerprint: str) -> OnRecord[F]:
 
 
 def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
-    """Name to parameters of the shapes on record that the study did not list when they were
+    """Name to parameters of the recorded shapes that the study did not list when they were
     measured.
     """
     paths = (folder.shape(path.name) for path in folder.shapes)

@@ -207,7 +207,7 @@ class Ceiling(Record, frozen=True, kw_only=True):
 
 
 class CeilingsFile(Record, frozen=True, kw_only=True):
-    """``ceilings.json``: what the card was measured to reach, by id; why others are missing."""
+    """``ceilings.json``: what the GPU was measured to reach, by id; why others are missing."""
 
     mend: ClassVar[str] = "run `workbench calibrate` on that GPU again, or delete the file"
 

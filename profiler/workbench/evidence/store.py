@@ -132,7 +132,7 @@ def content(record: Record) -> dict[str, object]:
 
 
 def encoded(record: Record, path: Path) -> bytes:
-    """As this file is to have it: a list of numbers on one line; packed where the name says so."""
+    """As this file is to have it: lists of numbers on one line; compressed if so named."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     data = (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
     return packed(path, data)

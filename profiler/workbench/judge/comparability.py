@@ -40,7 +40,7 @@ def ladder_warnings(
 
 
 def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[Finding]:
-    """Of captures on record that do not count, one a reason; then of what cost no capture.
+    """Of recorded captures that do not count, one a reason; then of what cost no capture.
 
     ``of`` are the variants that are looked at, None is all.
     """

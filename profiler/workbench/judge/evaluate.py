@@ -51,7 +51,7 @@ def reference_row(view: View, variant: str) -> Row:
 
 
 def start_row(view: View, step: Step) -> Row:
-    """Its times and figures alone: what became of it is told at the shape where it is judged."""
+    """Its times and figures only: the verdict is reported at the shape where it is judged."""
     bare = replace(_bare(view, step.variant), step=step, role=Role.START)
     return bare if bare.status == Status.STALE else _measured(bare, view)
 
@@ -151,7 +151,7 @@ def _price(view: View, step: Step) -> tuple[str, ...]:
 
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
-    """What became of a step's predictions. What failed has no figures, whatever is on record."""
+    """What became of a step's predictions. What failed has no figures, whatever is recorded."""
 
     def figure(variant: str | None, name: str) -> Figure | None:
         if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:

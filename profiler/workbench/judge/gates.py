@@ -52,7 +52,7 @@ def correct_gate(
 ) -> Gate:
     """Every shape must be correct or unsupported; ``shape`` itself must be correct. Of what the
     parent supports and the step does not (``given_up``), all must be declared: ``drops``. Shapes
-    that are always checked and were not (``due``) leave it open; others that were not are told.
+    that are always checked and were not (``due``) leave it open; others that were not are reported.
     """
     if shape not in checks:
         return Gate(CORRECT, GateState.OPEN, NOT_COLLECTED)

@@ -1,4 +1,4 @@
-"""What is judged: all that is on record of some variants, and nothing more to read."""
+"""What is judged: all that is recorded of some variants, and nothing more to read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VariantEvidence:
     ``texts`` are its sources by their name in the line table, where they were asked for.
     ``due`` are shapes of the study at which a variant is always checked and this one was not as it
     is now, ``unchecked`` the others without such a check.
-    ``damage`` says what is wrong with a capture that is on record and does not count.
+    ``damage`` says what is wrong with a capture that is recorded and does not count.
     ``tables_only``: the report of its capture was not kept.
     ``front_ends`` compile what the workbench does not, by its sources (names as there).
     """

@@ -1,4 +1,4 @@
-"""A ladder on one GPU, judged by a snapshot of the evidence on record. Pure."""
+"""A ladder on one GPU, judged by a snapshot of recorded evidence. Pure."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _timing(view: View, highest_mhz: float | None) -> TimingFacts | None:
 
 
 def _highest_mhz(snapshot: Snapshot) -> float | None:
-    """The highest SM clock on record for this card, in captures and in timed graphs."""
+    """The highest SM clock recorded for this GPU, in captures and in timed graphs."""
     shapes = snapshot.shapes.values()
     captured = (v.figures.get("sm_clock") for shape in shapes for v in shape.variants.values())
     timed = (mhz for shape in shapes for timing in shape.timings for mhz in timing.clocks)

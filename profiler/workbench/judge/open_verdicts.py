@@ -101,7 +101,7 @@ class Deciding:
 
 @dataclass(frozen=True)
 class Spent:
-    """A part of the ledger: by verb, study, place and card."""
+    """A part of the ledger: by verb, study, place and GPU."""
 
     verb: str
     study: str

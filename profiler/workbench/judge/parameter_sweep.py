@@ -2,7 +2,7 @@
 
 The fastest of many is, by its own measurement, partly the luckiest: an interval from the sessions
 that picked it leaves out the truth more often than it says. So the best is timed once more beside
-the default, in fresh sessions, and the ratio that is told of it is from those alone.
+the default, in fresh sessions, and the ratio that is reported of it is from those alone.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class PredictionOutcome:
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
     """When a prediction was written: by its author's word, and without one by the journal.
 
-    The journal knows that nothing of the step was on record when it first met the prediction, or
+    The journal knows that nothing of the step was recorded when it first met the prediction, or
     that it had recorded the step before; the second outweighs any word. If nobody can say that a
     prediction came before the first measurement, it came after.
     """

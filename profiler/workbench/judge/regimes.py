@@ -91,7 +91,7 @@ def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewh
     )
 
 
-LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no card since Turing is bound by arithmetic
+LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no GPU since Turing is bound by arithmetic
 
 
 @dataclass(frozen=True)

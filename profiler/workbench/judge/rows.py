@@ -184,7 +184,7 @@ class EvidenceEnvironment:
 class Recordings:
     """The timing runs of one shape on one GPU.
 
-    ``noted`` are in the journal. ``kept`` have their samples on record, ``unnoted`` of them from
+    ``noted`` are in the journal. ``kept`` have their samples recorded, ``unnoted`` of them from
     before there was a journal: how many others there were then is not known. Of those that are gone
     some were ``superseded``, and some ``cut_short``: ended, or begun again without a variant.
     """
@@ -209,7 +209,7 @@ class Ablation:
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where
     no step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but
-    at the study's default shape. ``measured`` are the card's measured ceilings, where it was
+    at the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
     first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
     what was advised at their parents; ``record`` what came of all such, of other

@@ -1,4 +1,4 @@
-"""What the sessions say of themselves: twins, references by themselves, clocks. Pure."""
+"""What the sessions say of themselves: A/A controls, references alone, clocks. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from workbench.words import ABSENT, GateState, Regime
 if TYPE_CHECKING:
     from workbench.judge.known_evidence import TimedTogether
 
-TWIN_WITHIN = 1.01  # an interval of twins that lies wholly beyond is no accident of 1 in 20
-COMPANY = "in company"
+TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
+COMPANY = "interference"
 COMPANY_WITHIN = 0.03
 LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
 
@@ -108,10 +108,10 @@ class Company:
 
 @dataclass(frozen=True)
 class Throttling:
-    """The card slowed itself down in a ``share`` of the rounds, for NVML's ``reasons``.
+    """The GPU slowed itself down in a ``share`` of the rounds, for NVML's ``reasons``.
 
     ``sm_clock_mhz`` is that of ``variant``, the slowest one, ``most_mhz`` the highest clock that
-    was seen on this card; None is not collected.
+    was seen on this GPU; None is not collected.
     """
 
     share: float
@@ -122,7 +122,7 @@ class Throttling:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What slowed the card down, where that is one of the known limits."""
+        """What slowed the GPU down, where that is one of the known limits."""
         return tuple(word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
 
     def finding(self, code: str, shapes: tuple[str, ...] = ()) -> Finding:
@@ -172,7 +172,7 @@ class TimingFacts:
 def timing_facts(
     timing: TimedTogether | None, reference: str, most_mhz: float | None = None
 ) -> TimingFacts | None:
-    """``most_mhz`` is the highest SM clock on record for the card."""
+    """``most_mhz`` is the highest SM clock recorded for the GPU."""
     if timing is None:
         return None
     sessions = timing.timing.sessions
@@ -215,7 +215,7 @@ def _twins(timing: TimedTogether) -> Iterator[Twin]:
 
 
 def company(timing: TimedTogether, reference: str) -> Company | None:
-    """None where the reference was not timed chained both by itself and in company."""
+    """None where the reference was not timed chained both alone and beside the steps."""
     key = (reference, Regime.CHAINED, False)
     alone, together = timing.alone.get(key), timing.times.get(key)
     if not alone or not together or adds_nothing(alone) or adds_nothing(together):
@@ -250,7 +250,7 @@ def _cycles(times: SessionTimes) -> list[float]:
 
 
 def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
-    """Whether the primary reference takes as long beside the steps as by itself. Open where it
+    """Whether the primary reference takes as long beside the steps as alone. Open where it
     seems not to, and that may be chance; open and not binding where it was not timed beside them,
     since a study may have shapes that it does not support.
     """
@@ -270,7 +270,7 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
 
 
 def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | None:
-    """None where the card did not slow itself down, or nothing is known of it."""
+    """None where the GPU did not slow itself down, or nothing is known of it."""
     together = timing.timing.together
     shares = [float(s.throttled) for s in together if s.throttled is not None]
     if not shares or not any(shares):
@@ -315,8 +315,8 @@ def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Find
 
 
 def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:
-    """What must be known of timings by shape: twins that differ, a reference that was disturbed,
-    a card that slowed itself down.
+    """What must be known of timings by shape: A/A controls that differ, a disturbed reference,
+    a GPU that slowed itself down.
     """
     clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
     highest = max(clocks, default=None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FEWEST = 2  # sizes that make a range
 FEWEST_TOLD = 3  # in a report, where nobody asked for them: two points are always a line
-# FLOP a byte under which an operation is told in GB/s: no data-centre GPU since Volta does so few
+# FLOP a byte under which a rate is in GB/s: no data-centre GPU since Volta does so few
 # FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
 LOW_INTENSITY = 10.0
 # The measured ceiling that a type's arithmetic is held against.
@@ -35,7 +35,7 @@ class AtSize:
     """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
     as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed
     beside it. ``share_of_measured`` is what the work would take of the time at a measured ceiling,
-    ``ceiling`` which: DRAM or the arithmetic, whichever takes longer; None where the card was not
+    ``ceiling`` which: DRAM or the arithmetic, whichever takes longer; None where the GPU was not
     calibrated.
     """
 
@@ -153,7 +153,7 @@ def over_sizes(
     ceilings: Mapping[str, float] | None = None,
 ) -> OverSizes:
     """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
-    was timed by itself as well. ``ceilings`` are the measured ones of the card, by id. Times of
+    was timed alone as well. ``ceilings`` are the measured ones of the GPU, by id. Times of
     references are those beside the first of the ``variants``, where it was timed with them.
     """
     first = shapes[0]

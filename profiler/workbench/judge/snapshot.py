@@ -64,7 +64,7 @@ def snapshot(
     only: Sequence[str] = (),
     everywhere: bool = True,
 ) -> Snapshot:
-    """What is on record of ``steps`` and of all references at the shape of ``evidence``, and of
+    """What is recorded of ``steps`` and of all references at the shape of ``evidence``, and of
     steps that are judged at another shape what decides about them there.
 
     ``everywhere``: also what tables at these shapes need, the times of the outcomes of ``steps``
@@ -100,7 +100,7 @@ def snapshot(
 def _ranges(
     evidence: Evidence, steps: Sequence[Step]
 ) -> Iterator[tuple[str, tuple[ShapeEvidence, ...]]]:
-    """At the study's default shape: ranges through derived shapes on record."""
+    """At the study's default shape: ranges through recorded derived shapes."""
     study = evidence.study
     if evidence.shape != study.default_shape:
         return
@@ -125,7 +125,7 @@ def _ranges(
 
 
 def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:
-    """What is on record of some variants, at the shape of ``evidence`` alone."""
+    """What is recorded of some variants, at the shape of ``evidence`` alone."""
     catalog()  # a file, too
     return _shape(evidence, ShapeRequest(_once(variants), captures=captures))
 

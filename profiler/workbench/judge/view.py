@@ -48,7 +48,7 @@ class View:
         return self.evidence.shape
 
     def variant(self, name: str) -> VariantEvidence:
-        """What is on record of a variant at this shape."""
+        """What is recorded of a variant at this shape."""
         return self.evidence.variants[name]
 
     def advice(self, variant: str) -> tuple[Advice, ...] | None:

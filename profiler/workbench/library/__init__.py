@@ -83,7 +83,7 @@ def read(path: str | Path) -> ReadReport:
 
 
 def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
-    """A study of the workspace, by its name or the only one; ``evidence()`` is what is on record.
+    """A study of the workspace, by its name or the only one; ``evidence()`` is what is recorded.
 
     Raises UsageError.
     """

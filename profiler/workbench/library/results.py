@@ -241,7 +241,7 @@ class OpenStudy(Study):
     project: Path | None = None
 
     def evidence(self, shape: str | None = None, gpu: str | None = None) -> RecordedEvidence:
-        """What is on record at a shape, the default one without a name: of that ``gpu``, else of
+        """What is recorded at a shape, the default one without a name: of that ``gpu``, else of
         this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
         none.
         """

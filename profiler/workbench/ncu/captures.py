@@ -76,7 +76,7 @@ def tables_of(
     """Every launch of a report with its NVTX ranges, from its tables; where these are missing or
     damaged, from the report, and the tables are written again. Without ``kept`` from the report.
 
-    ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is told of
+    ``sha256`` is the report's where the report is not kept; "" takes any. ``tell`` is reported of
     damaged tables. Raises BadCapture where neither is there, or fits.
     """
     if kept is None:
@@ -202,7 +202,7 @@ class Reports:
         return self._captures[path, wanted]
 
     def tell(self, text: str) -> None:
-        """Each thing is told once."""
+        """Each thing is reported once."""
         self.told[text] = None
 
 
@@ -219,7 +219,7 @@ class Captures:
         return reports
 
     def of(self, variant: str) -> Capture | None:
-        """The variant's launches, where a current capture of them is on record. Raises
+        """The variant's launches, where a current capture of them is recorded. Raises
         BadCapture.
         """
         index = self._evidence.capture_index(variant).current

@@ -75,7 +75,7 @@ def spans(text: Text) -> str:
 
 
 def loose(words: str) -> str:
-    """Words by themselves: brackets are escaped where they could be more than brackets."""
+    """Text only: brackets are escaped where they could be more than brackets."""
     return literal(words, brackets=bool(_LINKING.search(words)))
 
 

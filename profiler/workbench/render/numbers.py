@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from workbench.derive.speedup import Ratio, Time
 
 
-NEAR_ONE = 1.1  # up to which a ratio is told to a thousandth, as it is below one
+NEAR_ONE = 1.1  # up to which a ratio is reported to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
 

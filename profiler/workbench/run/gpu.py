@@ -333,7 +333,7 @@ def own_folder() -> Path:
 
 @contextmanager
 def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Gpu | None]:
-    """The first of the cards that nobody else of this user holds, as soon as there is one. None
+    """The first of the GPUs that nobody else of this user holds, as soon as there is one. None
     where ``go_on`` says False while it waits.
     """
     locks = own_folder() / "cards"
@@ -356,10 +356,10 @@ def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iter
 
 
 def folder_of(card: Gpu) -> Path:
-    """Of whoever holds the card: what others left in it, ended or killed, is gone.
+    """Of whoever holds the GPU: what others left in it, ended or killed, is gone.
 
     ncu serialises on a file in ``TMPDIR``, and fails where another user owns it: so there is a
-    folder for each card and user.
+    folder for each GPU and user.
     """
     folder = own_folder() / "cards" / _named(card)
     shutil.rmtree(folder, ignore_errors=True)
@@ -368,7 +368,7 @@ def folder_of(card: Gpu) -> Path:
 
 
 def environment_of(card: Gpu, folder: Path) -> dict[str, str]:
-    """What a process is given that is to see this card alone, and to write to its folder alone."""
+    """What a process is given that is to see this GPU alone, and to write to its folder alone."""
     return {VISIBLE: card.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own_folder())}
 
 

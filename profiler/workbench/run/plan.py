@@ -99,7 +99,7 @@ def variants_job(
 
 
 def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
-    """Of all that is timed, with twins of the baseline and of the primary reference."""
+    """Of all that is timed, with A/A controls of the baseline and of the primary reference."""
     ladder = study.ladder
     primary = (ladder.primary_reference,) if ladder.primary_reference else ()
     return SessionsJob(

@@ -198,7 +198,7 @@ class Recorder:
         self.add_checks(Checks(variant=variant, shapes=own, provenance=origin))
 
     def add_checks(self, new: Checks) -> None:
-        """Beside what is on record of these sources at other shapes."""
+        """Beside what is recorded of these sources at other shapes."""
         path = self.folder.check(new.variant)
         with store.alone(self.folder.root):
             known = store.read(path, Checks).shapes if is_there(path) else {}
@@ -223,7 +223,7 @@ class Recorder:
         self._timing = self._on_record = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
-        """One more of this run, in one file with those before it; what is on record now."""
+        """One more of this run, in one file with those before it; what is recorded now."""
         self._sessions.append(event.session)
         self._unsteady |= differing(self._nodes, event.nodes)
         self._nodes = {**event.nodes, **self._nodes}

@@ -242,7 +242,7 @@ def join(
     those of the older commit.
 
     ``control`` is a variant that is the same at both, "" where there is none: it comes first, so
-    that a twin of it is timed in every session.
+    that an A/A control of it is timed in every session.
     """
     kernels, ladder = folder / "kernels" / head.name, folder / "ablations" / head.name
     ignored = shutil.ignore_patterns("__pycache__")

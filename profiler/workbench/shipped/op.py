@@ -66,7 +66,7 @@ class Operator:
         return dict(self._dispatcher.counts)
 
     def reference(self, **inputs: Any) -> Any:
-        """What answers where the variant does not, called by itself: its tensors."""
+        """What answers where the variant does not, called alone: its tensors."""
         return self._dispatcher.theirs(inputs)
 
     @property

@@ -130,7 +130,7 @@ def is_compiling(paths: Iterable[Path]) -> bool:
 
 
 def has_own_streams(paths: Iterable[Path]) -> bool:
-    """Whether one of them launches elsewhere than on torch's current stream, unless it is told."""
+    """Whether one of them launches on another stream than torch's current one, unless asked to."""
     return bool(OWN_STREAMS & set(front_ends_of(paths)))
 
 

@@ -133,7 +133,7 @@ def _text(value: Parameter) -> str:
 
 
 MOST = 200  # combinations: each is built, checked and timed beside all others
-MOST_STEPS = 10_000  # of one range, so that a slip is told and not counted out
+MOST_STEPS = 10_000  # of one range, so that a slip is an error, not a long wait
 ROOM = 1e-9  # of a step, that rounding may take
 NARROW = "narrow it: give parameters fewer values"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]*?)(?:(?P<how>[*+])(?P<by>.*))?")

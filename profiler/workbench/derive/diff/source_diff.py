@@ -7,7 +7,7 @@
 
 A hunk's cost is that of its removed, added and rewritten lines, and of waits that stay amid them.
 Lines that differ in comments or blanks alone are shown as changed but count as unchanged. What
-belongs to a hunk and stands in others is told with it: see ``ties``.
+belongs to a hunk and stands in others is reported with it: see ``ties``.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _cycles(values: Values) -> float:
 @dataclass(frozen=True)
 class Used:
     """One level of memory: its bytes over all launches, and the ``share`` of the duration that they
-    need at its bandwidth: the one the card was ``measured`` to reach, else the theoretical one.
+    need at its bandwidth: the one the GPU was ``measured`` to reach, else the theoretical one.
     """
 
     bytes: float

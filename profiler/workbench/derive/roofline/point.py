@@ -4,7 +4,7 @@ Formulas as in Nsight Compute's roofline sections. FP32 work is FADD + FMUL + 2 
 instructions, and FP64 likewise; packed FP16 work is 2 HMUL + 4 HFMA (two lanes each; HADD is left
 out, since unpacking a half is one too). Tensor work is counted by data type. Traffic is DRAM bytes,
 bytes from L2 to the SMs, and bytes that L1 returns. The ceilings are theoretical, at the clocks of
-the capture; see ``ceilings``. Where the card was calibrated, a point also has its shares of the
+the capture; see ``ceilings``. Where the GPU was calibrated, a point also has its shares of the
 measured ones, unscaled; see ``measured``.
 
 Work W with peak P needs W/P seconds at the least, and so does the traffic of each level. A variant
@@ -13,7 +13,7 @@ over the longest of them. For one kind of work this is the usual min(peak, inten
 
 Measured ceilings beside the theoretical ones of a capture.
 
-A measured ceiling is never scaled: it is what this card reached at the clock of that moment, and a
+A measured ceiling is never scaled: it is what this GPU reached at the clock of that moment, and a
 share of it says how much of that a kernel got. It is held against theory at the same clock, though:
 the rates of arithmetic and of L1 are proportional to the SM clock, so the capture's peak is taken
 at the SM clock of the benchmark. L2 and DRAM have clocks of their own, which hardly move: their
@@ -66,7 +66,7 @@ class LevelPoint:
     ``flop_per_byte`` is FLOP per byte of that level (infinite where nothing went through it);
     ``share_of_bandwidth`` the bytes per second (``bytes_per_second``) over the level's peak;
     ``roof_flops_per_second`` the FLOP/s that this level and the arithmetic allow.
-    ``share_of_measured`` is of the bandwidth that the card was measured to reach, nan where it was
+    ``share_of_measured`` is of the bandwidth that the GPU was measured to reach, nan where it was
     not.
     """
 
@@ -176,7 +176,7 @@ def point(
 
     One that only moves bytes has no place in a roofline, but its share of every level's bandwidth.
     L2 and L1 are left out of ``levels`` where some launch lacks their counters. ``measured`` has
-    the ceilings that the card was measured to reach, by id, in FLOP/s and bytes/s.
+    the ceilings that the GPU was measured to reach, by id, in FLOP/s and bytes/s.
     """
     launches = list(by_launch(metrics).values())
     if not all(_is_complete(values) for values in launches):

@@ -142,7 +142,7 @@ class Trial:
 @dataclass(frozen=True)
 class KindRecord:
     """A kind of change: steps of it that were judged, those kept, the ``ratios`` of all over their
-    parents; those that had been advised at their parent, and of these those that came true.
+    parents; those that had been advised at their parent, and of these those that were realised.
     """
 
     tried: int = 0

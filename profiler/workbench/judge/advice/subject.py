@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 PIPES = ("tensor", "fma", "xu", "lsu")
 ISSUE = "issue"
-SHARED_BY_ALL = (DRAM, L2)  # resources of the card, not of an SM
-DRIVER_KB = 1.1  # of shared memory that every block has on recent cards without asking for any
+SHARED_BY_ALL = (DRAM, L2)  # resources of the GPU, not of an SM
+DRIVER_KB = 1.1  # of shared memory that every block has on recent GPUs without asking for any
 WGMMA, MMA = "wgmma", "mma.sync"
 Place = tuple[str, int]
 

@@ -238,7 +238,7 @@ NAMES = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
 
 @dataclass(frozen=True)
 class Roof:
-    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this card."""
+    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this GPU."""
 
     key: str
     name: str

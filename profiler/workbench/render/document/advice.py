@@ -1,4 +1,4 @@
-"""What to try next, and how often such advice came true on the ladders of the workspace."""
+"""What to try next, and how often such advice was realised on the ladders of the workspace."""
 
 from __future__ import annotations
 
@@ -159,8 +159,8 @@ def size(record: AdviceRecord) -> Text:
     return line(
         f"Track record: {record.steps} judged steps of ",
         names(list(record.studies)),
-        f", {record.told} with a kind. A promise came true where the step that answered it was "
-        "kept and saved at least half of it under ncu.",
+        f", {record.told} with a kind. Advice is realised if the step that followed it was "
+        "kept and saved at least half of the promised time under ncu.",
     )
 
 

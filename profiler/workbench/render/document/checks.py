@@ -189,7 +189,7 @@ def _place(worst: CheckRow | None) -> str:
 
 
 def _wrong(checks: Sequence[CheckRow]) -> str:
-    """By status and reason; those that were not looked at are told too."""
+    """By status and reason; those that were not looked at are reported too."""
     told = reasons(checks)
     missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))
     told += [f"{status} at {count}" for status, count in missing.items()]

@@ -1,4 +1,4 @@
-"""Studies and their variants, with what is on record of each."""
+"""Studies and their variants, with what is recorded of each."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _role(listed: Listed) -> str:
 
 
 def summary(evidence: Sequence[EvidenceState]) -> str:
-    """``4 timed, 2 profiled``: at so many shapes; what is stale or damaged is told too."""
+    """``4 timed, 2 profiled``: at so many shapes; what is stale or damaged is reported too."""
     counts = {
         "timed": sum(each.timing == Status.CURRENT for each in evidence),
         "profiled": sum(each.capture == Status.CURRENT for each in evidence),

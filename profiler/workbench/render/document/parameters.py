@@ -152,7 +152,7 @@ def account(sweep: Sweep) -> list[Text]:
         return told
     told.append(best_words(sweep))
     if tied := [c for c in sweep.tied if not c.is_default]:
-        told.append(line(f"{len(tied)} more cannot be told from it: ", _named(tied), "."))
+        told.append(line(f"{len(tied)} more do not differ from it measurably: ", _named(tied), "."))
     if sweep.spread and len(sweep.timed) > 2:
         middle, worst = sweep.spread
         text = (
@@ -162,7 +162,7 @@ def account(sweep: Sweep) -> list[Text]:
         told.append(words(text))
     if len(sweep.timed) > 2:
         told.append(
-            words("Each interval of the table is by itself, of the sessions that timed them all.")
+            words("Each interval is for one comparison, in the sessions that timed all of them.")
         )
     return told
 
@@ -271,7 +271,7 @@ def independence(product: float, together: Ratio) -> str:
     text = f"what each is worth at the end multiplies to {factor(product)}"
     low, high = together.low, together.high
     if low is not None and high is not None and low <= product <= high:
-        return f"{text}: the switches do not get in each other's way as far as this can tell"
+        return f"{text}: no interaction of the switches is measurable"
     if product < together.ratio:
         return f"{text}, less than all together: with one gone others do a part of its work"
     return f"{text}, more than all together: a part of what one gains depends on another"

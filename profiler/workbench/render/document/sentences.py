@@ -20,9 +20,9 @@ from workbench.words import ABSENT
 
 AT = "| at {shape}|"
 COMPANY = (
-    "{reference} takes {alone_us:.4g} µs by itself and {together_us:.4g} µs in company, "
+    "{reference} takes {alone_us:.4g} µs alone and {together_us:.4g} µs beside the steps, "
     "{ratio:+.1~} %| [{low:+.1~}, {high:+.1~}]| in {unit}"
-    f"|, {{ratio_in_time:+.1~}} % in time: the clock was another|{AT}"
+    f"|, {{ratio_in_time:+.1~}} % in time, at another clock|{AT}"
 )
 ERROR = "{times_reference:.3g}x the error of {reference} at {shape}|, {kind}|| in '{output}'|"
 VARIES = "|; results differ from run to run at {varies}|"
@@ -42,7 +42,7 @@ ADVICE = {
     "what is waited for",
     "bytes_again": "{times_bytes:.3g} times the bytes that the work needs",
     "half_the_bytes": "at most half of the bytes",
-    "stays_on_gpu": "if its input or output stayed on the card: at most half of the bytes",
+    "stays_on_gpu": "if its input or output stayed on the GPU: at most half of the bytes",
     "wasted_sectors": "{share:.0%} % of the sectors are fetched for nothing",
     "bank_conflicts": "shared memory serves conflicts for {share:.0%} % of the cycles",
     "no_tensor_cores": "{flop_per_byte:.0f} FLOP a byte, none on the tensor cores"
@@ -111,7 +111,7 @@ SENTENCES: Mapping[str, str] = {
     "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "company.not_timed": "not collected: {reference} was not timed beside it",
-    "company.not_alone": "{reference} by itself: not collected",
+    "company.not_alone": "{reference} alone: not collected",
     "company.slowed": f"something in these sessions slows the reference down: {COMPANY}",
     "company.sped_up": f"something in these sessions lets the reference run faster: {COMPANY}",
     "company.uncertain": f"too uncertain to say: {COMPANY}",
@@ -139,8 +139,8 @@ SENTENCES: Mapping[str, str] = {
     "work.bytes": "{ratio:.2f} times the bytes through L2 that it needs",
     "work.bytes_missing": "{done:.3g} B of {needed:.3g} that one call needs: bytes through L2 are "
     "missing",
-    "work.floor": "the card's floor is {least_us:.3g} µs",
-    "work.too_fast": "{microseconds:.3g} µs, where the card needs {least_us:.3g} µs for its {unit} "
+    "work.floor": "the GPU's floor is {least_us:.3g} µs",
+    "work.too_fast": "{microseconds:.3g} µs, where the GPU needs {least_us:.3g} µs for its {unit} "
     "alone",
     # why a run may not begin
     "budget.spent": "all of the budget is spent: {spent_s:.4g} of {limit_s:g} GPU seconds",
@@ -155,7 +155,7 @@ SENTENCES: Mapping[str, str] = {
     "commit.broken": "{text}",
     "commit.failed_before": "failed before, too: {text}",
     "commit.control_moved": "{variant}, which is unchanged, moved as well ({cause})",
-    "commit.twin": "the twin of {variant}, which is the same kernel, is {ratio:.3f}x of it",
+    "commit.twin": "the A/A control of {variant}, which is the same kernel, is {ratio:.3f}x of it",
     "commit.one_session": "one session has no interval",
     "commit.time": SPEED,
     "commit.time_within": f"{SPEED}: within {{margin:g%}} %",
@@ -187,8 +187,8 @@ SENTENCES: Mapping[str, str] = {
     "{variants}",
     "timing.clocks": f"the measurement failed{AT}, and not the kernel: stamps and events disagree. "
     "There is no time; measure again: {variants}",
-    "timing.twin": f"the twin of {{variant}}, {{regime}}{AT}, comes out as {{ratio:.3f}} "
-    "[{low:.3f}, {high:.3f}] of it and not as 1: differences of this size are no news here",
+    "timing.twin": f"the A/A control of {{variant}}, {{regime}}{AT}, is {{ratio:.3f}} "
+    "[{low:.3f}, {high:.3f}] and not 1: differences of this size mean nothing here",
     "timing.throttled": f"the GPU was {LIMITED} at {{shapes}}, |at most {{several}}|{ROUNDS}",
     "timing.throttling": f"{LIMITED} {ROUNDS}",
     "timing.other_file": f"by the sessions of {{file}}, and not by the table's{AT}: {{variants}}",

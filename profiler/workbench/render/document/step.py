@@ -123,7 +123,7 @@ def price(row: Row) -> tuple[str | Text, ...]:
     """What the parent supports and the step does not."""
     if not row.shapes_dropped:
         return ()
-    return (" Its price: no longer supports ", names(list(row.shapes_dropped)), ".")
+    return (" It no longer supports ", names(list(row.shapes_dropped)), ".")
 
 
 def _speed(row: Row) -> Text:

@@ -138,7 +138,7 @@ def twin_words(facts: TimingFacts) -> str:
         for twin in facts.twins
         if twin.regime == Regime.CHAINED
     ]
-    return f"twins, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
+    return f"A/A controls, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
 
 
 NAME = "sizes"

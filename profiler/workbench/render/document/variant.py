@@ -131,7 +131,7 @@ def profile(
     limiters: Sequence[str],
     limits: Sequence[Bottleneck],
 ) -> list[Block]:
-    """What a capture says by itself."""
+    """The figures of one capture."""
     told: list[Block] = [
         figure_table(figures),
         Paragraph(words(limited(limiters))),
@@ -193,7 +193,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
     told = _calls(row, ablation)
     told += [
-        f"vs its twin, {twin.regime}: {interval(twin.ratio)}"
+        f"vs its A/A control, {twin.regime}: {interval(twin.ratio)}"
         for twin in (ablation.timing.twins if ablation.timing else ())
         if twin.variant == row.variant
     ]

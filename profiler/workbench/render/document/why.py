@@ -25,7 +25,7 @@ from workbench.render.numbers import factor, number, signed, with_unit
 from workbench.words import NONE, RuleMove
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
-# Of a factor: what a gain above one is called, below one, and what it is called by itself.
+# Of a factor: its name above one, below one, and without a comparison.
 WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
