@@ -274,17 +274,19 @@ def gate(row: Row, name: str) -> Gate:
 
 def test_a_reference_that_is_slower_in_company_rejects() -> None:
     fair = judged(in_regimes(EARLY, alone=9.6)).row("fix11[early=1]")
-    assert gate(fair, "in company").passed is True
+    assert gate(fair, "interference").passed is True
     slowed = judged(in_regimes(EARLY, alone=7.0))
     row = slowed.row("fix11[early=1]")
-    assert gate(row, "in company").passed is False
+    assert gate(row, "interference").passed is False
     told = "something in these sessions slows the reference down: library takes"
-    assert told in sentence(gate(row, "in company").why)
-    assert "by itself and 9.7 µs in company, +38.6 % [+" in sentence(gate(row, "in company").why)
+    assert told in sentence(gate(row, "interference").why)
+    assert "alone and 9.7 µs beside the steps, +38.6 % [+" in sentence(
+        gate(row, "interference").why
+    )
     assert row.verdict == Verdict.WRONG
     assert any(told in text for text in sentences(slowed.warnings))
     missing = judged(in_regimes(EARLY)).row("fix11[early=1]")
-    assert gate(missing, "in company").passed is None
+    assert gate(missing, "interference").passed is None
 
 
 def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
@@ -346,14 +348,14 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
 def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
     times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0}}
     row = judged(in_regimes(times)).row("fix11[early=1]")
-    company = gate(row, "in company")
+    company = gate(row, "interference")
     assert (company.passed, company.binding) == (None, False)
     assert sentence(company.why) == "not collected: library was not timed beside it"
     assert row.verdict == Verdict.KEPT
     found = taken(in_regimes(times, alone=9.7))
     shapes = {"s": dataclasses.replace(found.shapes["s"], timings=())}
     untimed = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix11[early=1]")
-    assert sentence(gate(untimed, "in company").why) == "not collected"
+    assert sentence(gate(untimed, "interference").why) == "not collected"
 
 
 def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
@@ -370,11 +372,11 @@ def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> N
         return judged(known).row("fix11[early=1]")
 
     steady = among(1.0, 1.001, 0.999, 1.0, 1.001)
-    assert (gate(steady, "in company").passed, steady.verdict) == (False, Verdict.WRONG)
+    assert (gate(steady, "interference").passed, steady.verdict) == (False, Verdict.WRONG)
     row = among(1.0, 1.05, 0.95, 1.04, 0.96)
-    assert gate(row, "in company").passed is None
-    assert gate(row, "in company").binding
-    assert sentence(gate(row, "in company").why).startswith(
+    assert gate(row, "interference").passed is None
+    assert gate(row, "interference").binding
+    assert sentence(gate(row, "interference").why).startswith(
         "too uncertain to say: library takes 9.2"
     )
     assert row.verdict == Verdict.INCONCLUSIVE
@@ -394,7 +396,7 @@ def test_a_reference_that_only_the_clock_changes_is_not_disturbed() -> None:
             for each in known.sessions
         ]
         found = msgspec.structs.replace(known, sessions=tuple(sessions))
-        return gate(judged(found).row("fix11[early=1]"), "in company")
+        return gate(judged(found).row("fix11[early=1]"), "interference")
 
     def at(mhz: float, series: Series) -> Series:
         rounds = len(series.microseconds)
@@ -449,12 +451,12 @@ def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
     assert [
         t
         for t in sentences(found.warnings)
-        if t.startswith("the twin of fix11, chained, comes out as")
+        if t.startswith("the A/A control of fix11, chained, is")
     ]
     told = [plain(text) for text in method.sessions(found)]
-    assert any("twins, chained: fix11 0.96" in text for text in told)
+    assert any("A/A controls, chained: fix11 0.96" in text for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
-    assert any(text.startswith("twins, chained: fix11 0.96") for text in said)
+    assert any(text.startswith("A/A controls, chained: fix11 0.96") for text in said)
 
 
 def test_who_has_fewer_instances_is_told() -> None:

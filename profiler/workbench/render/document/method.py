@@ -93,9 +93,7 @@ def _timing(facts: TimingFacts | None) -> str:
 AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel keeps its output"
 )
-REGIMES = (
-    "Back to back is behind itself, cold behind an overwritten L2. Verdicts are on chained times."
-)
+REGIMES = "Back to back is call after call, cold with L2 flushed. Verdicts are on chained times."
 CHAINED = {
     1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
     f"without the variant is timed beside it and taken off. {REGIMES}",
@@ -126,7 +124,7 @@ def _company(ablation: Ablation) -> list[str]:
         return []
     company = ablation.timing.interference
     told = sentence(company.finding("company.undisturbed")) if company else ABSENT
-    return [f"The reference by itself, in a session without any step: {told}."]
+    return [f"The reference alone, in a session without any step: {told}."]
 
 
 def recorded(ablation: Ablation) -> str:
