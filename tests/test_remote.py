@@ -343,7 +343,9 @@ def run(x):
 """
 
 
-def test_a_sweep_and_a_gate_measure_remotely(one: Cards, tmp_path: Path, capsys: Capture) -> None:
+def test_a_sweep_and_a_gate_measure_remotely(
+    one: Cards, tmp_path: Path, builds_here: None, capsys: Capture
+) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD}, {"fix": TUNED})
     on = ["--on", HOST, "--project", str(root)]
     assert main(["sweep", "fix[warps=2|4|8]", "--json", *on]) == 0
