@@ -532,7 +532,7 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     file = root / "ablations" / "advice.json"
     written = file.read_bytes()
     file.unlink()
-    assert record_of(root, "advise fix6", "attention", capsys)["steps"] == 0
+    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == 0
     for study in ("transpose", "attention", "softmax"):
         record_of(root, "ablate", study, capsys)
     assert file.read_bytes() == written
@@ -544,14 +544,14 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     record_of(root, "ablate fix1", "attention", capsys)
     assert file.read_bytes() == written  # a part of a ladder is not written
     shutil.rmtree(root / "ablations" / "softmax")
-    assert record_of(root, "advise fix6", "attention", capsys)["steps"] == found["steps"]
+    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == found["steps"]
     file.write_text("{")
-    assert record_of(root, "advise fix6", "attention", capsys)["steps"] == 0
-    for verb in ("advise fix6", "show fix6", "profile fix6", "ablate", "report"):
-        assert main([*verb.split(), "--study", "attention", "--project", str(root)]) == 0
+    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == 0
+    for verb in ("advise tma", "show tma", "profile tma", "ablate", "report"):
+        assert main([*verb.split(), "--study", "transpose", "--project", str(root)]) == 0
         told = "".join(capsys.readouterr())
         assert "advice.json cannot be read" in told or verb == "report"
-    report = root / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    report = root / "reports" / "transpose" / "OPTIMIZATION_REPORT.md"
     assert "without a track record" in report.read_text()
     assert file.read_text() == "{"  # the records of other studies may be mended
 

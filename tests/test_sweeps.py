@@ -22,8 +22,7 @@ from workbench.words import Parameter
 from workspaces import GOOD, KERNEL, make
 
 KNOWN: dict[str, Parameter] = {"warps": 4, "Block": 64, "scale": 1.0, "fast": False, "label": "a"}
-MODULE = """import torch
-from workbench import cuda
+MODULE = """from workbench import cuda
 
 params = cuda.params(warps=4, block=64)
 kernel = cuda.kernel("baseline.cu", "scale", defines=params)
