@@ -41,7 +41,7 @@ RENAMED: dict[str, str | None] = {
     r".*/(dram_pct_of_peak|theoretical_occupancy_pct)$": None,
     r"(/tables/[^/]+)?/measured_ceilings/": None,
     # In a table of versions; `show` and `profile` have them of each variant.
-    r".*/(versions|references)/[^/]+/(call|roofline)(/|$)": None,
+    r".*/(versions|references)/[^/]+/(call|bottlenecks|roofline)(/|$)": None,
     r"(.*/versions/[^/]+|.*/references/[^/]+)?/(stall_standard_errors|top_stalls)(/|$)": None,
     r".*/effort(/|$)": None,
     r"(/tables/[^/]+)?/noise/": None,

@@ -222,6 +222,6 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
     baseline, fix = told["versions"]
     assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
     assert fix["verdict"] in ("slower", "no_gain", "inconclusive")  # a copy
-    assert fix["bottlenecks"]
+    assert fix["stalls"]
     report = root / "reports" / "rmsnorm" / "OPTIMIZATION_REPORT.md"
     assert "still a copy of baseline" in report.read_text()

@@ -37,7 +37,10 @@ TOP = VIRTUAL_ROOT.rpartition("/")[0] + "/"
 MOST_TRIED = 3
 MOST_SHIFTS = 20
 # In the JSON of one variant, not in that of a ladder.
-WHOLE_ROW = ("call", "figures", "roofline", "build", "checks", "evidence_state", "tables_only")
+WHOLE_ROW = (
+    *("call", "figures", "bottlenecks", "roofline", "build", "checks"),
+    *("evidence_state", "tables_only"),
+)
 WHOLE_COMPARISON = ("largest_changes", "rules")
 Data = dict[str, object]
 
