@@ -7,7 +7,7 @@ updates: no verb judges the ladder of another study for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +15,18 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.app.measure import Wanted, ensure, ensure_each
+from workbench.app.measure import Wanted, ensure, ensure_each, measure_unseen
 from workbench.app.target import Target
 from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Record
 from workbench.judge.advice.ranking import AdviceRecord, together
+from workbench.judge.gates import UNSEEN
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.leave_one_out import LeftOut, Switch, introduced_by, judge_left_out, names_of
-from workbench.judge.rows import Ablation
+from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import at_one_shape, snapshot
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Step, Study
@@ -33,7 +34,7 @@ from workbench.study.own_files import write_bytes
 from workbench.study.params import base_name, declared, find_variant, with_values
 from workbench.study.text import stands
 from workbench.study.workspace import including
-from workbench.words import Origin
+from workbench.words import GateState, Origin
 
 
 class TrackRecord(Record, frozen=True):
@@ -113,6 +114,21 @@ def named(target: Target, fixes: list[str]) -> list[str]:
     return [*every, *(r.name for r in ladder.references)]
 
 
+def open_unseen(rows: Iterable[Row]) -> list[str]:
+    """Steps that nothing speaks against but that they were not checked at drawn shapes."""
+    states = {row.variant: {gate.name: gate.state for gate in row.gates} for row in rows}
+    return [
+        variant
+        for variant, gates in states.items()
+        if gates.get(UNSEEN) == GateState.OPEN and GateState.FAILED not in gates.values()
+    ]
+
+
+def _measured(target: Target, fixes: list[str], source: Origin, everywhere: bool) -> Ablation:
+    steps = target.steps(fixes)  # as they are after measuring
+    return judged(target, steps=steps, source=source, everywhere=everywhere, keep=True)[0]
+
+
 def ablate(
     targets: Sequence[Target],
     fixes: list[str],
@@ -127,13 +143,10 @@ def ablate(
     """
     every = [Wanted(target, named(target, fixes), profile=profile) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=fresh), strict=True):
-        found, _ = judged(
-            target,
-            steps=target.steps(fixes),  # as they are after measuring
-            source=done.source,
-            everywhere=everywhere,
-            keep=True,
-        )
+        found = _measured(target, fixes, done.source, everywhere)
+        if target.live and (due := open_unseen(found.rows)):
+            done.failures.update(measure_unseen(target, due))
+            found = _measured(target, fixes, done.source, everywhere)
         asked = {name: why for name, why in done.unsupported.items() if name in fixes}
         yield found, {**done.failures, **asked}
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from workbench.app.judge import judged
-from workbench.app.measure import Ensured, captured, ensure, needed
+from workbench.app.judge import judged, open_unseen
+from workbench.app.measure import Ensured, captured, ensure, measure_unseen, needed
 from workbench.app.target import Target
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
@@ -49,7 +49,11 @@ def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -
     if not profile:
         return _judged(target, fix, timed, provisional=False)
     done = ensure(target, needed(target, [fix]), capture=captured(target, [fix]))
-    return _judged(target, fix, done, provisional=False)
+    stepped = _judged(target, fix, done, provisional=False)
+    if open_unseen([stepped.row]):
+        done.failures.update(measure_unseen(target, [fix]))
+        stepped = _judged(target, fix, done, provisional=False)
+    return stepped
 
 
 def with_sessions(target: Target, sessions: int) -> Target:

@@ -4,7 +4,7 @@ variants with the float64 reference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.app.executor import Executor, Task
@@ -16,6 +16,7 @@ from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.study.config import for_study
 from workbench.study.model import Study, tolerance_at
+from workbench.study.unseen import unseen_shapes
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval
@@ -207,6 +208,23 @@ def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
 def ensured(result: MeasuredPlan, plan: Plan) -> Ensured:
     failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
     return Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported)
+
+
+def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
+    """Check steps at the shapes that are drawn for each, and time them beside their parents at the
+    first. What failed, by variant.
+    """
+    failed: dict[str, str] = {}
+    for name in names:
+        step, drawn = target.study.ladder.step(name), unseen_shapes(target.study, name)
+        beside = [step.parent, name] if step and step.parent else [name]
+        at = [replace(target, study=drawn.study, shape=shape) for shape in drawn.names]
+        for number, one in enumerate(at):
+            if number:
+                failed |= measure(one, [name], here=True)
+            else:
+                failed |= ensure(one, beside, timed=True).failures
+    return failed
 
 
 def measure(

@@ -26,6 +26,7 @@ from workbench.judge.gates import (
     gate_of,
     given_up,
     lines_missing,
+    unseen_gate,
     verdict,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
@@ -112,6 +113,7 @@ def judge_step(view: View, step: Step) -> Judgement:
         why = finding("faster.parent_untimed", parent=step.parent)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
+    gates += filter(None, [unseen_gate(evidence, limits)])
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)

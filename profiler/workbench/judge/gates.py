@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from workbench.study.model import Step
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
+UNSEEN = "unseen"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 
@@ -74,6 +75,24 @@ def correct_gate(
         shapes_not_checked=len(unchecked) or None,
     )
     return Gate(CORRECT, GateState.PASSED, why)
+
+
+def unseen_gate(evidence: VariantEvidence, gates: Gates) -> Gate | None:
+    """Correct at every shape that was drawn for it, and at the first not slower than its parent by
+    the gate's speedup; None for a study without ranges.
+    """
+    if not evidence.unseen:
+        return None
+    due = tuple(shape for shape, check in evidence.unseen.items() if check is None)
+    first, over = next(iter(evidence.unseen)), evidence.unseen_over
+    for shape, check in evidence.unseen.items():
+        if check is not None and check.status != CheckResult.CORRECT:
+            return Gate(UNSEEN, GateState.FAILED, failed_check(check, shape))
+    if due or over is None or over.high is None:
+        return Gate(UNSEEN, GateState.OPEN, finding("correct.due", shapes=due or (first,)))
+    passed = over.high >= 1 / gates.min_speedup
+    why = finding("unseen.speed", shape=first, ratio=over.ratio, seed=evidence.seed)
+    return Gate(UNSEEN, GateState.PASSED if passed else GateState.FAILED, why)
 
 
 def failed_check(check: Check, shape: str = "") -> Finding:
@@ -168,8 +187,10 @@ def by_speed(gates: Sequence[Gate]) -> bool:
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate."""
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
-    if failed - {FASTER}:
-        return Verdict.WRONG if failed - {FASTER, ACCURATE} else Verdict.INACCURATE
+    if failed - {FASTER, UNSEEN}:
+        return Verdict.WRONG if failed - {FASTER, UNSEEN, ACCURATE} else Verdict.INACCURATE
+    if failed == {UNSEEN}:
+        return Verdict.UNSEEN_SHAPE
     if any(gate.state == GateState.OPEN and gate.binding for gate in gates):
         return Verdict.INCONCLUSIVE
     if not failed:

@@ -48,6 +48,8 @@ class VariantEvidence:
     ``damage`` says what is wrong with a capture that is recorded and does not count.
     ``tables_only``: the report of its capture was not kept.
     ``front_ends`` compile what the workbench does not, by its sources (names as there).
+    ``unseen`` are its checks at shapes drawn from the study's ranges, None where not collected,
+    and ``unseen_over`` its ratio over the parent at the first of them; ``seed`` is of the draw.
     """
 
     variant: str
@@ -64,6 +66,9 @@ class VariantEvidence:
     damage: str = ""
     tables_only: bool = False
     front_ends: tuple[str, ...] = ()
+    unseen: Mapping[str, Check | None] = field(default_factory=dict)
+    unseen_over: Ratio | None = None
+    seed: str = ""
 
     @cached_property
     def figures(self) -> Mapping[str, Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from workbench.errors import BadCapture
 from workbench.evidence.journal import load_journal
@@ -12,10 +12,12 @@ from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.known_evidence import (
     ShapeEvidence,
+    ShapeTimes,
     Snapshot,
     TimedTogether,
     VariantEvidence,
     asked_for,
+    main_timing,
     shapes_of,
     shown_at,
 )
@@ -26,11 +28,21 @@ from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, outcomes
 from workbench.study.params import with_derived
 from workbench.study.sources import source_files, source_texts
+from workbench.study.unseen import unseen_shapes
 from workbench.words import CheckResult, Status
 
 if TYPE_CHECKING:
+    from workbench.derive.speedup import Ratio
     from workbench.evidence.records import Build, Check
     from workbench.ncu.capture import Capture
+
+
+class UnseenEvidence(TypedDict, total=False):
+    """Fields of ``VariantEvidence``."""
+
+    unseen: Mapping[str, Check | None]
+    unseen_over: Ratio | None
+    seed: str
 
 
 @dataclass(frozen=True)
@@ -255,4 +267,20 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
         damage=opened.damage or index.why,
         tables_only=opened.capture is not None and not is_there(opened.capture.path),
         front_ends=everywhere.front_ends,
+        **_unseen(evidence, variant),
     )
+
+
+def _unseen(evidence: Evidence, variant: str) -> UnseenEvidence:
+    """At the shapes that are drawn for a step; nothing for a study without ranges."""
+    step, drawn = evidence.study.ladder.step(variant), None
+    if step is not None and step.parent and evidence.shape not in evidence.study.derived:
+        drawn = unseen_shapes(evidence.study, variant)
+    if step is None or drawn is None or not drawn.names:
+        return {}
+    whole = Evidence(drawn.study, drawn.names[0], evidence.folder)
+    checks = {n: found.current for n, found in whole.checks(variant, drawn.names).items()}
+    names = [step.parent or "", variant]
+    first = at_one_shape(whole, names, captures=False)
+    over = ShapeTimes(first, main_timing(first, names)).ratio(step.parent, variant)
+    return {"unseen": checks, "unseen_over": over, "seed": drawn.seed}

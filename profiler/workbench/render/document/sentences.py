@@ -85,6 +85,8 @@ SENTENCES: Mapping[str, str] = {
     # gates
     "check.failed": f"{{status}}{AT}: {{text}}",
     "correct.undeclared": "no longer supports {shapes}, which the ladder does not declare (drops)",
+    "unseen.speed": "correct at shapes drawn with seed {seed}; {ratio:.3f}x the parent's speed at "
+    "{shape}",
     "correct.due": "not collected at {shapes}",
     "correct.everywhere": "max error {max_error:.2g} over {shapes_checked} shapes"
     "|, not checked at {shapes_not_checked} others|",
