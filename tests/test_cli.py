@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from workbench.cli import main as cli
+from workbench.cli import streams
 from workbench.cli.main import main
-from workspaces import FIXTURE, GOOD, make
+from workspaces import FIXTURE, GOOD, copy_of_fixture, make
 
 HERE = ["--project", str(FIXTURE)]
 
@@ -70,10 +71,20 @@ def test_json_is_the_whole_of_stdout(
     assert json.loads(capsys.readouterr().out)["schema_version"] == 1
 
 
-def test_a_wrong_variant_on_record_ends_in_1_and_leaves_stdout_to_json(
-    capsys: pytest.CaptureFixture[str],
+def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", "--json", *HERE]) == 1
+    root = copy_of_fixture(tmp_path)
+    ladder = root / "ablations" / "attention" / "ablation.toml"
+    command = ["check", "--json", "--project", str(root)]
+    assert main(command) == 0
+    assert "fix3 is wrong, as declared" in capsys.readouterr().err
+    plain = ladder.read_text().replace('expected = "wrong"\n', "")
+    ladder.write_text(plain.replace('variant = "fix4"\n', 'variant = "fix4"\nexpected = "wrong"\n'))
+    assert main(command) == 1
+    assert "fix4 is declared wrong and is correct" in capsys.readouterr().err
+    ladder.write_text(plain)
+    assert main(command) == 1
     out, err = capsys.readouterr()
     wrong = {r["variant"] for r in json.loads(out)["checks"] if r["status"] == "wrong"}
     assert wrong == {"fix3"}
@@ -93,7 +104,11 @@ def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
 ) -> None:
     assert main(["profile", "baseline", *HERE]) == 0
     lines = capsys.readouterr().out.splitlines()
-    first, second = (next(x for x in lines if x.startswith(f"{n}. ")) for n in (1, 2))
+    start = lines.index("Top bottlenecks:")
+    assert next(x for x in lines if x).startswith("recorded evidence")
+    assert lines[4].startswith("**Limit:** ")
+    assert "**Hottest line:** " in lines[4]
+    first, second = (next(x for x in lines[start:] if x.startswith(f"{n}. ")) for n in (1, 2))
     assert (
         "sm__warps_active.avg.pct_of_peak_sustained_active = 6.25; NVIDIA estimates 67 %" in first
     )
@@ -177,3 +192,19 @@ def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
     row = next(line for line in done.stdout.splitlines() if "| msgspec " in line)
     assert "[fail]" in row
     assert "- **msgspec**: pip install msgspec" in done.stdout
+
+
+def test_what_takes_longer_than_a_second_says_that_it_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until something else is printed; and nothing where stderr is no terminal."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    waiting = streams.Waiting()
+    waiting.start()
+    assert waiting.timer is not None
+    waiting.timer.function()
+    waiting.stop()
+    assert capsys.readouterr().err == "working ...\r\x1b[K"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    waiting.start()
+    assert waiting.timer is None

@@ -51,8 +51,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_terminal_shows_what_is_on_record(
     name: str, shown: list[Block], workspace: Path
 ) -> None:
-    wrong = int(name == "check")  # fix3 is, on record
-    assert main([*COMMANDS[name], "--project", str(workspace)]) == wrong
+    assert main([*COMMANDS[name], "--project", str(workspace)]) == 0
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))

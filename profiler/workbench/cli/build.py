@@ -7,13 +7,18 @@ from workbench.app.target import find_study
 from workbench.cli.options import BuildOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note
-from workbench.errors import with_hint
+from workbench.errors import UsageError, with_hint
 from workbench.render.document.environment import compiled
 
 
 def run(options: BuildOptions) -> int:
     here = executor("build")
     workspace, study = find_study(here, options.project, options.study)
+    if workspace.packaged:
+        raise UsageError(
+            "there is no workspace here to build",
+            hint="`workbench init NAME` makes one; --project names one elsewhere",
+        )
     found = build(here, workspace, study, options.variants or [], options.arch)
     blocks = compiled(found.builds)
     if options.json or blocks:

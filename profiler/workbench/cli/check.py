@@ -19,7 +19,7 @@ from workbench.render import brief
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Paragraph, words
 from workbench.study.workspace import including
-from workbench.words import ABSENT, Status
+from workbench.words import ABSENT, CheckResult, Status
 
 
 def run(options: CheckOptions) -> int:
@@ -45,7 +45,14 @@ def run(options: CheckOptions) -> int:
     of: dict[str, list[document.CheckRow]] = {}
     for one in checks:
         of.setdefault(one.variant, []).append(one)
-    bad = [name for name, every in of.items() if any(one.wrong for one in every)]
+    declared = {step.variant for step in study.ladder.steps if step.expected}
+    wrong = {name for name, every in of.items() if any(one.wrong for one in every)}
+    done = {one.variant for one in checks if one.status == CheckResult.CORRECT}
+    for name in sorted(declared & done - wrong):
+        note(f"error: {name} is declared wrong and is correct: remove `expected` of its step")
+    for name in sorted(declared & wrong):
+        note(f"{name} is wrong, as declared")
+    bad = [name for name in of if name in wrong - declared]
     for name in bad:
         for why in document.reasons(of[name]):
             note(f"error: {name}: {in_place(why, target.study)}")
@@ -55,7 +62,8 @@ def run(options: CheckOptions) -> int:
     note_failures(lost, study)
     if bad:
         note("hint: a variant that is wrong is not timed: fix it first")
-    if not (bad or lost):
+    failed = bool(bad or lost or declared & done - wrong)
+    if not failed:
         states = {name: {one.status for one in every} - {ABSENT} for name, every in of.items()}
         require_current([name for name, its in states.items() if its == {Status.STALE}])
-    return int(bool(bad or lost))
+    return int(failed)

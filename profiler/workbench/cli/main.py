@@ -101,6 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     streams.prepare()
     streams.answered = "--brief" not in (sys.argv[1:] if arguments is None else arguments)
+    streams.waiting.start()
     try:
         code = run(arguments)
         streams.flush()
@@ -112,6 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
             complain(f"the output could not be written: {error.strerror or error}")
         streams.abandon()
         return EnvironmentLacks.exit_code
+    finally:
+        streams.waiting.stop()
     return code
 
 
@@ -162,6 +165,7 @@ def complain(message: str, hint: str = "", ran: str = "", code: str = "") -> Non
     """On stderr; a command that owes a brief answer gets it on stdout."""
     from workbench.render.numbers import printable_lines
 
+    streams.waiting.stop()
     if not streams.answered:
         from workbench.cli.printing import show_brief
         from workbench.render.brief import error

@@ -26,7 +26,7 @@ from workbench.words import Status
 
 def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
     each = (variant.variant(row, found) for row in rows)
-    return [Paragraph(variant.origin(found)), *warned(sentences(found.warnings)), *each]
+    return [Paragraph(variant.origin(found)), *each, *warned(sentences(found.warnings))]
 
 
 def run(options: ProfileOptions) -> int:

@@ -74,9 +74,9 @@ def run(options: ShowOptions) -> None:
         },
         lambda: [
             Paragraph(variant.origin(found)),
-            *warned(sentences(damaged)),
             variant.variant(row, found),
             variant.evidence_states(row),
+            *warned(sentences(damaged)),
         ],
     )
     require_current(stale_of(found, [name]))

@@ -16,4 +16,4 @@ def run(options: StatusOptions) -> None:
     most, spent = workspace.config.budget.max_gpu_seconds, by_kind(entries)
     limit = document.SpendingLimit("max_gpu_seconds", seconds_of(entries), most or None, "s")
     found = document.Spending(spent, [limit])
-    tell(options, lambda: found, lambda: document.status(found))
+    tell(options, lambda: found, lambda: document.status(found, wide=options.wide))

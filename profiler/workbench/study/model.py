@@ -75,6 +75,8 @@ class Step(TomlTable, frozen=True):
     kind: Kind of change, by its id in the catalogue of advice.
     corrects: Bug of the parent that this step fixes. Such a step need not be faster.
     written: Default of ``written`` for the predictions of the step.
+    expected: ``"wrong"`` for a step that is kept as an example of a wrong result. ``check`` accepts
+        that, and refuses any other result.
     """
 
     variant: str
@@ -90,6 +92,7 @@ class Step(TomlTable, frozen=True):
     kind: Change | None = None
     corrects: str = ""
     written: Written | None = None
+    expected: Literal["wrong"] | None = None
 
     def digest(self, prediction: Prediction) -> str:
         """Of all that a prediction of this step says: another one has another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.numbers import number
+from workbench.study.params import base_name
 from workbench.words import NONE, Status
 from workbench.words import shown as is_shown
 
@@ -96,13 +97,28 @@ def _places(evidence: Sequence[EvidenceState]) -> str:
     return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
 
 
+def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
+    """The variant of each module without parameters, else its first, and how many others it has."""
+    modules: dict[str, list[Listed]] = {}
+    for one in variants:
+        modules.setdefault(base_name(one.variant), []).append(one)
+    found = []
+    for name, every in modules.items():
+        first = next((one for one in every if one.variant == name), every[0])
+        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
+        found.append(replace(first, variant=first.variant + more))
+    return found
+
+
 def listing(listed: ListedStudy, *, wide: bool) -> Section:
     """One study: its shapes, and every variant with the state of its evidence."""
     fields = [*LISTED, PLACES] if wide else LISTED
     variants, default = listed.variants, listed.default_shape
-    others = ", ".join(shape for shape in listed.shapes if shape != default)
-    known = f"shapes: {default} (default){', ' * bool(others)}{others}"
-    shown = table("variants", fields, variants, key=lambda v: v.variant)
+    others = [shape for shape in listed.shapes if shape != default]
+    told = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
+    known = f"shapes: {default} (default){', ' * bool(others)}{told}"
+    rows = variants if wide else _of_modules(variants)
+    shown = table("variants", fields, rows, key=lambda v: v.variant)
     changed = [
         Paragraph(words(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}"))
         for v in variants
@@ -167,18 +183,8 @@ SPENT: list[Field[Spent]] = [
     field("place", "place", lambda s: s.place, rank=2),
     field("gpu", "GPU", lambda s: s.gpu, rank=1),
     field("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), right=True, rank=1),
-    field("seconds", "GPU time", lambda s: figure_cell(s.seconds), unit="s", right=True),
+    field("seconds", "seconds", lambda s: figure_cell(s.seconds), right=True),
     field("cost", "cost", lambda s: _money(s.cost), right=True, rank=1),
-]
-
-
-LIMITS: list[Field[SpendingLimit]] = [
-    field("limit", "limit", lambda x: x.limit),
-    field("spent", "spent", lambda x: _amount(x.spent, x.unit), right=True),
-    field("most", "most", lambda x: _amount(x.most, x.unit) if x.most else NONE, right=True),
-    field(
-        "left", "left", lambda x: NONE if x.left is None else _amount(x.left, x.unit), right=True
-    ),
 ]
 
 
@@ -186,12 +192,23 @@ def _money(cost: float) -> str:
     return f"{cost:.2f}" if cost else NONE
 
 
-def _amount(value: float, unit: str) -> str:
-    return f"{number(value)} {unit}".strip()
+SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for
 
 
-def status(found: Spending) -> list[Block]:
-    limits = table("limits", LIMITS, found.limits)
+def status(found: Spending, *, wide: bool) -> list[Block]:
+    """Ten lines: the dearest rows, and the limit; ``wide`` all."""
+    limits = [Paragraph(words(_limit(each))) for each in found.limits]
     if not found.spent:
-        return [Paragraph(words("nothing was spent yet")), limits]
-    return [table("spent", SPENT, found.spent), limits]
+        return [Paragraph(words("nothing was spent yet")), *limits]
+    shown = found.spent if wide else found.spent[:SHOWN]
+    left = f"{len(found.spent) - len(shown)} more: --wide"
+    more = [Paragraph(words(left))] if len(shown) < len(found.spent) else []
+    return [*limits, table("spent", SPENT, shown), *more]
+
+
+def _limit(found: SpendingLimit) -> str:
+    """``max_gpu_seconds: 120 s of 3600 s spent, 3480 s left``."""
+    if found.left is None or found.most is None:
+        return f"{found.limit}: {number(found.spent)} {found.unit} spent, no limit"
+    amounts = [f"{number(value)} {found.unit}" for value in (found.spent, found.most, found.left)]
+    return f"{found.limit}: {amounts[0]} of {amounts[1]} spent, {amounts[2]} left"
