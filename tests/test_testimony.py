@@ -26,7 +26,7 @@ from workbench.judge.cross_checks import (
     outputs_gate,
     work_gate,
 )
-from workbench.judge.cross_checks import testimony as gates_of
+from workbench.judge.cross_checks import cross_check_gates as gates_of
 from workbench.judge.known_evidence import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable
 from workbench.ncu.command import lasting_kernel, variant_module

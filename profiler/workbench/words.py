@@ -28,7 +28,7 @@ Inputs = dict[str, Any]  # of a call: tensors and plain values by the names that
 
 
 class Status(StrEnum):
-    """Whether evidence belongs to the sources as they are; of a variant also that it failed."""
+    """Whether evidence belongs to the present sources; of a variant also that it failed."""
 
     CURRENT = "current"
     STALE = "stale"
@@ -61,7 +61,7 @@ class Regime(StrEnum):
     """What surrounds a timed call."""
 
     CHAINED = "chained"  # between neighbours that write its inputs and read its output
-    BACK_TO_BACK = "back to back"  # behind itself: throughput
+    BACK_TO_BACK = "back to back"  # call after call: throughput
     COLD = "cold"  # behind an overwritten L2
 
 
@@ -112,7 +112,7 @@ class Verdict(StrEnum):
 
 
 class TryVerdict(StrEnum):
-    """What ``workbench try`` says of a file."""
+    """The verdict of ``workbench try``."""
 
     CORRECT = "correct"
     INACCURATE = "inaccurate"  # within the tolerance, with a larger error than a gate allows

@@ -212,7 +212,7 @@ def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
 
 
 def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult | None:
-    """None where the last commit is no worse. Raises CannotTell where an end cannot be told."""
+    """None where the last commit is no worse. Raises CannotTell where an end cannot be tested."""
     last = len(history.commits) - 1
     for place, should in ((0, False), (last, True)):
         told = history.answer(place, ask)
@@ -311,7 +311,7 @@ def search(history: History, what: str) -> BisectResult | None:
 
 
 def correctness(history: History, side: Side) -> tuple[bool | None, str]:
-    """Whether the variant is correct, None where it cannot be told; and what is wrong, or why not.
+    """Whether the variant is correct, None where that is not known; and what is wrong, or why not.
     Raises Interrupted.
     """
     name = history.sought.variant

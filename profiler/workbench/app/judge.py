@@ -46,7 +46,7 @@ class TrackRecord(Record, frozen=True):
 
 
 def on_record(evidence: Evidence, config: Config) -> Ablation:
-    """The whole ladder judged by the evidence as it is, without a track record."""
+    """The whole ladder judged by present evidence, without a track record."""
     return judge(snapshot(evidence, evidence.study.ladder.chain([])), config)
 
 

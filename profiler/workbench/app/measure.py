@@ -35,7 +35,7 @@ class Ensured:
 
 
 def settled(evidence: Evidence, variant: str) -> bool:
-    """Known not to work as it is now: measuring it again would say the same."""
+    """The present sources are known to fail: measuring again would give the same."""
     check, build = evidence.check(variant).current, evidence.build(variant).current
     wrong = check is not None and check.status != CheckResult.CORRECT
     return wrong or wrong_elsewhere(evidence, variant) or (build is not None and bool(build.error))

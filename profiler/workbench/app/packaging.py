@@ -17,7 +17,7 @@ from workbench.study.text import read_text, stands
 
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 ENGINE = Path(workbench.__file__).parent
-# What travels of the engine, as it is there.
+# The modules of the engine that a package carries.
 RUNTIME = ("errors.py", "cuda/*.py", "cuda/*.cuh", "shipped/*.py", "study/values.py")
 PROVENANCE = "provenance.json"
 RUNTIME_PACKAGE = "_runtime"

@@ -40,7 +40,7 @@ def is_due(folder: Path, target: Target) -> bool:
 
 def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: bool) -> list[Path]:
     """Write the report and its charts, and the page where it is wanted or already there: a page
-    of yesterday would tell other figures than the report. Returns the paths of the two.
+    of yesterday would have other figures than the report. Returns the paths of the two.
 
     Raises EnvironmentLacks where they cannot be written, UsageError where they would replace files
     that are not the workbench's.

@@ -49,7 +49,7 @@ MEASURE = "`workbench ablate` measures it where there is a GPU with ncu"
 
 
 def require_kept(row: Row, evidence: Evidence) -> None:
-    """Raises GateFailed for a variant that is no kept step by evidence of the sources as they are,
+    """Raises GateFailed for a variant that is no kept step by evidence of the present sources,
     at every shape that it was checked or timed at.
     """
     name = row.variant
@@ -88,13 +88,13 @@ def require_kept(row: Row, evidence: Evidence) -> None:
 
 
 def shapes_of(evidence: Evidence, variant: str, result: CheckResult) -> tuple[str, ...]:
-    """Where its check as it is came to this, in the order of the study."""
+    """Where its current check came to this, in the order of the study."""
     checks = {s: evidence.check(variant, s).current for s in evidence.study.shapes}
     return tuple(s for s, check in checks.items() if check is not None and check.status == result)
 
 
 def times_of(evidence: Evidence, variant: str, reference: str) -> Iterator[ShippedTime]:
-    """At every shape where it was timed as it is, beside the reference where that was, too."""
+    """At every shape where it was timed, beside the reference where that was timed too."""
     for shape in evidence.study.shapes:
         here = evidence.at(shape)
         file = here.timing([variant, reference] if reference else [variant])
@@ -172,7 +172,7 @@ LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "COPYING")
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What is shipped: a variant that is kept, by evidence of the sources as they are."""
+    """What is shipped: a variant that is kept, by evidence of the present sources."""
 
     target: Target
     evidence: Evidence

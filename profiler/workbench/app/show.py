@@ -212,7 +212,7 @@ def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
 
 @dataclass(frozen=True)
 class PairRead:
-    """All that two launches tell of each other."""
+    """The comparison of two launches."""
 
     before: Details
     after: Details

@@ -75,7 +75,7 @@ class Side:
         return found
 
     def index(self, name: str) -> CaptureIndex | None:
-        """Of a variant as it is."""
+        """Of the present sources of a variant."""
         return self.evidence.capture_index(name).current if self.evidence else None
 
     def without_report(self, name: str) -> bool:
@@ -138,7 +138,7 @@ def figures_in(evidence: Evidence | None, name: str) -> dict[str, Figure]:
 
 
 def wrong_in(evidence: Evidence | None, name: str) -> str:
-    """What is wrong by its checks as it is; "" where they found nothing, or are none."""
+    """What is wrong by its current checks; "" where they found nothing, or are none."""
     if evidence is None:
         return ""
     checks = {shape: evidence.check(name, shape).current for shape in evidence.study.shapes}

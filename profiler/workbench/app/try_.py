@@ -241,7 +241,7 @@ def scratch(request: Request, problem: Problem) -> Path:
 def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
 ) -> tuple[Problem, TrialFacts, Learned, str]:
-    """Write the workspace, call everything once, and write down what that told."""
+    """Write the workspace, call everything once, and write down what was learned."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
     if shape is not None:
         if shape not in problem.shapes:

@@ -152,7 +152,7 @@ def run(arguments: list[str] | None) -> int:
 
 
 def misused(error: Any) -> None:
-    """Typer would print what was typed as it is."""
+    """Typer would print the typed text unescaped."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # nothing was typed, and this is the help

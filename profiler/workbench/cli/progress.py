@@ -46,7 +46,7 @@ class Progress:
         self.out: set[str] = set()
         self.capture_started = 0.0
         self.current = ""
-        self.checks: list[Checked] = []  # of one variant, that are not told yet
+        self.checks: list[Checked] = []  # of one variant, that are not printed yet
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:

@@ -1,5 +1,5 @@
-"""A CUDA program as a source of kernels: its device code, told from host code by the tokens, for a
-compiler that has no host.
+"""A CUDA program as a source of kernels: its device code, found by tokens, for a compiler
+that has no host.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ CERTAIN = 3.0  # standard deviations; less is noise
 LEAST_PART = 0.02  # so that a new spill is seen even where nothing waits for it yet
 NEGLIGIBLE = 1e-3  # of the warp instructions: fewer events than this do not count
 EVENTS = ("M", "inst")  # units of what is counted, as warp instructions are
-SAME = 0.01  # logarithms of factors that differ by less, of their size, tell the same
+SAME = 0.01  # logarithms of factors that differ by less, of their size, are the same
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def counted(
 
 
 def same(first: float, second: float) -> bool:
-    """Whether two logarithms of factors, taken up or down, tell one fact."""
+    """Whether two logarithms of factors, taken up or down, are one fact."""
     return abs(abs(first) - abs(second)) <= SAME * max(abs(first), abs(second))
 
 

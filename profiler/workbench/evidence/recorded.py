@@ -34,7 +34,7 @@ F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
 
 @dataclass(frozen=True)
 class OnRecord(Generic[S]):
-    """A record, None where there is none, and whether it belongs to the sources as they are.
+    """A record, None where there is none, and whether it belongs to the present sources.
 
     ``why`` says what is wrong with one that is damaged.
     """
@@ -94,7 +94,7 @@ class Evidence:
         return self.known or Files(self.study)
 
     def _print(self, variant: str) -> str:
-        """Of its sources as they are now; "" of a variant that the study has not."""
+        """Of its present sources; "" of a variant that the study has not."""
         known = variant in self.study.variants
         return self.files.fingerprints.of(variant, self.shape) if known else ""
 
@@ -172,8 +172,8 @@ class Evidence:
         return [name for name in self.timed(timing) if name in timing.chained]
 
     def timing(self, variants: Iterable[str]) -> TimingFile | None:
-        """The one that has the most of ``variants`` chained as they are now; the newest of
-        equals. None where none of them was.
+        """The one that has the most of ``variants`` chained, of present sources; of equals the
+        newest. None where none of them was.
         """
         wanted, best, most = set(variants), None, 0
         for file in self.timings:

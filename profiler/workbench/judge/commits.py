@@ -160,7 +160,7 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
 
 
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
-    """Slower or faster where the interval leaves out 1 and its middle is beyond the margin; the
+    """Slower or faster where the interval excludes 1.0 and its middle is beyond the margin; the
     same where all of it is within.
     """
     if ratio.low is None or ratio.high is None:

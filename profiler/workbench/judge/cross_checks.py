@@ -1,4 +1,4 @@
-"""The gates in which the counters testify. Pure.
+"""The gates by counters and clocks: cross-checks of a time. Pure.
 
 ncu runs a variant in another process and reads hardware: which kernels ran, for how long, and how
 many operations and bytes they did. A timing that its own capture contradicts is a wrong timing.
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 KERNELS, OUTPUTS, COMPARED = "kernels", "timed outputs", "compared with"
 
 
-def testimony(case: Case) -> tuple[Gate, ...]:
-    """All gates in which something testifies of a variant."""
+def cross_check_gates(case: Case) -> tuple[Gate, ...]:
+    """All cross-checks of a variant."""
     return (
         kernels_gate(case),
         *clocks_gate(case),
@@ -114,7 +114,7 @@ def outputs_gate(case: Case) -> Gate:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A timed variant with all that can testify: its capture, the timing, the work of one call.
+    """A timed variant, and what its time is checked by: capture, timing, work of one call.
 
     ``ceilings`` are measured, in FLOP/s and bytes/s by id.
     """
@@ -131,7 +131,7 @@ class Case:
 
     @property
     def launched(self) -> Sequence[Launched] | None:
-        """Of a capture made here; None where there is none, or it does not tell."""
+        """Of a capture made here; None where there is none, or it is not known."""
         capture = self.evidence.capture
         return capture.launched if capture and self.evidence.was_profiled else None
 
@@ -153,7 +153,7 @@ class Case:
 
 
 def case_of(view: View, variant: str, beside: str | None = None) -> Case:
-    """What is on record of a variant at the shape of a view, by the timing that its ratio over, or
+    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
     to, ``beside`` is of; where they were not timed together, by that of the variant.
     """
     both = view.times.together(variant, beside) if beside else None
@@ -287,7 +287,7 @@ ARITHMETIC = {
 
 
 def work_gate(case: Case) -> Gate:
-    """The capture did what one call needs, and the call was not faster than the card can be."""
+    """The capture did what one call needs, and the call was not faster than the GPU can be."""
     work, capture = case.work, case.evidence.capture
     if work is None or capture is None or not case.evidence.was_profiled:
         return Gate(WORK, GateState.OPEN, NOT_COLLECTED)

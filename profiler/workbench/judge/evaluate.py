@@ -10,7 +10,7 @@ from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.roofline.ceilings import DRAM, L2
 from workbench.derive.roofline.point import point
 from workbench.derive.speedup import Ratio
-from workbench.judge.cross_checks import case_of, compared_gates, testimony
+from workbench.judge.cross_checks import case_of, compared_gates, cross_check_gates
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import (
     FASTER,
@@ -102,7 +102,7 @@ def judge_step(view: View, step: Step) -> Judgement:
         ),
         gate_of(evidence, limits),
         *_beside_reference(view, step),
-        *testimony(case_of(view, step.variant, step.parent)),
+        *cross_check_gates(case_of(view, step.variant, step.parent)),
     ]
     if step.parent is None:
         return Judgement(tuple(gates), Verdict.BASELINE)

@@ -40,7 +40,7 @@ class VariantEvidence:
     """One variant at one shape.
 
     ``state`` is that of build, check, timing and capture. ``build``, ``checks`` (by shape),
-    ``index`` and ``capture`` belong to the sources as they are; None where there is no such.
+    ``index`` and ``capture`` belong to the present sources; None where there is no such.
     ``correct`` is by the newest check at this shape.
     ``texts`` are its sources by their name in the line table, where they were asked for.
     ``due`` are shapes of the study at which a variant is always checked and this one was not as it
@@ -154,8 +154,8 @@ NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a f
 
 
 def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
-    """The newest timing that has nearly the most of ``variants`` chained as they are now; else the
-    one with most of them in any regime. Of equals one of several sessions, and the newest.
+    """The newest timing that has nearly the most of ``variants`` chained, of present sources;
+    else the one with most of them in any regime. Of equals one of several sessions, and the newest.
     """
     names = set(variants)
 
@@ -192,12 +192,12 @@ class ShapeTimes:
         return next(iter((*own, *chained, *newest)), None)
 
     def instances(self, variant: str, regime: Regime = Regime.CHAINED) -> SessionTimes:
-        """Those that a time is made of; empty where it was not timed so as it is now."""
+        """Those that a time is made of; empty where its present sources were not timed so."""
         timing = self.together(variant)
         return timing.times.get((variant, regime, False), {}) if timing else {}
 
     def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
-        """None where it was not timed so as it is now, or where its calls add nothing."""
+        """None where its present sources were not timed so, or where its calls add nothing."""
         return time_of(self.instances(variant, regime), regime)
 
     def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:

@@ -56,7 +56,7 @@ class Combination:
     @property
     @shown
     def may_be_best(self) -> bool:
-        """Whether its own interval does not tell it from the one that was fastest."""
+        """Whether its own interval does not separate it from the fastest."""
         return self.over_best is not None and (
             self.over_best.high is None or self.over_best.high >= 1
         )
@@ -116,7 +116,7 @@ class Sweep:
 
     @property
     def tied(self) -> tuple[Combination, ...]:
-        """Others that cannot be told from the best."""
+        """Others that do not differ measurably from the best."""
         return tuple(c for c in self.timed if c is not self.best and c.may_be_best)
 
     @property

@@ -49,7 +49,7 @@ class Elsewhere:
 def in_regimes(
     times: ShapeTimes, ladder: Ladder, variant: str, parent: str | None = None
 ) -> Mapping[Regime, InRegime]:
-    """A variant in the regimes that it was timed in, as it is now."""
+    """A variant in the regimes in which its present sources were timed."""
     return {
         regime: known
         for regime in Regime
@@ -185,7 +185,7 @@ def geometric_mean(ratios: Iterable[float]) -> float | None:
 
 
 def across_shapes(every: Iterable[ShapeTimes], ladder: Ladder, variant: str) -> AcrossShapes:
-    """The variant at every shape where it was timed as it is now."""
+    """The variant at every shape where its present sources were timed."""
     known = (times for times in every if variant in times.evidence.variants)
     results = (_at_shape(times, ladder, variant) for times in known)
     return AcrossShapes(variant, tuple(result for result in results if result is not None))

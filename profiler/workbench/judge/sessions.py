@@ -1,4 +1,4 @@
-"""What the sessions say of themselves: A/A controls, references alone, clocks. Pure."""
+"""Checks of the sessions: A/A controls, references alone, clocks. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Twin:
 
     @property
     def is_off(self) -> bool:
-        """Whether its interval leaves out 1 by more than a percent."""
+        """Whether its interval excludes 1.0 by more than a percent."""
         low, high = self.ratio.low, self.ratio.high
         return (
             low is not None

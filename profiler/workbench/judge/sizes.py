@@ -96,7 +96,7 @@ class OverSizes:
 
     @property
     def is_told(self) -> bool:
-        """Whether a report tells of it: any variant has times that could be a line."""
+        """Whether a report has it: any variant has times that could be a line."""
         return any(len(line.points) >= FEWEST_TOLD for line in self.variants)
 
     def without_single_points(self) -> OverSizes:

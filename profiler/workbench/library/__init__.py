@@ -131,7 +131,7 @@ def variant(
     Its source, and what it needs of its file or of the notebook's cells, is written to a module of
     the study; the step, its ``change`` and predictions (``"time=0.8..0.95"``) go into
     ``ablation.toml`` where it has none of that name. Run again, the module follows the function,
-    which is returned as it is. Raises UsageError for what cannot be taken along.
+    which is returned unchanged. Raises UsageError for what cannot be taken along.
     """
 
     def taken(function: F) -> F:

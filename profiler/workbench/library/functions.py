@@ -1,7 +1,7 @@
 """A function of a script or notebook as a module: its source, and the code it needs around it.
 
 Code is taken along, never values: the top-level statements that bind what the function names, what
-those name, and so on. What cannot be told from code is refused: a closure, a tensor that was
+those name, and so on. What is not known from code is refused: a closure, a tensor that was
 computed, a loop that binds a name, a module that only this script can import.
 """
 

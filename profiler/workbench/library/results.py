@@ -254,7 +254,7 @@ class OpenStudy(Study):
 
 @dataclass(frozen=True, repr=False)
 class RecordedEvidence(Shown, Evidence):
-    """The evidence of a study at one shape on one GPU, as it is; nothing is measured."""
+    """The evidence of a study at one shape on one GPU; nothing is measured."""
 
     config: Config = field(default_factory=Config, repr=False)
 

@@ -22,7 +22,7 @@ charged to what comes after it:
 - ``wgmma.fence`` is ``WARPGROUP.ARRIVE``, for which the next ``HGMMA`` waits.
 - after ``EXIT`` a warp waits for its stores at the address that follows.
 
-What cannot be told for certain stays where it was sampled.
+What is not certain stays where it was sampled.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> 
 
 
 def together(steps: Sequence[Data]) -> Data:
-    """One step as it is, several in a list."""
+    """One step alone, several in a list."""
     return dict(steps[0]) if len(steps) == 1 else {"steps": list(steps)}
 
 

@@ -13,7 +13,7 @@ from workbench.words import Move
 
 
 def junit(studies: Mapping[str, Sequence[VariantChange]]) -> str:
-    """Slower and broken ones have failed; those of which nothing can be told are skipped.
+    """Slower and broken ones have failed; those without an answer are skipped.
 
     A case has name and class alone, as the schema of Jenkins (junit-10.xsd) has it.
     """

@@ -71,7 +71,7 @@ WIDTH = 88  # of a line of a docstring
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What the templates tell beside the facts. ``dependencies`` are as pip writes them, ``archs``
+    """What the templates print beside the facts. ``dependencies`` are as pip writes them, ``archs``
     those that there are cubins for, by ``compiler``; ``other_code`` says which of them are not the
     machine code that was measured, "" for none; ``licence`` is an SPDX expression, "" where
     none is known, and ``has_licence`` whether its text is there.

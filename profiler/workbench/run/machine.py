@@ -29,7 +29,7 @@ def find_gpu() -> Gpu | None:
 
 def require_gpu(name: str | None, uuid: str | None) -> None:
     """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
-    written. Slices are told apart by name: CUDA may report the UUID of the whole GPU.
+    written. Slices are distinguished by name: CUDA may report the UUID of the whole GPU.
     """
     own = find_gpu()
     if own is None or not own.uuid or not uuid:

@@ -1,7 +1,7 @@
 """What a chart is made of, in the place where it is drawn: CSS pixels, y downwards.
 
 A scene knows no format and no theme: its colours are names of ``PALETTE``, each in a light and a
-dark shade, told apart by colour-blind readers. The series are Okabe and Ito's, which read on white
+dark shade, distinct for colour-blind readers. The series are Okabe and Ito's, which read on white
 and on black alike. Builders make a scene; ``svg`` writes it.
 """
 

@@ -19,7 +19,7 @@ from workbench.words import ABSENT, NONE
 COSTLIEST = 3
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
-NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be told
+NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be printed
 ERRORS = 3
 TEXT_WIDTH = 72
 ARROW = "→"

@@ -278,5 +278,5 @@ def independence(product: float, together: Ratio) -> str:
 
 
 def is_clear(ratio: Ratio) -> bool:
-    """Whether its interval leaves out 1."""
+    """Whether its interval excludes 1.0."""
     return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high

@@ -36,7 +36,7 @@ def brief_reason(row: Row) -> str:
 
 
 def has_verdict(row: Row) -> bool:
-    """Whether its verdict rests on evidence of the sources as they are."""
+    """Whether its verdict rests on evidence of the present sources."""
     known = bool(row.judged_at) or row.status in (Status.CURRENT, Status.FAILED)
     return known and row.verdict is not None
 

@@ -1,4 +1,4 @@
-"""Times by regime and over a range of shapes, and what the sessions say of themselves."""
+"""Times by regime and over a range of shapes, and the checks of the sessions."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _fine(ratio: Ratio) -> str:
 
 
 def twin_words(facts: TimingFacts) -> str:
-    """``twins, chained: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
+    """``A/A controls, chained: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
     shown = [
         f"{twin.variant} {number(twin.ratio.ratio, 4)} ({_fine(twin.ratio)})"
         for twin in facts.twins
@@ -155,7 +155,7 @@ def sizes_name(number: int) -> str:
 
 
 def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
-    """Those of a report, told apart by the parameters in which they differ."""
+    """Those of a report, named by the parameters in which they differ."""
     return [
         sizes_section(sizes_name(place), over, own, again=place > 0)
         for place, (own, over) in enumerate(told_apart(every))
