@@ -20,7 +20,6 @@ from workbench.app.shipped_subject import (
     licence_of,
     other_code,
     provenance_of,
-    records_of,
     sources,
     subject_of,
 )
@@ -101,10 +100,6 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
         data["LICENSE"] = licence
     for name, content in data.items():
         write_bytes(folder / name, content)
-    evidence = folder / "evidence" / subject.evidence.folder.gpu
-    reference = subject.reference.name if subject.reference else ""
-    for name, record in records_of(subject.evidence, subject.variant.name, reference).items():
-        store.write(evidence / name, record)
     facts_files.write(top / facts_files.FILE, facts)
     shipped = structs.replace(shipped, files=packaging.digests(folder))
     store.write(top / packaging.PROVENANCE, shipped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,11 +18,9 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, require_arch
 from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
-from workbench.evidence.recorded import Evidence, TimingFile
+from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import (
-    Checks,
     Provenance,
-    Record,
     Shipped,
     ShippedCubin,
     ShippedTime,
@@ -126,43 +124,6 @@ def timed(timing: Timing, variant: str, reference: str, *, file: str = "") -> Sh
         low=ratio.low if ratio else None,
         high=ratio.high if ratio else None,
         level=ratio.level if ratio else LEVEL,
-    )
-
-
-def records_of(evidence: Evidence, variant: str, reference: str) -> Mapping[str, Record]:
-    """The records behind it, by their path in the evidence folder. Of timings, which hold all that
-    was timed together, the series of the two.
-    """
-    folder = evidence.folder
-    found: dict[str, Record | None] = {}
-    for name in filter(None, (variant, reference)):
-        found[f"builds/{name}.json"] = evidence.build(name).current
-        path = folder.check(name)
-        if any(evidence.check(name, shape).current for shape in evidence.study.shapes):
-            found[f"checks/{name}.json"] = evidence.files.record(path, Checks)
-    for shape in evidence.study.shapes:
-        here = evidence.at(shape)
-        found[f"{shape}/captures/{variant}.json"] = here.capture_index(variant).current
-        file = here.timing([variant, reference] if reference else [variant])
-        if file is not None and variant in here.chained(file.timing):
-            found[f"{shape}/timings/{file.name}"] = _of_two(file, (variant, reference))
-    return {path: record for path, record in found.items() if record is not None}
-
-
-def _of_two(file: TimingFile, names: tuple[str, ...]) -> Timing:
-    timing = file.timing
-    sessions = []
-    for session in timing.sessions:
-        series = tuple(one for one in session.series if one.variant in names)
-        audits = tuple(one for one in session.audits if one.variant in names)
-        if series:
-            sessions.append(structs.replace(session, series=series, audits=audits))
-    return structs.replace(
-        timing,
-        fingerprints={n: f for n, f in timing.fingerprints.items() if n in names},
-        nodes={n: each for n, each in timing.nodes.items() if n in names},
-        sessions=tuple(sessions),
-        planned=timing.first_planned,
     )
 
 
