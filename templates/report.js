@@ -88,14 +88,13 @@
 
   const bar = $("#chosen");
   let chosen = "";
-  const marks = "[data-variant], [data-variants], tr[data-key]";
-  const namesOf = ({ dataset }) => dataset.variants ? JSON.parse(dataset.variants) : [dataset.variant ?? dataset.key];
-  const ofVariant = all(marks).map((element) => [element, namesOf(element)]);
+  const nameOf = ({ dataset }) => dataset.variant ?? dataset.key;
+  const ofVariant = all("[data-variant], tr[data-key]").map((element) => [element, nameOf(element)]);
   const choose = (name) => {
     chosen = versions.has(name) ? name : "";
     root.classList.toggle("has-choice", Boolean(chosen));
-    for (const [element, names] of ofVariant) {
-      const mine = Boolean(chosen) && names.includes(chosen);
+    for (const [element, name] of ofVariant) {
+      const mine = Boolean(chosen) && name === chosen;
       element.classList.toggle("chosen", mine);
       if (element.hasAttribute("aria-pressed")) element.setAttribute("aria-pressed", String(mine));
     }
@@ -153,11 +152,6 @@
   // Clicks and keys
 
   const toggle = (name) => choose(name === chosen ? "" : name);
-  const press = (element) => {
-    const names = namesOf(element);
-    if (names.length > 1) openMembers(element, names);
-    else toggle(names[0]);
-  };
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
     if (link) {
@@ -165,14 +159,11 @@
       event.preventDefault();
       return goTo(link.getAttribute("href").slice(1));
     }
-    if (!members.hidden && !members.contains(event.target)) closeMembers();
     const go = event.target.closest("[data-go]");
     if (go) return goBy(Number(go.dataset.go));
-    const hunk = event.target.closest(".hunks tbody tr[data-key]");
-    if (hunk) return showHunk(hunk.closest("article"), hunk.dataset.key);
     if (event.target.closest("a, button, summary, input") || String(getSelection())) return;
-    const mark = event.target.closest(".chart [data-variant], .chart [data-variants], .is-ladder tr[data-key]");
-    if (mark) press(mark);
+    const mark = event.target.closest(".chart [data-variant], .is-ladder tr[data-key]");
+    if (mark) toggle(nameOf(mark));
   });
   const charts = ".chart .choice";
   const typing = (element) => element.matches?.("input, textarea, select");
@@ -181,7 +172,6 @@
     n: () => goBy(1),
     p: () => goBy(-1),
     Escape: () => {
-      if (!members.hidden) return closeMembers({ back: true });
       if (!tip.hidden) return hideTip();
       choose("");
     },
@@ -190,7 +180,6 @@
     if (event.metaKey || event.ctrlKey || event.altKey || typing(event.target)) return;
     const mark = event.target.closest?.(charts);
     if (mark && chartKey(mark, event.key)) return event.preventDefault();
-    if (members.contains(event.target) && menuKey(event.key)) return event.preventDefault();
     if (!keys[event.key]) return;
     if (event.key === "/") event.preventDefault();
     keys[event.key]();
@@ -204,35 +193,10 @@
   };
   const chartKey = (mark, key) => {
     if (key !== "Enter" && key !== " ") return steer(all(charts, mark.closest("svg")), mark, key);
-    press(mark);
+    toggle(nameOf(mark));
     return true;
   };
 
-  // Points that cover each other open a list of their versions
-
-  const members = $("#members");
-  let opener = null;
-  const openMembers = (element, names) => {
-    hideTip();
-    opener = element;
-    members.replaceChildren(...names.map((name) => {
-      const of = version(name);
-      const item = button(of.label, () => { closeMembers({ back: true }); choose(name); }, { role: "menuitem" });
-      if (verdictOf(of)) item.append(" ", verdictOf(of).cloneNode(true));
-      return item;
-    }));
-    members.hidden = false;
-    put(members, element.getBoundingClientRect());
-    $("button", members).focus({ preventScroll: true });
-  };
-  const closeMembers = ({ back = false } = {}) => {
-    members.hidden = true;
-    if (back) opener?.focus({ preventScroll: true });
-  };
-  const menuKey = (key) => steer(all("button", members), document.activeElement, key);
-  members.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !members.contains(event.relatedTarget)) closeMembers();
-  });
   /** Put something fixed under a box, or over it where there is no room. */
   const put = (element, box) => {
     const { width, height } = element.getBoundingClientRect();
@@ -241,14 +205,14 @@
     element.style.top = `${Math.max(8, below ? box.bottom + 8 : box.top - height - 8)}px`;
   };
 
-  // Search over steps, files and figures
+  // Search over steps, lessons, files, figures and source lines
 
   const field = $("#search input");
   const hits = $("#hits");
   const MOST_HITS = 12;
   let index = null;
   const entry = (kind, words, where, element) => ({ kind, words, where, element, text: `${words} ${where}`.toLowerCase() });
-  /** Made when it is first wanted: steps, files, then parts of the page and named rows of tables. */
+  /** Made when it is first wanted: steps, lessons, files, parts of the page, named rows of tables. */
   const makeIndex = () => {
     const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
     const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
@@ -259,6 +223,8 @@
     }
     return [
       ...steps.map((step) => entry("step", titled(step), "", step)),
+      ...steps.flatMap((step) => all(":scope > p", step).filter((text) => /^Lesson\./.test(text.textContent))
+        .map((text) => entry("lesson", tidy(text.textContent), step.dataset.variant, text))),
       ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
       ...all("main > section").map((part) => entry("part", titled(part), "", part)),
       ...all("figure[data-chart]").map((figure) => entry("chart", $("svg", figure)?.getAttribute("aria-label") ?? "", "", figure)),
@@ -272,7 +238,23 @@
     index ??= makeIndex();
     const found = index.filter((each) => words.every((word) => each.text.includes(word)));
     const rank = (each) => each.words.toLowerCase().startsWith(words[0]) ? 0 : 1;
-    return found.map((each, i) => [rank(each), i, each]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , each]) => each);
+    const ranked = found.map((each, i) => [rank(each), i, each]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return [...ranked.map(([, , each]) => each), ...lineMatches(words)];
+  };
+  /** Source lines with all the words, the first file of each text. */
+  const lineMatches = (words) => Object.entries(data.sources).flatMap(([name, text]) => text.split("\n").flatMap((line, n) => {
+    const low = line.toLowerCase();
+    if (!words.every((word) => low.includes(word))) return [];
+    return [{ ...entry("line", tidy(line), `${name}:${n + 1}`, null), name, n }];
+  }));
+  const goToLine = ({ name, n }) => {
+    const holder = all("[data-source]").find((each) => each.dataset.source === name);
+    reach(holder.closest("details"), "auto");
+    build(holder);
+    const row = $("tbody", holder).rows[n];
+    row.setAttribute("tabindex", "-1");
+    row.scrollIntoView({ block: "center" });
+    row.focus({ preventScroll: true });
   };
   const closeHits = () => {
     hits.hidden = true;
@@ -282,6 +264,7 @@
   const takeHit = (of) => {
     closeHits();
     field.value = "";
+    if (of.kind === "line") return goToLine(of);
     const anchor = of.element.id;
     if (anchor) goTo(anchor);
     else reach(of.element);
@@ -359,11 +342,10 @@
   ]));
   /** The rows about a version in the tables beside a chart, else its row of the ladder. */
   const markFacts = (mark) => {
-    const names = namesOf(mark);
-    const title = mark.getAttribute("aria-label") ?? names.join(", ");
-    if (names.length > 1) return [title, []];
-    const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === names[0]);
-    const rows = near.length ? near : [versions.get(names[0])?.row].filter(Boolean);
+    const name = nameOf(mark);
+    const title = mark.getAttribute("aria-label") ?? name;
+    const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === name);
+    const rows = near.length ? near : [versions.get(name)?.row].filter(Boolean);
     const seen = new Set();
     return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 9)];
   };
@@ -392,7 +374,7 @@
   document.addEventListener("pointerover", (event) => {
     if (tip.contains(event.target)) return clearTimeout(hiding);
     const element = event.target.closest(tips);
-    if (element && members.hidden) showTip(element, event.clientX, event.clientY);
+    if (element) showTip(element, event.clientX, event.clientY);
     else if (!tip.hidden) hideSoon();
   });
   root.addEventListener("pointerleave", hideSoon);
@@ -688,6 +670,6 @@
   dark.addEventListener("change", nameTheme);
   nameTheme();
 
-  openOnly(steps[0]);
+  openOnly(steps.find((step) => step.dataset.variant === $("main").dataset.best) ?? steps[0]);
   fromAddress("auto");
 })();

@@ -121,7 +121,7 @@ def test_the_path_to_the_best_and_the_references_are_named() -> None:
     assert {"baseline", "fix1", "fix6", "sdpa"} <= set(told)
     assert "fix2" not in told  # rejected
     found, _ = pages.recorded()
-    named = {g.variants[0] for g in pages.groups(scene("roofline", found).items) if g.areas}
+    named = {g.variant for g in pages.groups(scene("roofline", found).items) if g.areas}
     assert len(named) == 12
     assert found.best is not None
     assert {"baseline", found.best.variant, *(row.variant for row in found.references)} <= named
@@ -155,7 +155,7 @@ def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
         middle = group.areas[-1].middle
         over = [g for g in chosen if any(pages.holds(a, middle) for a in g.areas)]
         assert over[-1] == group
-    reached = {variant for group in pages.groups(one.items) for variant in group.variants}
+    reached = {group.variant for group in pages.groups(one.items)}
     path = {row.variant for row in found.path}
     shown = {row.variant for row in found.everything if row.figures}
     assert len(shown) > 20
@@ -256,14 +256,14 @@ def test_a_page_gets_buttons_and_no_colours_of_its_own() -> None:
     buttons = [e for e in root.iter() if e.attrib.get("role") == "button"]
     assert buttons
     assert all(e.attrib["aria-label"] and e.attrib["tabindex"] == "0" for e in buttons)
-    assert all("data-variant" in e.attrib or "data-variants" in e.attrib for e in buttons)
+    assert all("data-variant" in e.attrib for e in buttons)
     assert "#" not in "".join(v for e in root.iter() for k, v in e.attrib.items() if k != "d")
     assert "light-dark(#1f2328,#f0f6fc)" in svg.page_style()
     assert all(rule.startswith(".chart ") for rule in svg.page_style().split("}")[:-1])
 
 
 def test_an_unnumbered_group_is_not_a_button() -> None:
-    name = VariantItems((), ("fix1",), "name")
+    name = VariantItems((), "fix1", "name")
     one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
     assert "button" not in svg.inline(one)
     assert math.isfinite(one.height)
@@ -273,7 +273,7 @@ def test_a_time_stands_where_its_logarithm_is() -> None:
     found = ablation(3)
     one = scene("times", found)
     at = {
-        group.variants[0]: sign.at[0]
+        group.variant: sign.at[0]
         for group in pages.groups(one.items)
         for sign in group.items
         if isinstance(sign, Sign)
@@ -284,7 +284,7 @@ def test_a_time_stands_where_its_logarithm_is() -> None:
     scale = (at[first] - at[second]) / math.log(times[first] / times[second])
     assert at[second] - at[third] == pytest.approx(scale * math.log(times[second] / times[third]))
     lines = {
-        group.variants[0]: item.points[0][0]
+        group.variant: item.points[0][0]
         for group in pages.groups(one.items)
         for item in group.items
         if isinstance(item, Polyline) and item.stroke.dash

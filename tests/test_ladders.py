@@ -23,7 +23,7 @@ from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
-from workbench.render.document.ladder_table import ladder_table, shapes_table, tree
+from workbench.render.document.ladder_table import ladder_table, shapes_table
 from workbench.render.document.result import across
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
@@ -471,21 +471,3 @@ def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -
         "sdpa",
     }
     assert not any(variant.texts for variant in causal.values())
-
-
-def test_the_tree_of_parents_is_drawn_with_its_forks() -> None:
-    drawn = tree(recorded()).text.splitlines()
-    assert drawn[:9] == [
-        "baseline",
-        "fix1  kept",
-        "fix2  kept",
-        "- fix2[warps=12]  slower",
-        "- fix3  wrong",
-        "- fix4  kept",
-        "  - fix5  kept",
-        "  - fix6  kept at b4h16s2048d64",
-        "    fix7  kept",
-    ]
-    assert "      - fix10[pingpong=1]  slower at b4h16s2048d128" in drawn
-    assert "        fix11[stagger=1,polynomial=3]  inconclusive" in drawn
-    assert len(drawn) == len(recorded().rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -179,6 +178,7 @@ def test_on_a_phone_a_version_is_a_card(desk: Desk) -> None:
     assert box["width"] <= PHONE[0]
     label = card.locator(".c-time").evaluate("each => getComputedStyle(each, '::before').content")
     assert "time" in label
+    assert "µs" in label
     small = page.locator("svg.chart text:visible").evaluate_all(
         "all => Math.min(...all.map(each => each.getBoundingClientRect().height))"
     )
@@ -188,6 +188,10 @@ def test_on_a_phone_a_version_is_a_card(desk: Desk) -> None:
 
 def test_one_step_is_open_at_a_time(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
+    best = pages.recorded()[0].best
+    assert best is not None
+    assert open_steps(page) == [best.variant]
+    page.locator(".step-list a").first.click()
     assert open_steps(page) == steps()[:1]
     back, ahead = page.locator("[data-go='-1']"), page.locator("[data-go='1']")
     expect(back).to_be_disabled()
@@ -270,6 +274,15 @@ def test_search_finds_steps_files_and_figures(desk: Desk, size: tuple[int, int])
     expect(page.locator("th:focus")).to_be_in_viewport()
     expect(page.locator("th:focus")).to_contain_text(re.compile("achieved occupancy", re.I))
     page.keyboard.press("/")
+    field.fill("const size_t mine = head +")
+    expect(hits.locator("[aria-selected=true]")).to_contain_text("line")
+    field.press("Enter")
+    expect(page.locator("tr:focus")).to_contain_text("const size_t mine = head +")
+    page.keyboard.press("/")
+    step = pages.recorded()[0].row("fix4").step
+    assert step is not None
+    field.fill(" ".join(step.lesson.split()[:6]))
+    expect(hits).to_contain_text("lesson")
     field.fill("nosuchthing")
     expect(hits).to_contain_text("nothing found")
     field.press("Escape")
@@ -279,9 +292,7 @@ def test_search_finds_steps_files_and_figures(desk: Desk, size: tuple[int, int])
 
 
 REACHED = """svg => [...svg.querySelectorAll(".choice")].map(choice => {
-  const names = choice.dataset.variants ? JSON.parse(choice.dataset.variants)
-    : [choice.dataset.variant];
-  return [names, [...choice.querySelectorAll(".ring")].some(ring => {
+  return [choice.dataset.variant, [...choice.querySelectorAll(".ring")].some(ring => {
     ring.scrollIntoView({block: "center", inline: "center"});
     const box = ring.getBoundingClientRect();
     const hit = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
@@ -295,58 +306,30 @@ def test_every_point_of_a_chart_can_be_reached(desk: Desk, size: tuple[int, int]
     page = desk.open(pages.recorded_page(), size=size)
     found = pages.recorded()[0]
     assert found.best is not None
-    rows = [row for row in found.everything if row.figures]
+    references = {row.variant for row in found.references}
     shown = {
-        "roofline": {row.variant for row in (found.rows[0], found.best, *found.references)},
-        "stall-time": {row.variant for row in rows if row.step and row.step.parent},
+        "times": {row.variant for row in found.path} | references,
+        "roofline": {"baseline", found.best.variant} | references,
     }
     for chart, everything in shown.items():
         reached = page.locator(f"svg[data-chart={chart}]").evaluate(REACHED)
-        assert {name for names, hit in reached if hit for name in names} >= everything, chart
-
-
-def test_a_mark_of_several_versions_opens_a_list(desk: Desk) -> None:
-    page = desk.open(pages.recorded_page())
-    cluster = page.locator("svg[data-chart=stall-time] .choice[data-variants]").last
-    names = json.loads(cluster.get_attribute("data-variants") or "")
-    assert len(names) > 1
-    listed = page.locator("#members")
-    cluster.scroll_into_view_if_needed()
-    cluster.focus()
-    page.keyboard.press("Enter")
-    items = listed.get_by_role("menuitem")
-    expect(items).to_have_count(len(names))
-    expect(items.first).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    expect(items.last).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(listed).to_be_hidden()
-    expect(cluster).to_be_focused()
-    page.keyboard.press("Enter")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    expect(listed).to_be_hidden()
-    assert chosen(page, "table.ladder tr") == {names[1]}
-    cluster.locator(".ring").first.click()
-    expect(items).to_have_count(len(names))
-    page.locator("h2").first.click()
-    expect(listed).to_be_hidden()
+        assert {name for name, hit in reached if hit} >= everything, chart
 
 
 def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     bar = page.locator("#chosen")
-    time = pages.recorded()[0].row("fix14").time
+    time = pages.recorded()[0].row("fix11").time
     assert time is not None
     for selector in (
-        "svg[data-chart=roofline] .choice[data-variant=fix14] .ring >> nth=1",
-        "svg[data-chart=stall-time] .choice[data-variant=fix14]",
-        "table.ladder tr[data-key=fix14] td >> nth=1",
+        "svg[data-chart=roofline] .choice[data-variant=fix11] .ring >> nth=1",
+        "svg[data-chart=times] .choice[data-variant=fix11]",
+        "table.ladder tr[data-key=fix11] td >> nth=1",
     ):
         page.locator(selector).first.click()
         for kind in ("table.ladder tr", ".choice:not(.cluster)", "article", "#code > details"):
-            assert chosen(page, kind) == {"fix14"}, (selector, kind)
-        assert open_steps(page) == ["fix14"]
+            assert chosen(page, kind) == {"fix11"}, (selector, kind)
+        assert open_steps(page) == ["fix11"]
         expect(bar).to_contain_text(f"{number(time.value)} µs")
         expect(page.locator("#said")).to_contain_text("is marked")
         page.keyboard.press("Escape")
@@ -356,20 +339,20 @@ def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page.locator(selector).first.click()
     bar.locator("button", has_text="›").click()
     order = versions(page)
-    assert chosen(page, "article") == {order[order.index("fix14") + 1]}
+    assert chosen(page, "article") == {order[order.index("fix11") + 1]}
     bar.locator("a", has_text="step").click()
     expect(page.locator("article.open h3")).to_be_in_viewport()
 
 
 def test_choosing_by_keyboard_and_what_stands_behind_a_point(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
-    bars = page.locator("svg[data-chart=stall-time] .choice")
-    bars.first.focus()
+    steps = page.locator("svg[data-chart=times]")
+    steps.locator("[data-variant=fix1]").focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator("#tip")).to_contain_text("fix2")
     page.keyboard.press("Enter")
     assert chosen(page, "table.ladder tr") == {"fix2"}
-    expect(bars.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(steps.locator("[data-variant=fix2]")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Escape")
     expect(page.locator("#tip")).to_be_hidden()
 
@@ -378,8 +361,8 @@ def test_hovering_a_point_shows_its_figures(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     tip = page.locator("#tip")
     expect(tip).to_be_hidden()
-    page.locator("svg[data-chart=roofline] .choice[data-variant=fix14] .ring").last.hover()
-    for text in ("fix14", "TFLOP/s", "DRAM FLOP/B"):
+    page.locator("svg[data-chart=roofline] .choice[data-variant=fix11] .ring").last.hover()
+    for text in ("fix11", "TFLOP/s", "time, chained"):
         expect(tip).to_contain_text(text)
     box = tip.bounding_box()
     assert box
@@ -409,7 +392,7 @@ def test_a_diff_opens_at_its_costliest_hunk(desk: Desk) -> None:
         assert abs(top) <= 2 or (room <= 1 and top > 0), variant
 
 
-def test_the_list_and_the_table_of_hunks_lead_to_their_lines(desk: Desk) -> None:
+def test_the_list_of_hunks_leads_to_their_lines(desk: Desk) -> None:
     page = desk.open(pages.recorded_page(), hash_="#fix5")
     step = page.locator("#step-fix5")
     second = costliest(pages.recorded()[1].diffs["fix5"])[1]
@@ -417,12 +400,6 @@ def test_the_list_and_the_table_of_hunks_lead_to_their_lines(desk: Desk) -> None
     heading = step.locator(f'[data-hunk="{second.number}"]')
     expect(heading).to_be_focused()
     expect(heading).to_be_in_viewport()
-    step.locator("details").first.locator("summary").first.click()
-    row = step.locator(".hunks tbody tr[data-key]").first
-    number = row.get_attribute("data-key")
-    row.click()
-    expect(step.locator(f'td[data-hunk="{number}"]')).to_be_focused()
-    expect(step.locator(f'td[data-hunk="{number}"]')).to_be_in_viewport()
 
 
 def test_diff_shows_every_line_once_its_gaps_are_open(desk: Desk) -> None:

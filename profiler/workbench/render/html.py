@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
     numbered,
     plain,
 )
-from workbench.render.numbers import harmless
+from workbench.render.numbers import harmless, with_unit
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
@@ -230,7 +230,7 @@ class Writer:
             inside,
             class_=_classes(side, f"c-{column.key}"),
             data_sort="" if cell.sort is None else cell.sort,
-            data_label=column.label,
+            data_label=with_unit(column.label, column.unit),
         )
 
     def _marked(self, cell: Cell, row: TableRow, column: TableColumn) -> str:
@@ -249,7 +249,7 @@ def _listed(steps: Iterable[Section]) -> str:
 
 
 def _entry(step: Section) -> str:
-    return f"{tag('span', inline(step.title))} {mark(step.kind, step.kind)}"
+    return f"{tag('span', inline(step.title))} {mark(step.badge, step.kind)}"
 
 
 def mark(word: str, kind: str) -> str:

@@ -19,7 +19,7 @@ from workbench.render.chart import svg
 from workbench.render.chart.charts import page_scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
-from workbench.render.document.blocks import Block, Document, Fold, Section, plain, words
+from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
 from workbench.render.page_sources import PageFiles, tokens
@@ -40,7 +40,9 @@ def render_page(
     files = PageFiles(sources)
     colours = fills(row.stalls for row in ablation.everything)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
-    head, warnings, sections = parted(document.blocks)
+    every = [block for block in document.blocks if isinstance(block, Section)]
+    head = [section for section in every if not section.title]
+    sections = [section for section in every if section.title]
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
     writer = html.Writer(charts_of(ablation), steps)
@@ -52,7 +54,7 @@ def render_page(
         code_title=CODE,
         result=Markup(writer.blocks(head)),
         tiles=list(tiles(ablation)),
-        warnings=Markup(writer.blocks(warnings)),
+        best=ablation.best.variant if ablation.best else "",
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
         versions=_versions(ablation, sources, files, writer),
@@ -72,16 +74,6 @@ def render_page(
 def charts_of(ablation: Ablation) -> dict[str, str]:
     """Each chart by its name."""
     return {one.name: svg.inline(one) for one in page_scenes(ablation)}
-
-
-def parted(blocks: Sequence[Block]) -> tuple[list[Section], list[Block], list[Section]]:
-    """The result, which has no title of its own, what stands outside of sections, and the rest."""
-    sections = [block for block in blocks if isinstance(block, Section)]
-    return (
-        [section for section in sections if not section.title],
-        [block for block in blocks if not isinstance(block, Section)],
-        [section for section in sections if section.title],
-    )
 
 
 def steps_of(section: Section) -> list[Section]:

@@ -115,7 +115,7 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, path: Sequence[str]) -> tuple[lis
     for mark in marks:
         if mark not in named:
             own = tuple(_sign(mark, places[mark.row.variant], 0.6))
-            items.append(VariantItems(own, (mark.row.variant,), "mark"))
+            items.append(VariantItems(own, mark.row.variant, "mark"))
     box = at.box
     wanted = [places[mark.row.variant][1] for mark in named]
     heights = spread(wanted, ROW, box.y0 + ROW / 2, box.y1 - ROW / 2)
@@ -147,7 +147,7 @@ def _choice(mark: Mark, at: XY, y: float, box: Box) -> VariantItems:
     name = name_label(mark.text, (left, y + 0.35 * SIZE), room, SIZE, own=own)
     areas = (block(at), Box(left - 3, y - ROW / 2, WIDTH - 2, y + ROW / 2))
     items = (line, name, *_sign(mark, at))
-    return VariantItems(items, (mark.row.variant,), mark.kind, areas, words=mark.words)
+    return VariantItems(items, mark.row.variant, mark.kind, areas, words=mark.words)
 
 
 def _entries(marks: Sequence[Mark], drawn: Roofs, *, path: bool) -> list[LegendEntry]:

@@ -124,14 +124,14 @@ class Label:
 
 @dataclass(frozen=True)
 class VariantItems:
-    """Items that belong to variants. ``areas`` make it something to choose: where it is hit, with
-    round corners, and ``words`` as its accessible name; several variants are a list to choose from.
+    """Items that belong to a variant. ``areas`` make it something to choose: where it is hit, with
+    round corners, and ``words`` as its accessible name.
 
     Without areas it only belongs to its variant: a page may mark it, or choose by a click.
     """
 
     items: tuple[Item, ...]
-    variants: tuple[str, ...]
+    variant: str
     kind: str = ""
     areas: tuple[Box, ...] = ()
     round: float = 4.0

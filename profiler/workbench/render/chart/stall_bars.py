@@ -165,8 +165,8 @@ def _pair(
         items += _words(side, text, bar, strong=n == 1)
         y += BAR + 3
     area = Box(2, top - 3, WIDTH - 2, y)
-    variants, kind = (pair.row.variant,), kind_of(pair.row)
-    return VariantItems(tuple(items), variants, kind, (area,), words=pair.words), y
+    variant, kind = pair.row.variant, kind_of(pair.row)
+    return VariantItems(tuple(items), variant, kind, (area,), words=pair.words), y
 
 
 def _words(text: str, total: str, bar: Box, *, strong: bool) -> list[Item]:

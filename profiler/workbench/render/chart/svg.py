@@ -5,7 +5,6 @@ Elements carry classes and no colours, so that the body is the same in all; only
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -128,17 +127,14 @@ class _Writer:
         inside = self.all(group.items)
         if not self.live:
             return inside
-        names = f'data-variants="{escape(json.dumps(list(group.variants)))}"'
-        if len(group.variants) == 1:
-            names = f'data-variant="{escape(group.variants[0])}"'
+        name = f'data-variant="{escape(group.variant)}"'
         if not group.areas:
-            return f'<g class="of" {names} aria-hidden="true">\n{inside}</g>\n'
-        several = ' aria-haspopup="true"' if len(group.variants) > 1 else ' aria-pressed="false"'
+            return f'<g class="of" {name} aria-hidden="true">\n{inside}</g>\n'
         rounded = _number(group.round)
         rings = "".join(f'<rect class="ring" {_box(a)} rx="{rounded}"/>\n' for a in group.areas)
         return (
-            f'<g class="choice {group.kind}" {names} tabindex="0" role="button"{several} '
-            f'aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
+            f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
+            f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
         )
 
 

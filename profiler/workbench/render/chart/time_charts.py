@@ -238,7 +238,7 @@ def _reference(row: Row, time: Time, x: float, top: float, bottom: float) -> Var
         Label((at, top + NUMBER), name, NUMBER, "reference", anchor, halo=True),
     )
     area = Box(at if fits else at - wide, top, at + wide if fits else at, top + LINE)
-    return VariantItems(items, (row.variant,), kind_of(row), (area,), words=name)
+    return VariantItems(items, row.variant, kind_of(row), (area,), words=name)
 
 
 def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -> VariantItems:
@@ -259,7 +259,7 @@ def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -
     area = Box(2, middle - ROW / 2, WIDTH - 2, middle + ROW / 2)
     told = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
     words = f"{row.variant}: {value.text}{told}"
-    return VariantItems((*items, sign), (row.variant,), kind, (area,), words=words)
+    return VariantItems((*items, sign), row.variant, kind, (area,), words=words)
 
 
 def _ends(time: Time) -> tuple[float, float]:

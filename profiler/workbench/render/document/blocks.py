@@ -154,8 +154,8 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part; ``key`` is its anchor; ``kind`` and ``variant`` are set for a step. One
-    without a title is read as part of what stands before it.
+    """A titled part; ``key`` is its anchor. A step has its ``variant``, its ``kind`` and the word
+    for that, its ``badge``. One without a title is read as part of what stands before it.
     """
 
     key: str
@@ -163,6 +163,7 @@ class Section:
     blocks: tuple[Block, ...]
     kind: Marking = Marking.PLAIN
     variant: str = ""
+    badge: str = ""
 
 
 Block: TypeAlias = (

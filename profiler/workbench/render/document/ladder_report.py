@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.ladder_table import REPORTED, ladder_table
-from workbench.render.document.phrases import call_of, judged, kernels_alone, steps, took
+from workbench.render.document.phrases import call_of, judged, kernels_alone, steps, took, verdict
 from workbench.render.document.step import anchor, step_section
 from workbench.words import ABSENT
 
@@ -161,4 +161,5 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
             *limits.no_lines(row.no_source_lines),
             Paragraph(words(note)),
         )
-    return (Section(anchor(row.variant), title, blocks, Marking.BASELINE, row.variant),)
+    key, word = anchor(row.variant), verdict(row)
+    return (Section(key, title, blocks, Marking.BASELINE, row.variant, word),)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.regimes import AtShape
-from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.rows import Ablation, Row
 from workbench.render.document import result
 from workbench.render.document.blocks import (
     Cell,
-    CodeBlock,
     Field,
     Paragraph,
     Section,
@@ -22,7 +21,6 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
-    only,
     table,
     words,
 )
@@ -34,10 +32,8 @@ from workbench.render.document.phrases import (
     key_change,
     kind,
     note,
-    parent_of,
     shape_words,
     verdict,
-    verdict_at,
     with_cycles,
 )
 from workbench.render.document.timings import time_cell, time_in
@@ -237,33 +233,6 @@ def across(judged: Ablation) -> list[Section]:
         return []
     title = line(code(judged.across.variant), " at all shapes")
     return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
-
-
-def tree(ablation: Ablation) -> CodeBlock:
-    """A line a step under its parent, with its verdict; each of several steps of one parent begins
-    with a dash and indents its own. A chain of only children reads from the top down.
-    """
-    children: dict[str, list[Row]] = {}
-    for row in ablation.rows:
-        children.setdefault(parent_of(row), []).append(row)
-    return CodeBlock("\n".join(_lines("", children, "")))
-
-
-def _lines(parent: str, children: Mapping[str, Sequence[Row]], indent: str) -> Iterator[str]:
-    rows = children.get(parent, ())
-    forked = len(rows) > 1
-    for row in rows:
-        told = f"  {verdict_at(row)}" * (row.verdict != Verdict.BASELINE)
-        yield f"{indent}{'- ' * forked}{row.variant}{told}"
-        yield from _lines(row.variant, children, indent + "  " * forked)
-
-
-def shape_ladder(ablation: Ablation, ladder: ShapeLadder, *, primary: bool = False) -> Table:
-    """The columns that a page has room for; of the references all, or the ``primary`` alone."""
-    known = ladder.references
-    references = tuple(r for r in known if not primary or r.variant == ablation.reference)
-    name = "ladder" if ladder.shape == ablation.shape else f"ladder-{ladder.shape}"
-    return only(ladder_table(ablation, (*ladder.rows, *references), name), REPORTED)
 
 
 FLOP_RATE: Field[AtShape] = field(

@@ -39,6 +39,7 @@ from workbench.render.document.phrases import (
     otherwise,
     parent_of,
     took,
+    verdict,
     with_cycles,
 )
 from workbench.render.document.sentences import sentence
@@ -90,7 +91,7 @@ def step_section(
         shown.append(Chart(step_chart(row.variant), alt))
     shown += [diff(row, changes), details(row, here or row, shape)]
     title = line(code(row.variant), ": ", authored(row.step.key_change))
-    return Section(anchor(row.variant), title, tuple(shown), kind(row), row.variant)
+    return Section(anchor(row.variant), title, tuple(shown), kind(row), row.variant, verdict(row))
 
 
 def step_chart(variant: str) -> str:
