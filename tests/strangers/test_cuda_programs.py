@@ -31,10 +31,11 @@ def compiler(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def registers(file: str, kernel: str, **defines: int) -> int:
+def registers(file: str, kernel: str, by: str = "", **defines: int) -> int:
     report, code = Source(CU / file, kernel, defines, (), False, PROGRAM).compile("sm_90a")
     (built,) = report.kernels
     assert built.code
+    assert built.compiler.lower().startswith(by)
     assert code.symbol_mapping.get(kernel, kernel.encode()).decode() == built.kernel
     return built.registers
 
@@ -53,7 +54,7 @@ def registers(file: str, kernel: str, **defines: int) -> int:
     ],
 )
 def test_a_program_compiles_as_it_is(file: str, kernel: str, compiler: str) -> None:
-    assert registers(file, kernel) > 0
+    assert registers(file, kernel, f"{compiler} 1") > 0
 
 
 @needs_nvrtc

@@ -31,7 +31,8 @@ from workbench.words import INSTALL, Parameter
 @dataclass(frozen=True)
 class KernelBuild:
     """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
-    sha256 of its machine code (see ``cubin``); "" of one that is not launched.
+    sha256 of its machine code (see ``cubin``); "" of one that is not launched. ``compiler`` is
+    named where it need not be NVRTC.
     """
 
     kernel: str
@@ -41,6 +42,7 @@ class KernelBuild:
     spill_store_bytes: int
     spill_load_bytes: int
     code: str = ""
+    compiler: str = ""
 
 
 _SIZES = ("registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
@@ -193,7 +195,7 @@ class Source:
                 raise
             raise self._error(arch, error.log) from error
         code = ObjectCode.from_cubin(cubin, symbol_mapping={self.name: symbol.encode()})
-        return self._report(arch, log, cubin, symbol), code
+        return self._report(arch, log, cubin, symbol, nvcc.version(tool)), code
 
     def _error(self, arch: str, log: str) -> CompileError:
         return CompileError(
@@ -240,9 +242,10 @@ class Source:
         symbol = self.name
         if is_program and not self._is_plain:
             symbol = code.symbol_mapping[self.name].decode()
-        return self._report(arch, log.getvalue(), bytes(code.code), symbol), code
+        by = f"NVRTC {compiler_version()}" if is_program else ""
+        return self._report(arch, log.getvalue(), bytes(code.code), symbol, by), code
 
-    def _report(self, arch: str, log: str, cubin: bytes, symbol: str) -> Compiled:
+    def _report(self, arch: str, log: str, cubin: bytes, symbol: str, by: str) -> Compiled:
         """Of all kernels of a study's source; of the ``symbol`` alone of a program."""
         builds, warnings = parse_log(log)
         digests = code_digests(cubin)
@@ -253,7 +256,11 @@ class Source:
         is_program = self.compiler != NVRTC
         launched = {symbol} if self._is_plain or is_program else set(digests)
         builds = [
-            replace(one, code=digests.get(one.kernel, "") if one.kernel in launched else "")
+            replace(
+                one,
+                code=digests.get(one.kernel, "") if one.kernel in launched else "",
+                compiler=by,
+            )
             for one in builds
             if not is_program or one.kernel == symbol
         ]

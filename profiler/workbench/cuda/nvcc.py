@@ -40,6 +40,13 @@ def find() -> str:
     return found if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
 
 
+@cache
+def version(nvcc: str) -> str:
+    """``nvcc 13.0.88``."""
+    found = re.search(r"\bV([\d.]+)", ran([nvcc, "--version"], "/")[1])
+    return f"nvcc {found[1]}" if found else "nvcc"
+
+
 def ran(
     command: Sequence[str],
     folder: str | Path,

@@ -70,7 +70,8 @@ def require_file_name(field: str, name: str) -> None:
 class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
     thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
-    collected, or of a kernel that the variant does not launch.
+    collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
+    that nvcc or NVRTC may compile; else it is NVRTC.
     """
 
     kernel: str
@@ -81,6 +82,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     spill_load_bytes: Count = 0
     source: str
     code: str = ""
+    compiler: str = ""
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
