@@ -239,7 +239,7 @@ def test_a_source_compiled_in_a_measurement_has_a_lasting_name(file: str, name: 
 # ---- what workers tell compilers --------------------------------------------------------------
 def test_compilers_are_told_to_keep_lines_and_where_to_build() -> None:
     told = compiler_environment(Path("/scratch"), {"NVCC_APPEND_FLAGS": "-O2"})
-    assert told["NVCC_APPEND_FLAGS"] == "-O2 -lineinfo"
+    assert told["NVCC_APPEND_FLAGS"] == "-O2 -lineinfo --default-stream=per-thread"
     assert told["CUTE_DSL_LINEINFO"] == "1"
     assert told["TRITON_DISABLE_LINE_INFO"] == "0"
     folders = {value for value in told.values() if value.startswith("/scratch/")}

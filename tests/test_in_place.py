@@ -148,7 +148,7 @@ def test_only_work_that_is_waited_for_is_timed_in_a_stream(
     monkeypatch.setattr(instances, "captured", raises)
     one = object.__new__(Instance)
     one.unchecked = False
-    one.around = cast(Any, SimpleNamespace(card=SimpleNamespace(side=None)))
+    one.side = cast(Any, None)
     with pytest.raises(
         NotTimed, match=f"cannot be captured in a CUDA graph: CUDA error: {told}\n"
     ) as caught:

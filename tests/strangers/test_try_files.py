@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,8 +11,10 @@ from typing import Any, cast
 import pytest
 import torch
 
+import workbench
 from test_problems import file, problem
 from test_problems import tried as tried
+from workbench.app import measure
 from workbench.app.executor import Local
 from workbench.app.try_ import Attempt, prepare
 from workbench.cli.main import main
@@ -23,18 +26,20 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.evidence.layout import EvidenceFolder
+from workbench.problems.expressions import read_input
 from workbench.problems.given.calls import File, bound, call
 from workbench.problems.given.inputs import Empty
-from workbench.run import machine
+from workbench.run import machine, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
-from workbench.run.protocol import ErrorText
+from workbench.run.process import compiler_environment
+from workbench.run.protocol import CeilingsJob, ErrorText
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.timing import instances
+from workbench.run.worker.timing import instances, session
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import TryVerdict
+from workbench.words import CheckResult, Status, TryVerdict
 from workspaces import FIXTURE
 
 X = torch.ones(2)
@@ -174,7 +179,7 @@ def test_a_backward_pass_may_use_autograd(tmp_path: Path, tried: Any) -> None:
 
 def test_a_random_function_is_called_random(tmp_path: Path, tried: Any) -> None:
     text = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
-    with pytest.raises(WorkbenchError, match=r"mine\.py:noisy is random: two calls"):
+    with pytest.raises(WorkbenchError, match=r"mine\.py:noisy is random, or reads"):
         tried(problem(file(tmp_path, text), inputs=("x=randn(64,8)",)))
 
 
@@ -379,7 +384,155 @@ def test_the_line_that_waits_for_the_gpu_is_named(
     monkeypatch.setattr(instances, "captured", lambda work, side: work())
     one = object.__new__(instances.Instance)
     one.unchecked, one.refused_at = False, ""
-    one.around = cast(Any, SimpleNamespace(card=SimpleNamespace(side=None)))
+    one.side = cast(Any, None)
     monkeypatch.setattr(one, "call", lambda: load_module(path, "mine").run(X), raising=False)
     assert one.trial() == 10.0
     assert (one.unchecked, one.refused_at) == (True, "mine.py:5")
+
+
+def test_results_are_the_tensors_that_a_call_made(tmp_path: Path, tried: Any) -> None:
+    """Beside them a function hands back an input, a view of one and the block size."""
+    text = "def scale(x):\n    return x, x * 2, x.view(-1), 128, None\n"
+    path = file(tmp_path, text)
+    told = tried(problem(path, inputs=("x=randn(4,8)",), versus="torch.add(x, x)"))
+    assert told.outputs == ("float32[4, 8]",)
+    assert told.errors["baseline"] == (0.0, 0.0)
+
+
+def test_an_output_that_the_next_call_overwrites_is_kept(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "last = []\n\n\ndef twice(x):\n    for out in last:\n        out.fill_(float('nan'))\n"
+        "    last[:] = [x * 2]\n    return last[0]\n"
+    )
+    assert tried(problem(file(tmp_path, text), inputs=("x=randn(4)",))).errors["baseline"][1] < 1e-6
+
+
+def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path) -> None:
+    text = "def zero(x, y):\n    out = x + y\n    x.zero_()\n    y.zero_()\n    return out\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(4)", "y=randn(4)"), versus="torch.add")
+    found, facts, told, shape = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
+    assert told.refused == "it changes its input x, which the reference does not"
+    done = Attempt(found, tmp_path, found.name, shape, told, facts)
+    assert done.verdict == TryVerdict.WRONG
+    assert told.errors["baseline"][1] < 1e-6
+
+
+def test_a_reference_may_change_the_same_inputs(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "def step(state, x):\n    state += x\n    return state.sum(-1)\n\n\n"
+        "def step_ref(state, x):\n    state.copy_(state + x)\n    return state.sum(-1)\n\n\n"
+        "def step_new(state, x):\n    return (state + x).sum(-1), state + x\n"
+    )
+    for versus in ("step_ref", "step_new"):
+        path = file(tmp_path, text)
+        sizes = ("state=randn(4,8)", "x=randn(4,8)")
+        told = tried(problem(f"{path}:step", inputs=sizes, versus=f"{path}:{versus}"))
+        assert (told.in_place, told.refused) == (("state",), "")
+        assert told.errors["baseline"][1] < 1e-6
+
+
+def test_a_shell_takes_the_quotes_of_a_text_away() -> None:
+    assert read_input("mode=tanh").value == read_input("mode='tanh'").value == "tanh"
+
+
+SCRIPT = """import triton_like as testing
+
+
+def twice(x):
+    return x * 2
+
+
+@testing.perf_report(["sizes"])
+def speed(size):
+    raise SystemExit("a benchmark")
+
+
+def test_twice(n):
+    raise SystemExit("a test")
+
+
+torch.manual_seed(0)
+test_twice(4)
+speed.run(print_data=True)
+"""
+
+
+def test_a_script_is_loaded_without_its_tests_and_benchmarks(tmp_path: Path, tried: Any) -> None:
+    file(tmp_path, "def perf_report(sizes):\n    return lambda f: f\n", "triton_like.py")
+    found = problem(f"{file(tmp_path, SCRIPT)}:twice", inputs=("x=randn(4)",))
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+
+
+@without_gpu
+def test_what_cannot_be_compared_has_failed_in_json(tmp_path: Path, answer: Any) -> None:
+    text = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
+    code, told, error = answer(str(file(tmp_path, text)), "--input", "x=randn(64,8)")
+    assert (code, told["verdict"]) == (1, "failed")
+    assert told["why"] in error
+
+
+def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = object.__new__(Attempt)
+    row = SimpleNamespace(variant="baseline", status=Status.FAILED, checks={})
+    monkeypatch.setattr(Attempt, "row", row)
+    monkeypatch.setattr(Attempt, "wrong", None)
+    object.__setattr__(one, "failures", {})
+    found = [one.verdict]
+    row.checks = {"given": SimpleNamespace(status=CheckResult.WRONG)}
+    assert [*found, one.verdict] == [TryVerdict.FAILED, TryVerdict.WRONG]
+
+
+def test_a_time_beside_another_process_is_not_below_zero() -> None:
+    assert session._rounded([-3.0, 1.00004], 4) == (0.0, 1.0)
+
+
+def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: Path) -> None:
+    flags = compiler_environment(tmp_path, {})["NVCC_APPEND_FLAGS"]
+    assert "--default-stream=per-thread" in flags
+    (tmp_path / "inline.py").write_text("from torch.utils.cpp_extension import load_inline\n")
+    (tmp_path / "plain.py").write_text("import torch\n")
+    guard = SimpleNamespace(sources={"inline": ["inline.py"], "plain": ["plain.py"]})
+    loader = instances.Loader(tmp_path, {}, cast(Any, guard))
+    assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
+
+
+ENDS_LATE = """import pathlib, sys, time
+import msgspec
+from workbench.run.protocol import Done, encode
+pathlib.Path("events.jsonl").write_bytes(encode(Done()))
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
+    spares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_late.py").write_text(ENDS_LATE)
+    monkeypatch.setattr(process, "MODULES", {CeilingsJob: "ends_late"})
+    with process.spare_interpreters(spares):
+        worker = process.Worker(tmp_path, CeilingsJob(ceilings=()))
+        assert worker.watch(120.0, lambda event: None).finished
+    assert worker.process.returncode == -9
+
+
+@without_gpu
+def test_a_wrong_function_raises_in_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = file(tmp_path, "def thrice(x):\n    return x * 3\n")
+    with pytest.raises(GateFailed, match=r"mine\.py:thrice is wrong: error"):
+        workbench.try_(path, inputs=["x=randn(64)"], versus="torch.add(x, x)")
+
+
+def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "plan", lambda *_, **named: Plan("s", ("a",), ("a",), ("a",)))
+    target = SimpleNamespace(
+        executor=None, study=None, evidence=lambda: None,
+        workspace=SimpleNamespace(config=Config()),
+    )  # fmt: skip
+    monkeypatch.setattr(measure, "collectable", lambda executor, study, names: names)
+    wanted = measure.Wanted(cast(Any, target), ["a"], profile=False)
+    assert wanted.plan(fresh=True).captured == ()
+    assert replace(wanted, profile=True).plan(fresh=True).captured == ("a",)

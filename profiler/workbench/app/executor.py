@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.study.workspace import Workspace
 
 Hear = Callable[[Any], None]  # takes an event
+TRIED_BY = 3  # workers of a try without ncu's: trial call, check, sessions
 
 
 class Reporter:
@@ -137,6 +138,10 @@ class Executor(ABC):
         measured, and Interrupted after Ctrl-C: what was finished is kept.
         """
 
+    def ready(self) -> AbstractContextManager[None]:
+        """Inside, workers of the next tasks start early."""
+        return nullcontext()
+
     def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[MeasuredPlan]:
         """As ``perform``, and reports it. Raises why ncu could not profile what was timed, or where
         a result is shown first (``showing``) leaves that to ``require_profiled``.
@@ -234,6 +239,11 @@ class Local(Executor):
         from workbench.app.doctor import diagnosis
 
         return diagnosis()
+
+    def ready(self) -> AbstractContextManager[None]:
+        from workbench.run.process import spare_interpreters
+
+        return spare_interpreters(TRIED_BY) if self.gpu else nullcontext()
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         from workbench.run.protocol import TrialJob

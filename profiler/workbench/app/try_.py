@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from msgspec import structs
 from workbench.app.executor import Executor, Task
 from workbench.app.measure import ensure, needed
 from workbench.app.target import find_target, shown_path
-from workbench.errors import UsageError, unknown
+from workbench.errors import GateFailed, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
@@ -29,6 +30,7 @@ from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
 from workbench.render.document.environment import Save
 from workbench.render.document.environment import told as told_of
+from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Failed, Learned, TrialJob
@@ -38,7 +40,7 @@ from workbench.study.model import Study
 from workbench.study.own_files import all_or_nothing, write_new
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
-from workbench.words import Status, TryVerdict, shown
+from workbench.words import CheckResult, Status, TryVerdict, shown
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
 # (float32 as KernelBench has it; two units in the last place of halves).
@@ -123,6 +125,8 @@ class Attempt:
         found = self.trial.errors.get(self.problem.baseline.name)
         if found is None or self.trial.accepted:
             return None
+        if self.trial.refused:
+            return found
         if found[0] > self.facts.absolute or found[1] > self.facts.relative:
             return found
         larger = self.trial.larger
@@ -159,10 +163,11 @@ class Attempt:
     @shown
     def verdict(self) -> TryVerdict:
         row = self.row
-        if row is not None and row.variant in self.failures and row.status != Status.FAILED:
-            return TryVerdict.FAILED
-        if self.wrong or (row is not None and row.status == Status.FAILED):
+        checks = row.checks.values() if row is not None else ()
+        if self.wrong or any(one.status == CheckResult.WRONG for one in checks):
             return TryVerdict.WRONG
+        if row is not None and (row.variant in self.failures or row.status == Status.FAILED):
+            return TryVerdict.FAILED
         if row is None and self.problem.baseline.name not in self.trial.errors:
             return TryVerdict.UNCHECKED
         times = self.times_reference_error
@@ -220,11 +225,12 @@ def attempt(
     problem = detect.read(request, lambda text: executor.note(f"warning: {text}"))
     root = folder or scratch(request, problem)
     live = executor.gpu is not None
-    problem, facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
-    done = Attempt(problem, root, problem.name, name, trial, facts)
-    if live and not done.wrong:
-        done = measured(executor, done, profile=profile, quick=quick, fresh=fresh)
-    elif problem.compiles:
+    with executor.ready():
+        problem, facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
+        done = Attempt(problem, root, problem.name, name, trial, facts)
+        if live and not done.wrong:
+            done = measured(executor, done, profile=profile, quick=quick, fresh=fresh)
+    if done.judged is None and problem.compiles and not live:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
 
@@ -258,7 +264,10 @@ def prepare(
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
     job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
+    began = time.monotonic()
     trial = called_once(executor, workspace, study, name, job)
+    if on_gpu:
+        executor.note(f"trial call in {time.monotonic() - began:.1f} s")
     if problem.ranges:
         same = tuple(m for m in problem.references if m.name not in trial.failures)
         problem = replace(problem, references=same)
@@ -328,7 +337,9 @@ def measured(
     """With what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape, tell=False)
     if quick:
-        timing = structs.replace(target.workspace.config.timing, sessions=3, max_sessions=3)
+        timing = structs.replace(
+            target.workspace.config.timing, sessions=3, max_sessions=3, references_alone=False
+        )
         config = structs.replace(target.workspace.config, timing=timing)
         target.workspace = replace(target.workspace, config=config)
     names = needed(target, [done.problem.baseline.name])
@@ -376,6 +387,30 @@ def kept(done: Attempt, root: Path) -> Path:
             if "__pycache__" not in path.parts:
                 write_new(root / path.relative_to(done.folder), path.read_bytes(), root, made)
     return root / "kernels" / done.study
+
+
+def refusal(done: Attempt) -> GateFailed | None:
+    """Why the answer is no; None for a correct function, and for one that could not be called."""
+    called, row = done.problem.baseline.called, done.row
+    again = "fix it, and run the command again"
+    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
+        why = done.failures.get(row.variant) or sentence(row.problem)
+        return GateFailed(f"{done.problem.title}: {why}", hint=again)
+    if done.wrong:
+        (absolute, relative), allowed = done.wrong, done.facts
+        larger = " for larger inputs" if done.wrong == done.trial.larger else ""
+        why = done.trial.refused or (
+            f"error {absolute:.3g}, relative {relative:.3g}; allowed are {allowed.absolute:g} and "
+            f"{allowed.relative:g}"
+        )
+        return GateFailed(f"{called} is wrong{larger}: {why}", hint=again)
+    if done.verdict == TryVerdict.INACCURATE:
+        return GateFailed(
+            f"{called} is inaccurate: {done.times_reference_error:.2g}x the error of "
+            f"{done.against}",
+            hint="sum in float32, or name another reference with --vs",
+        )
+    return None
 
 
 def blocks(done: Attempt, *, profiled: bool) -> list[Block]:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
-from workbench.app.try_ import Attempt, attempt, blocks
+from workbench.app.try_ import Attempt, attempt, blocks, refusal
 from workbench.cli.options import TryOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show_json, tell
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import as_json, brief
 from workbench.run import machine
 from workbench.run.protocol import Failed
 from workbench.study.sources import virtual_name
-from workbench.words import Status, TryVerdict
+from workbench.words import TryVerdict
 
 
 def as_data(done: Attempt) -> Mapping[str, object]:
@@ -51,32 +51,16 @@ def finish(done: Attempt, executor: Executor) -> int:
         error = done.built.error
         mine = error.message.replace(virtual_name(done.study, ""), "")
         raise ToolFailed(mine, hint=error.hint)
-    if done.judged is None and done.wrong:
-        (absolute, relative), allowed = done.wrong, done.facts
-        larger = " for larger inputs" if done.wrong == done.trial.larger else ""
-        raise GateFailed(
-            f"{done.problem.baseline.called} is wrong{larger}: error {absolute:.3g}, relative "
-            f"{relative:.3g}; allowed are {allowed.absolute:g} and {allowed.relative:g}",
-            hint="fix it, and run the command again",
-        )
-    if done.verdict == TryVerdict.INACCURATE:
-        raise GateFailed(
-            f"{done.problem.baseline.called} is inaccurate: {done.times_reference_error:.2g}x the "
-            f"error of {done.against}",
-            hint="sum in float32, or name another reference with --vs",
-        )
     if done.verdict == TryVerdict.UNCHECKED:
         lacks = machine.why_not_measuring()
         raise EnvironmentLacks(
             f"nothing was measured: {lacks.message}",
             hint="the same command measures where there is a GPU with ncu: `workbench doctor`",
         )
+    if no := refusal(done):
+        raise no
     if done.judged is None:
         note(f"not timed: {machine.why_not_measuring().message}")
-    row = done.row
-    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
-        why = done.failures.get(row.variant, row.problem)
-        raise GateFailed(f"{done.problem.title}: {why}", hint="fix it, and run the command again")
     executor.require_profiled()
     for name, why in done.failures.items():
         note(f"error: {name}: {why}")
@@ -85,7 +69,23 @@ def finish(done: Attempt, executor: Executor) -> int:
 
 def run(options: TryOptions) -> int:
     here = executor("try", options.on)
-    done = attempt(
+    try:
+        done = attempted(options, here)
+    except GateFailed as error:  # it cannot be called, or not compared
+        if options.json:
+            show_json({"verdict": TryVerdict.FAILED, "why": error.message, "hint": error.hint})
+        raise
+    tell(
+        options,
+        lambda: as_data(done),
+        lambda: blocks(done, profiled=not options.no_profile),
+        lambda: as_brief(done),
+    )
+    return finish(done, here)
+
+
+def attempted(options: TryOptions, here: Executor) -> Attempt:
+    return attempt(
         here,
         options.source,
         inputs=options.inputs or (),
@@ -102,10 +102,3 @@ def run(options: TryOptions) -> int:
         quick=options.quick,
         fresh=options.fresh,
     )
-    tell(
-        options,
-        lambda: as_data(done),
-        lambda: blocks(done, profiled=not options.no_profile),
-        lambda: as_brief(done),
-    )
-    return finish(done, here)

@@ -98,10 +98,11 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
     """``workbench try``: a file that somebody has, or a function of this script or notebook; no
     workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
-    and those of ``workbench.app.try_.attempt``. Raises WorkbenchError.
+    and those of ``workbench.app.try_.attempt``. Raises WorkbenchError, GateFailed where the
+    function is wrong, inaccurate or failed.
     """
     from workbench.app.executor import Local
-    from workbench.app.try_ import attempt
+    from workbench.app.try_ import attempt, refusal
     from workbench.library.results import tried
 
     known = list(signature(attempt).parameters)[2:]
@@ -112,7 +113,10 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource
         from workbench.library.functions import written_out
 
         source = written_out(source)
-    return tried(attempt(Local(), str(source), **options))
+    done = attempt(Local(), str(source), **options)
+    if no := refusal(done):
+        raise no
+    return tried(done)
 
 
 def variant(

@@ -1,7 +1,7 @@
 """What a user may write in an option: read as Python, and never run before it is known to be safe.
 
 --input  'x=randn(4096, 8192, dtype=float16)'   a tensor, made on the GPU from fresh numbers
---input  'n=1024'                               a plain value
+--input  'n=1024'                               a plain value, or text: mode=tanh
 --vs     'torch.softmax(x, dim=-1)'             a call of inputs and plain values
 --launch 'softmax[(rows,), 256](x, out, cols)'  a launch, also as softmax<<<rows, 256>>>(...)
 """
@@ -93,7 +93,9 @@ def read_input(text: str) -> Made:
 
 
 def _value(text: str, node: ast.expr) -> Parameter:
-    value = ast.literal_eval(node) if _plain(node) else None
+    is_word = isinstance(node, ast.Name) and node.id not in MAKERS
+    value = ast.unparse(node) if is_word else None  # a shell takes the quotes away
+    value = ast.literal_eval(node) if _plain(node) else value
     if isinstance(value, bool | int | float | str):
         return value
     raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)

@@ -77,7 +77,7 @@ def module_text(problem: Problem, module: Module, facts: TrialFacts) -> str:
         return header + module.text
     if facts.in_place and module is not problem.baseline:
         before, _, result = module.text.rpartition("    return ")
-        put = f"    given.put(inputs, {literal(facts.in_place)}, {result.strip()})\n"
+        put = f"    return given.put(inputs, {literal(facts.in_place)}, {result.strip()})\n"
         module = replace(module, text=before + put)
     return (
         f"{header}from workbench.problems import given\n\n"
@@ -95,7 +95,7 @@ def study_text(problem: Problem, facts: TrialFacts) -> str:
         for name, given in problem.shapes.items()
     )
     plain = problem.expression
-    exact = problem.exact or plain
+    exact, changed = problem.exact or plain, "" if problem.itself else ", in_place"
     if problem.itself:
         exact, plain = (f"given.afterwards(inputs, {one}, in_place)" for one in (exact, plain))
     accepts = (
@@ -132,11 +132,11 @@ def inputs(shape, generator):
 
 
 def exact(inputs):
-    return given.exact(lambda inputs: {exact}, inputs)
+    return given.exact(lambda inputs: {exact}, inputs{changed})
 
 
 def plain(inputs):
-    return given.plain(lambda inputs: {plain}, inputs)
+    return given.plain(lambda inputs: {plain}, inputs{changed})
 
 
 def reference(**inputs):

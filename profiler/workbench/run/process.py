@@ -33,6 +33,7 @@ from workbench.run.protocol import (
     CeilingsJob,
     Done,
     Event,
+    Handover,
     Hello,
     Job,
     SessionsJob,
@@ -130,13 +131,14 @@ SETTINGS = {
     "CUPY_CACHE_SAVE_CUDA_SOURCE": "1",
 }
 NVCC_FLAGS = "NVCC_APPEND_FLAGS"
+OWN_FLAGS = "-lineinfo --default-stream=per-thread"  # no graph can capture the legacy stream
 
 
 def compiler_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Beside what is ``given``: nvcc has line information after the user's own flags. Folders are
-    those that links lead to: an extension is built anew where its path is another.
+    """Beside what is ``given``: nvcc has OWN_FLAGS after the user's. Folders are those that links
+    lead to: an extension is built anew where its path is another.
     """
-    flags = f"{given.get(NVCC_FLAGS, '')} -lineinfo".strip()
+    flags = f"{given.get(NVCC_FLAGS, '')} {OWN_FLAGS}".strip()
     folders = {name: str((folder / below).resolve()) for name, below in FOLDERS.items()}
     return {**folders, **SETTINGS, NVCC_FLAGS: flags}
 
@@ -238,6 +240,33 @@ def worker_environment(cubins: Path) -> dict[str, str]:
     }
 
 
+_spares: list[subprocess.Popen[bytes]] = []  # in the order of their start
+
+
+@contextmanager
+def spare_interpreters(number: int) -> Iterator[None]:
+    """Inside, the next workers that need no ncu find their libraries imported, or nearly."""
+    for _ in range(number):
+        _spares.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "workbench.run.worker.spare"],
+                cwd=tempfile.gettempdir(),
+                env=worker_environment(Path(tempfile.gettempdir())),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+    try:
+        yield
+    finally:
+        while _spares:
+            spare = _spares.pop()
+            spare.kill()
+            spare.wait()
+
+
 class Worker:
     """A worker process in ``scratch``, under ``prefix`` (an ncu command line) where given.
 
@@ -255,18 +284,26 @@ class Worker:
             (scratch / name).unlink(missing_ok=True)
         write_job(scratch / JOB, job)
         module = MODULES.get(type(job), MAIN)
-        command = [*(prefix or []), "python3", "-m", module, JOB]
+        environment = worker_environment(cubins or scratch)
         self.scratch = scratch
         # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.
+        self.under_ncu = prefix is not None
         self.output_counts = prefix is not None or isinstance(job, CeilingsJob)
         self.events: list[WorkerEvent] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=LOG_BYTES)
+        if _spares and not prefix:
+            self.process = _spares.pop(0)
+            assert self.process.stdin is not None
+            told = Handover(folder=str(scratch.resolve()), module=module, environment=environment)
+            with suppress(BrokenPipeError), self.process.stdin as pipe:  # its end is noticed
+                pipe.write(told.line())
+            return
         with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
-                command,
+                [*(prefix or []), "python3", "-m", module, JOB],
                 cwd=scratch,
-                env=worker_environment(cubins or scratch),
+                env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -288,6 +325,13 @@ class Worker:
         for event in fresh:
             on_event(event)
         return bool(fresh or (text and self.output_counts))
+
+    @property
+    def is_done(self) -> bool:
+        """It has done its work; the end of the interpreter takes a second more. ncu writes its
+        report afterwards.
+        """
+        return not self.under_ncu and any(isinstance(event, Done) for event in self.events[-1:])
 
     def allowed(self, limit_seconds: float) -> float:
         """Of silence, by what was heard last: ``limit_seconds`` is that of a variant."""
@@ -315,6 +359,8 @@ class Worker:
             while self.process.poll() is None:
                 if self.drain(on_event, on_log):
                     last = time.monotonic()
+                if self.is_done:
+                    break
                 allowed = self.allowed(limit_seconds)
                 if time.monotonic() - last > allowed:
                     timed_out = True

@@ -60,9 +60,9 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each.
 
-    The ``references`` are timed by themselves first. Variants that are ``twins`` have two groups of
-    instances. The gate says which variants, and after these sessions which of them once more, in
-    as many again; none is the end. ``derived`` as in ``VariantsJob``.
+    The ``references`` are timed alone first, if ``references_alone``. Variants that are ``twins``
+    have two groups of instances. The gate says which variants, and after these sessions which of
+    them once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -70,6 +70,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     params: dict[str, dict[str, Parameter]]
     sources: dict[str, tuple[str, ...]]
     references: tuple[str, ...]
+    references_alone: bool = True
     twins: tuple[str, ...]
     sessions: int
     instances: int
@@ -119,6 +120,21 @@ Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 
 
 KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
+
+
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
+    """What a spare interpreter becomes: the worker ``module`` in a folder, with an environment."""
+
+    folder: str
+    module: str
+    environment: dict[str, str]
+
+    def line(self) -> bytes:
+        return msgspec.json.encode(self) + b"\n"
+
+
+def read_handover(line: str) -> Handover:
+    return msgspec.json.decode(line, type=Handover)
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,9 +247,9 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
     value that is expected. ``errors`` are absolute and relative, by variant that was called, and
     ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
-    accepts what the baseline gives. ``larger`` are the baseline's errors for larger inputs,
-    ``larger_reference`` is the relative one of the reference in its own precision. ``constant``:
-    other random inputs have the same result.
+    accepts what the baseline gives; ``refused`` says why not. ``larger`` are the baseline's errors
+    for larger inputs, ``larger_reference`` is the relative one of the reference in its own
+    precision. ``constant``: other random inputs have the same result.
     """
 
     inputs: dict[str, str]
@@ -250,6 +266,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     larger_reference: float = 0.0
     constant: bool = False
     accepted: bool = False
+    refused: str = ""
     failures: dict[str, ErrorText] = {}
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.abc import Loader
 from pathlib import Path
 from types import ModuleType
 
@@ -135,9 +136,9 @@ def find_workspace(project: Path | None = None) -> Workspace:
     return Workspace(root, read_config(root / CONFIG_FILE), packaged, output)
 
 
-def load_module(path: Path, name: str) -> ModuleType:
+def load_module(path: Path, name: str, loader: Loader | None = None) -> ModuleType:
     """Import one file by path under a private name; what it raises is the caller's to word."""
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise UsageError(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)

@@ -4,18 +4,21 @@ precision or in its own, and ``Model`` and ``ModelNew`` of a KernelBench problem
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.given.inputs import Empty, filled, rebuilt
-from workbench.problems.user_files import dotted, package_root
+from workbench.problems.user_files import dotted, functions, package_root
 from workbench.study.users_code import in_words, line_in
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
@@ -57,7 +60,22 @@ def _of(
         _needs_gradients.add(function)
         with torch.enable_grad():
             out = function(*given, **keywords)
-    return only(fresh if out is None and fresh else out)
+    return own_results(fresh if out is None and fresh else out, (*given, *keywords.values()))
+
+
+def own_results(out: Any, given: Sequence[Any]) -> Any:
+    """Without the plain values of a tuple and the inputs that it hands back, if tensors of its own
+    are left.
+    """
+    import torch
+
+    if not isinstance(out, tuple | list):
+        return out
+    known = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
+    tensors = [part for part in out if isinstance(part, torch.Tensor)]
+    made = [part for part in tensors if part.untyped_storage().data_ptr() not in known]
+    nested = any(isinstance(part, tuple | list | dict) for part in out)
+    return only(out if nested else made or tensors or out)
 
 
 def one(inputs: Inputs, name: str) -> Any:
@@ -137,9 +155,10 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def exact(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
+def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
     """A reference in double precision: its inputs are doubles, and where it says float32, so are
-    its own. Raises whatever it raises that takes no doubles.
+    its own. ``changed`` are inputs that belong to the result if it changes them. Raises whatever it
+    raises that takes no doubles.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -165,17 +184,28 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
             return value.double() if value.is_floating_point() else value.clone()
         return value
 
+    own = {name: wide(value) for name, value in inputs.items()}
     with torch.no_grad(), Widened():  # type: ignore[no-untyped-call]
-        out = function({name: wide(value) for name, value in inputs.items()})
-    return doubles(out)
+        out = function(own)
+    return doubles(_with_changed(own, out, changed, {n: wide(inputs[n]) for n in changed}))
 
 
-def plain(function: Callable[[Inputs], Any], inputs: Inputs) -> Any:
-    """A reference in the precision of its inputs, which it may change."""
+def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
+    """A reference in the precision of its inputs, which it may change; ``changed`` as above."""
     import torch
 
+    own = {name: _copied(value) for name, value in inputs.items()}
     with torch.no_grad():
-        return doubles(function({name: _copied(value) for name, value in inputs.items()}))
+        out = function(own)
+    return doubles(_with_changed(own, out, changed, {n: inputs[n] for n in changed}))
+
+
+def _with_changed(own: Inputs, out: Any, changed: Sequence[str], before: Inputs) -> Any:
+    import torch
+
+    if any(torch.equal(own[name], before[name]) for name in changed):
+        return out
+    return afterwards(own, out, changed)
 
 
 def _copied(value: Any) -> Any:
@@ -283,15 +313,47 @@ def by_name(out: Any, names: Sequence[str]) -> Any:
     return only([out[name] for name in names]) if isinstance(out, dict) else out
 
 
-def put(inputs: Inputs, names: Sequence[str], out: Any) -> None:
-    """A reference's result where what is tried leaves its own: in the inputs that it changes, where
-    it is already if the reference returns nothing.
+def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
+    """A reference's last results where what is tried leaves its own: in the inputs that it changes.
+    Returns the results before them; all of a reference that changes these inputs itself.
     """
-    if out is None:
-        return
-    for name, result in zip(names, out if isinstance(out, tuple | list) else (out,), strict=False):
+    results = list(out) if isinstance(out, tuple | list) else [out]
+    last = results[-len(names) :]
+    if [getattr(one, "shape", None) for one in last] != [inputs[name].shape for name in names]:
+        return out
+    for name, result in zip(names, last, strict=True):
         if result.data_ptr() != inputs[name].data_ptr():
             inputs[name].copy_(result)
+    return only(results[: -len(names)]) if len(results) > len(names) else None
+
+
+class WithoutRuns(SourceFileLoader):
+    """Loads a script without the calls of its own tests and benchmarks: they would run again in
+    every process.
+    """
+
+    def source_to_code(  # type: ignore[override]
+        self, data: Any, path: Any, *, _optimize: int = -1
+    ) -> Any:
+        tree = ast.parse(data, path)
+        own = functions(tree)
+        tree.body = [node for node in tree.body if not _runs(node, own)]
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+_SCRIPT = re.compile(r"(run_)?(test|bench|main|profile)")
+_BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
+
+
+def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef]) -> bool:
+    """Whether it only calls one of its ``own`` functions that is a test or a benchmark."""
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    name = ast.unparse(node.value.func).partition(".")[0]
+    marks = [ast.unparse(mark) for mark in own[name].decorator_list] if name in own else []
+    return name in own and (
+        _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
+    )
 
 
 OWN = "workbench_"  # what the names of modules begin with that are loaded by path
@@ -330,7 +392,8 @@ class File:
         if folder != self.path.parent:
             importlib.invalidate_caches()
             return importlib.import_module(dotted(self.path.relative_to(folder)))
-        return load_module(self.path, f"{OWN}given_{self.path.stem}")
+        name = f"{OWN}given_{self.path.stem}"
+        return load_module(self.path, name, WithoutRuns(name, str(self.path)))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

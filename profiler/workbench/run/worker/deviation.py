@@ -143,6 +143,15 @@ def copies(inputs: Inputs) -> Inputs:
     return {n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in inputs.items()}
 
 
+def copied(out: Any) -> Any:
+    """One output or several, in memory that the next call does not write."""
+    if isinstance(out, dict):
+        return {name: copied(part) for name, part in out.items()}
+    if isinstance(out, tuple | list):
+        return tuple(map(copied, out))
+    return out.clone() if isinstance(out, torch.Tensor) else out
+
+
 def size_of(tensor: torch.Tensor) -> int:
     """Bytes of a dense tensor."""
     return tensor.numel() * tensor.element_size()
@@ -185,7 +194,7 @@ def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
         and any(t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
                 for t in tensors(out))
     ]  # fmt: skip
-    results = tensors(out) or [own[name] for name in changed]
+    results = tensors(copied(out)) or [own[name] for name in changed]
     only_written = []
     for name in dict.fromkeys([*changed, *shared]):
         other = copies(inputs)

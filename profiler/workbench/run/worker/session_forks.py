@@ -57,7 +57,7 @@ class Server:
         variants = wait_at_gate()
         references = [name for name in variants if name in self.job.references]
         steps = [name for name in variants if name not in self.job.references]
-        if references and steps:
+        if references and steps and self.job.references_alone:
             self.session(references, alone=True)
         left = self.sessions(variants, self.job.sessions)
         while left:
@@ -175,7 +175,8 @@ def main() -> None:
         sources = (folder / name for names in job.sources.values() for name in names)
         if not import_ahead(sources):  # each session imports them itself
             print("what variants import uses the GPU, starts threads or changes torch", flush=True)
-            os.execv(sys.executable, [*sys.orig_argv, ALONE])
+            module = [sys.executable, "-m", "workbench.run.worker.session_forks"]
+            os.execv(sys.executable, [*module, *sys.argv[1:], ALONE])
 
     with EventLog(Path.cwd()) as journal, or_broken(journal):
         Server(job, journal).run()

@@ -21,6 +21,7 @@ from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.deviation import (
     Run,
+    copied,
     copies,
     dtype_of,
     error_of,
@@ -68,10 +69,17 @@ class TrialRun:
         own = self.called(self.job.baseline, inputs)
         if own is not None:
             found = written(self.load(self.job.baseline), inputs)
+            if {n for n, v in inputs.items() if hasattr(v, "numel")} == {*found["destinations"]}:
+                # It reads none of them: that is no way to compute.
+                found = {"destinations": (), "in_place": found["destinations"]}
             inputs = without(inputs, found["destinations"])
             own = self.left_behind(inputs, own, found["in_place"])
             self.require_repeatable(own, self.again(inputs, found["in_place"]), self.job.called)
         expected, refusal = self.expected(inputs)
+        more = len(tensors(own)) - len(tensors(expected))
+        clobbered = more == len(found["in_place"]) > 0 and own is not None
+        if clobbered:  # and the reference leaves these inputs as they are
+            own = tuple(tensors(own)[:-more])
         if own is not None:
             errors[self.job.baseline] = error_of(own, expected, self.job.called)
             if not self.job.ranges and errors[self.job.baseline][1] > REPEATABLE:
@@ -81,11 +89,17 @@ class TrialRun:
             out = self.called(name, inputs)
             if out is not None:
                 seen = out if seen is None else seen
-                errors.update(self.compared(name, out, expected))
+                left = len(tensors(expected)) - len(tensors(out)) == len(found["in_place"])
+                right = tuple(tensors(expected)[: len(tensors(out))]) if left else expected
+                errors.update(self.compared(name, out, right))
         given = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.add(self.job.shapes[0], inputs, expected)
-        accepted = own is not None and self.accepts(inputs, own)
-        larger = None if hasattr(self.study, "accepts") else self.larger(inputs, expected, errors)
+        checked = own is not None and hasattr(self.study, "accepts")
+        refused = self.refused(inputs, own) if checked else ""
+        if clobbered:
+            refused = f"it changes its input {found['in_place'][0]}, which the reference does not"
+        own_check = clobbered or hasattr(self.study, "accepts")
+        larger = None if own_check else self.larger(inputs, expected, errors)
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), found["destinations"])
             self.add(shape, others, self.study.plain(others))
@@ -103,7 +117,8 @@ class TrialRun:
             larger=larger,
             larger_reference=self.larger_reference,
             constant=self.is_constant(found["destinations"], expected),
-            accepted=accepted,
+            accepted=checked and not refused,
+            refused=refused,
             failures=self.failures,
         )
 
@@ -164,9 +179,10 @@ class TrialRun:
         _, relative = error_of(one, other, called)
         if relative > REPEATABLE:
             raise GateFailed(
-                f"{called} is random: two calls with the same inputs differ by {relative:.2g} of "
-                "the result",
-                hint="give it the random numbers as an input, or switch them off (such as p=0)",
+                f"{called} is random, or reads memory that it does not write: two calls with the "
+                f"same inputs differ by {relative:.2g} of the result",
+                hint="give it the random numbers as an input, or switch them off (such as p=0); "
+                "check the types of the inputs and the sizes",
             )
 
     def compared(self, name: str, out: Any, expected: Any) -> dict[str, tuple[float, float]]:
@@ -268,30 +284,23 @@ class TrialRun:
         except Exception as error:
             raise in_users_words(error, NO_REFERENCE) from error
 
-    def accepts(self, inputs: Inputs, out: Any) -> bool:
-        """Whether the study's own check, where it has one, accepts an output. Raises GateFailed
-        where it does not.
-        """
-        check = getattr(self.study, "accepts", None)
-        if check is None:
-            return False
+    def refused(self, inputs: Inputs, out: Any) -> str:
+        """Why the study's own check refuses an output, "" where it does not."""
         try:
-            why = str(check(inputs, out))
+            return str(self.study.accepts(inputs, out))
         except Exception as error:
             raise in_users_words(error, "its own check fails") from error
-        if why:
-            raise GateFailed(why, hint="the inputs are fresh ones of the same case")
-        return True
 
     def called(self, name: str, inputs: Inputs) -> Any:
-        """What a variant makes of copies of the inputs; None where it cannot be called.
+        """What a variant makes of copies of the inputs, copied: the next call of one that replays
+        its own graph writes there again. None where it cannot be called.
 
         Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
         one.
         """
         try:
             with torch.no_grad():
-                out = self.load(name)(**copies(inputs))
+                out = copied(self.load(name)(**copies(inputs)))
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
         except NotImplementedError as error:

@@ -28,6 +28,7 @@ from workbench.run.worker.timing.surroundings import (
     kept_call,
     room_for,
 )
+from workbench.study.front_ends import front_ends_of
 from workbench.study.params import base_name
 from workbench.words import Inputs, Parameter, Regime
 
@@ -40,6 +41,7 @@ MOST_CALLS = 48
 MARKED_CALLS = 8  # of the graph that the second clock times
 TRIAL_CALLS = 4
 STREAMED_CALLS = 4  # at a time, of what no graph can capture
+PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
 UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
 AHEAD_CYCLES = 4_000_000  # that the GPU waits, so that the host queues calls faster than they run
 PADDINGS = 4096  # of 512 bytes
@@ -90,6 +92,11 @@ class Loader:
         cuda.take_declared()
         return module
 
+    def has_extension(self, variant: str) -> bool:
+        """Whether nvcc compiles an extension of torch for it."""
+        names = self.guard.sources.get(variant, ())
+        return "nvcc" in front_ends_of(self.folder / name for name in names)
+
 
 @dataclass
 class Around:
@@ -127,6 +134,8 @@ class Instance:
         self.padding = torch.empty(
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
         )
+        extension = around.loader.has_extension(group.variant)
+        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else around.card.side
         self.own = around.inputs.inputs()
         self.table = around.inputs.table(self.own)
         self.run: Callable[..., Any] = around.loader.load(group.variant).run
@@ -257,7 +266,7 @@ class Instance:
         if self.unchecked:
             return Streamed(work)
         try:
-            return captured(work, self.around.card.side)
+            return captured(work, self.side)
         except RuntimeError as error:
             what = str(error).strip().partition("\n")[0]
             kind = NotTimed if UNJOINED in what else NotCaptured

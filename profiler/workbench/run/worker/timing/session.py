@@ -399,4 +399,5 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
 
 
 def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
-    return tuple(float(np.round(value, digits)) for value in values)
+    """None is below zero, where another process had the GPU between two stamps."""
+    return tuple(max(0.0, float(np.round(value, digits))) for value in values)

@@ -1,0 +1,36 @@
+"""An interpreter that imports what every worker needs, then waits to become one of them: ``python
+-m workbench.run.worker.spare``, told which on stdin.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from workbench.run.protocol import JOB, LOG, Handover, read_handover
+
+
+def become(told: Handover) -> None:
+    """As ``python -m MODULE job.json`` in the folder, with its log and environment."""
+    os.chdir(told.folder)
+    os.environ.clear()
+    os.environ.update(told.environment)
+    null, log = os.open(os.devnull, os.O_RDONLY), os.open(LOG, os.O_WRONLY | os.O_CREAT)
+    for descriptor, opened in ((0, null), (1, log), (2, log)):
+        os.dup2(opened, descriptor)
+    sys.argv, sys.path[0] = [told.module, JOB], told.folder
+    runpy.run_module(told.module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    import numpy  # noqa: F401
+    import torch  # noqa: F401
+    from cuda.core import Program  # noqa: F401
+
+    if line := sys.stdin.readline():  # none where nobody needs it any more
+        become(read_handover(line))
+
+
+if __name__ == "__main__":
+    main()
