@@ -296,6 +296,14 @@ def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path) -> None:
     assert "computes something else" in told.failures["product_range"].message
 
 
+def test_configurations_may_be_made_where_they_are_given(tmp_path: Path) -> None:
+    call = 'if __name__ == "__main__":\n    bench(configs=[(16,), (32,)])\n'
+    assert call in RANGES
+    main = "def main():\n    sizes = [(2**i,) for i in (4, 5)]\n    bench(configs=sizes)\n"
+    found = problem(f"{file(tmp_path, RANGES.replace(call, main))}:bench")
+    assert [dict(shape.parameters) for shape in found.shapes.values()] == [{"n": 16}, {"n": 32}]
+
+
 def test_a_range_is_chosen_by_name(tmp_path: Path) -> None:
     path = file(tmp_path, RANGES)
     assert problem(path, range="product").baseline.called == "mine.py:product"

@@ -192,7 +192,8 @@ def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
     """The configurations, by running what they are made of and nothing else of the file."""
     wanted = _names(configs)
     statements: list[ast.stmt] = []
-    for node in reversed(tree.body):
+    inside = [f.body for f in functions(tree).values() if configs in ast.walk(f)]  # as in main()
+    for node in reversed([*tree.body, *(line for body in inside for line in body)]):
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(isinstance(t, ast.Name) and t.id in wanted for t in targets):
             statements.insert(0, node)
