@@ -95,7 +95,7 @@ def test_the_answer_names_its_basis() -> None:
     assert text.startswith("**`fix3` takes 177 µs per call: ")
     assert "3.61x that of baseline (640 µs).**" in text
     assert " Its largest error is 1.25x that of `sdpa`. " in text
-    assert text.endswith("attention at B=2, NVIDIA H200, recorded 2026-01-02.")
+    assert text.endswith(" Study `attention` at B=2, NVIDIA H200, recorded 2026-01-02.")
     measured = told(result.answer(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured 2026-01-02" in measured
 

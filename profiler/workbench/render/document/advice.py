@@ -171,12 +171,15 @@ def advised(row: Row, ablation: Ablation) -> Section:
 
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:
-    """A row an advice of the best version: kernel, line, change, gain and record."""
-    best = ablation.best
-    first = ranked.to_try(best.advice, ablation.record) if best else None
-    if best is None or not first:
+    """A row an advice: kernel, line, change, gain and record. It is of the best version, or of the
+    last step before it that was profiled.
+    """
+    path = ablation.path[::-1]
+    row = next((row for row in path if row.advice is not None), ablation.best)
+    first = ranked.to_try(row.advice, ablation.record) if row else None
+    if row is None or not first:
         return (Paragraph(words(f"{NOTHING if first is not None else ABSENT}.")),)
-    kernel = code(best.chosen or best.variant)
+    kernel = code(row.chosen or row.variant)
     fields: list[Field[Advice]] = [
         field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
         field("kernel", "kernel", lambda _: kernel),
@@ -185,7 +188,7 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
         field("limit", "limit", lambda one: _limit_words(one)),
         field("record", "this kind so far", lambda one: _paid(one, ablation.record)),
     ]
-    command = ["workbench", "advise", best.variant, "--study", ablation.study]
+    command = ["workbench", "advise", row.variant, "--study", ablation.study]
     note = line("How to do each: ", code(shlex.join(command)), ". ", size(ablation.record))
     return (table("next", fields, first), Paragraph(note))
 

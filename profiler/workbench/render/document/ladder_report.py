@@ -7,6 +7,7 @@ Keys of the sections, in order: result, ladder, steps (on the page alone, with o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.diff.line_diff import SourceDiff
@@ -79,10 +80,11 @@ def _bullets(key: str, title: str, told: tuple[Text, ...], nothing: str) -> Sect
 
 def _ladder(ablation: Ablation) -> list[Block]:
     """The path to the best step with what was not kept beside it, the references, other sizes."""
-    rows = only(ladder_table(ablation, ablation.table_rows), REPORTED)
-    shown: list[Block] = [_chart("times", ablation), rows]
+    steps = only(ladder_table(ablation, ablation.table_rows), REPORTED)
+    shown: list[Block] = [_chart("times", ablation), steps]
     if ablation.references:
-        named = [line(code(row.variant), f" {took(row)}") for row in ablation.references]
+        rows = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
+        named = [line(code(row.variant), f" {took(row)}") for row in rows]
         told = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
             told = line(told, " ", text)

@@ -49,7 +49,7 @@ def answer(ablation: Ablation) -> Text:
                     code(ablation.reference), ".")  # fmt: skip
     elif ablation.reference:
         told = line(told, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
-    return line(told, f" {_basis(ablation)}")
+    return line(told, " Study ", code(ablation.study), f" at {_basis(ablation)}")
 
 
 def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
@@ -77,7 +77,7 @@ def _basis(ablation: Ablation) -> str:
     when = f"{'measured' if fresh else 'recorded'} {ablation.date or 'on an unknown date'}"
     count = ablation.recordings.total
     runs = f", {count} timing run{'s' * (count != 1)}" if count else ""
-    return f"{ablation.study} at {shape}, {ablation.gpu}, {when}{runs}."
+    return f"{shape}, {ablation.gpu}, {when}{runs}."
 
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
