@@ -1,11 +1,15 @@
-"""How the verbs grow with the ladder and with its history, as a Markdown table: docs/robustness.md.
+"""CPU seconds of the verbs, user and system time of the whole process, as Markdown tables.
 
-Run it as ``python -m benchmarks.scale``. It makes workspaces of 20 to 320 steps with one timing,
-and of 20 steps with 10 to 10,000 timed sessions, every step with the recorded capture of softmax's
-``fused``, and runs all verbs that read what is recorded. An exponent is the slope of
-log(CPU seconds) over log(size), both without those of the smallest workspace: 1 is linear, and 0
-stands where less than 0.2 s come on top. The exit code is 1 where one is above 1.1. The times in
-the made-up records are drawn, and are no measurement.
+``python -m benchmarks.scale --recorded`` runs them on the attention study in a fresh clone of this
+repository, the median of three runs after one that compiles the bytecode: docs/measuring.md. The
+exit code is 1 where one takes longer than it may.
+
+``python -m benchmarks.scale`` says how they grow: docs/robustness.md. It makes workspaces of 20 to
+320 steps with one timing, and of 20 steps with 10 to 10,000 timed sessions, every step with the
+recorded capture of softmax's ``fused``, and runs all verbs that read what is recorded. An exponent
+is the slope of log(CPU seconds) over log(size), both without those of the smallest workspace: 1 is
+linear, and 0 stands where less than 0.5 s come on top. The exit code is 1 where one is above 1.1.
+The times in the made-up records are drawn, and are no measurement.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import os
 import random
 import subprocess
 import sys
@@ -21,7 +26,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import linear_regression, median
 
-from benchmarks.verbs import ROOT, seconds
 from msgspec import structs
 
 from workbench.evidence import frames, journal, store
@@ -36,13 +40,20 @@ from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, including
 from workbench.words import CheckResult, Regime
 
+ROOT = Path(__file__).parents[1]
+# Command, and the most seconds that it may take on the recorded study.
+RECORDED = {
+    "--help": 0.15, "list": 0.5, "show fix30 --study attention": 1.2,
+    "profile fix30 --study attention": 1.2, "diff fix27 fix30 --study attention": 1.2,
+    "advise fix30 --study attention": 1.2, "ablate --study attention": 2.0,
+}  # fmt: skip
 STEPS, SESSIONS = (20, 40, 80, 160, 320), (10, 100, 1000, 10_000)
-FEW, MOST, RUNS, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 1, 10, 20, 6
-NOISE = 0.2  # seconds
+FEW, MOST, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 10, 20, 6
+NOISE = 0.5  # seconds
 SPACE = "step1[warps=2|4|8]"
 # Arguments, and the exit code: the step ``bad`` is wrong, and nothing can be measured here.
 VERBS = {
-    "list": 0, "check": 1, "ablate": 0, "ablate --json": 0, "report --html": 0, "status": 0,
+    "list": 0, "check": 1, "ablate": 0, "report --html": 0, "status": 0,
     "show {last}": 0, "show {last} --source": 0, "profile {last}": 0, "diff {parent} {last}": 0,
     "advise {last}": 0, f"sweep {SPACE}": 0, "ship {last} --as it": 1, "gate HEAD~1": 1,
     "bisect {bad} --what wrong": 0,
@@ -50,6 +61,38 @@ VERBS = {
 SOFTMAX = ROOT / "kernels" / "softmax"
 EVIDENCE = EvidenceFolder(ROOT / "ablations" / "softmax" / "evidence" / "nvidia-h200")
 SHAPE = "4096x8192"
+
+
+def seconds(folder: Path, command: Sequence[str], code: int = 0) -> float:
+    """User and system time of one run in a folder, with its engine or else this one. Raises
+    CalledProcessError if it ends in another code.
+    """
+    engine = next(top for top in (folder, ROOT) if (top / "profiler").is_dir()) / "profiler"
+    environment = {**os.environ, "PYTHONPATH": str(engine), "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", *command],
+        cwd=folder, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    after = os.times()
+    if done.returncode != code:
+        print(done.stderr, file=sys.stderr)
+        done.check_returncode()
+    return sum(after[2:4]) - sum(before[2:4])
+
+
+def recorded() -> int:
+    print("| command | CPU (s) | at most (s) |\n| --- | --: | --: |")
+    slow = False
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        for command, most in RECORDED.items():
+            took = median([seconds(clone, command.split()) for _ in range(4)][1:])
+            slow |= took > most
+            print(f"| `workbench {command}` | {took:.2f} | {most:g} |", flush=True)
+    return int(slow)
 
 
 def workspace(root: Path, steps: int, sessions: int) -> dict[str, str]:
@@ -172,9 +215,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("verbs", nargs="*")
+    parser.add_argument("--recorded", action="store_true")
     given = parser.parse_args()
+    if given.recorded:
+        return recorded()
     steep = False
     for what, sizes in (("steps", given.steps), ("sessions", given.sessions)):
         print(f"| command | {' | '.join(f'{size:,} {what}' for size in sizes)} | exponent |")
@@ -186,12 +230,7 @@ def main() -> int:
                 for root, size in roots.items()
             }
             for verb, code in VERBS.items():
-                if given.verbs and verb.split()[0] not in given.verbs:
-                    continue
-                took = []
-                for root, names in named.items():
-                    command = verb.format(**names).split()
-                    took.append(median(seconds(root, command, code) for _ in range(given.runs)))
+                took = [seconds(r, verb.format(**n).split(), code) for r, n in named.items()]
                 found = exponent(sizes, took)
                 steep |= found > MOST
                 shown = " | ".join(f"{each:.2f} s" for each in took)

@@ -14,8 +14,9 @@ from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.evidence import store
+from workbench.evidence.recorded import Evidence
 from workbench.ncu.capture import Capture
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import current_capture
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,13 +141,14 @@ def recorded_report(shape: str, variant: str) -> Path:
 
 
 @cache
-def recorded_captures(shape: str) -> Captures:
-    """The kept tables of attention's captures at a shape."""
-    return Captures(find_target(Local(), FIXTURE, None, shape).evidence())
+def recorded_evidence(shape: str) -> Evidence:
+    """That of attention at a shape."""
+    return find_target(Local(), FIXTURE, None, shape).evidence()
 
 
 def recorded_capture(shape: str, variant: str) -> Capture:
-    found = recorded_captures(shape).of(variant)
+    """From the kept tables."""
+    found = current_capture(recorded_evidence(shape), variant)
     assert found is not None
     return found
 

@@ -23,7 +23,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.captures import LAUNCHES, Captures, KeptTables, tables_of
+from workbench.ncu.captures import LAUNCHES, KeptTables, current_capture, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
@@ -141,7 +141,7 @@ def test_no_flipped_bit_and_no_cut_is_evidence(workspace: Path, bit: int, cut: b
     path.write_bytes(data[: bit // 8] if cut else data)
     try:
         evidence = evidence_of(workspace)
-        assert Captures(evidence).of("fix10") is None
+        assert current_capture(evidence, "fix10") is None
         assert evidence.capture_index("fix10").state == Status.DAMAGED
     finally:
         path.write_bytes(WHOLE)

@@ -12,7 +12,7 @@ from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
 from workbench.errors import BadCapture, Interrupted, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence, load_calibration
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import current_capture
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingsJob
 from workbench.run.side_jobs import CEILINGS
@@ -42,12 +42,11 @@ def calibrate(
 
 def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     """Of the first capture of this GPU that has them, the default shape's before others'."""
-    own = Captures(Evidence(study, study.default_shape, folder))
+    evidence = Evidence(study, study.default_shape, folder)
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
-        captures = own.at(shape)
         for variant in study.variants:
             with suppress(BadCapture):  # another will have them
-                capture = captures.of(variant)
+                capture = current_capture(evidence.at(shape), variant)
                 if capture is not None and (found := peaks(capture.metrics)) is not None:
                     return found
     return None

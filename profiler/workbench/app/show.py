@@ -35,7 +35,7 @@ from workbench.ncu.capture import (
     load_sources,
     require_lines,
 )
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import current_capture as recorded_capture
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.launches import Details
@@ -66,7 +66,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"`workbench profile {quote(variant)}` where there is a GPU",
         )
-    capture = Captures(evidence).of(variant)
+    capture = recorded_capture(evidence, variant)
     assert capture is not None
     return capture.path if is_there(capture.path) else None, index.range, capture
 

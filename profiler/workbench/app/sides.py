@@ -25,7 +25,7 @@ from workbench.judge.gates import HARMLESS
 from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.sessions import timing_facts
-from workbench.ncu.captures import REPORTS, Captures, Reports
+from workbench.ncu.captures import REPORTS, Reports, current_capture
 from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
@@ -131,7 +131,7 @@ def figures_in(evidence: Evidence | None, name: str) -> dict[str, Figure]:
     if evidence is None:
         return {}
     try:
-        capture = Captures(evidence).of(name)
+        capture = current_capture(evidence, name)
     except BadCapture:
         return {}
     return figures(capture.metrics) if capture else {}

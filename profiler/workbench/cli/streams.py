@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
 
@@ -160,11 +160,7 @@ def abandon() -> None:
         with suppress(OSError, ValueError):
             stream.flush()
             continue
-        _to_null(stream)
-
-
-def _to_null(stream: TextIO) -> None:
-    with suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
+        with suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)

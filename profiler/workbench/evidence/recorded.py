@@ -154,7 +154,11 @@ class Evidence:
         if "timings" in vars(self):
             return [file.timing.fingerprints for file in self.timings]
         heads = (store.read(path, TimingHead) for path in self.folder.timing_files(self.shape))
-        return [head.fingerprints for head in heads if head.is_complete]
+        return [
+            head.fingerprints
+            for head in heads
+            if sum(not session.alone for session in head.sessions) >= head.planned
+        ]
 
     @property
     def measured(self) -> set[str]:

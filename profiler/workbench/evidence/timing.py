@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -106,45 +106,6 @@ def differing(one: Nodes, other: Nodes) -> set[str]:
     }
 
 
-UNREAD = msgspec.Raw(b"")  # the bytes of a field that is not decoded
-
-
-class Head(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Of a session: whether it held references only."""
-
-    alone: bool = False
-    number: msgspec.Raw = UNREAD
-    instances: msgspec.Raw = UNREAD
-    series: msgspec.Raw = UNREAD
-    audits: msgspec.Raw = UNREAD
-    temperature_c: msgspec.Raw = UNREAD
-    throttled: msgspec.Raw = UNREAD
-    reasons: msgspec.Raw = UNREAD
-
-
-class TimingHead(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What a timing is of, without its measurements: a quarter of the time to read."""
-
-    schema: ClassVar[int] = 2
-
-    fingerprints: dict[str, str]
-    sessions: tuple[Head, ...]
-    planned: Count = 0
-    study: msgspec.Raw = UNREAD
-    shape: msgspec.Raw = UNREAD
-    nodes: msgspec.Raw = UNREAD
-    stride: msgspec.Raw = UNREAD
-    provenance: msgspec.Raw = UNREAD
-    method: msgspec.Raw = UNREAD
-    copies: msgspec.Raw = UNREAD
-    unsteady: msgspec.Raw = UNREAD
-
-    @property
-    def is_complete(self) -> bool:
-        """As of ``Timing``."""
-        return sum(not session.alone for session in self.sessions) >= self.planned
-
-
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """``<shape>/timings/<date>.json.zst``: some variants timed together, in several sessions.
 
@@ -214,3 +175,28 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     def is_complete(self) -> bool:
         """Whether it has the sessions that were planned: a process that is killed leaves fewer."""
         return len(self.together) >= self.planned
+
+
+UNREAD = msgspec.Raw(b"")
+
+
+def _head(kind: type[Record], **read: Any) -> Any:
+    """A record of ``kind`` of which some fields are read, and the others kept as they are."""
+    fields = [
+        (field.name, read.get(field.name, msgspec.Raw))
+        + (() if field.required else (field.default if field.name in read else UNREAD,))
+        for field in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(
+        f"{kind.__name__}Head", fields, bases=(Record,), namespace={"schema": kind.schema},
+        omit_defaults=True, kw_only=True, frozen=True,
+    )  # fmt: skip
+
+
+# What a timing is of, without its measurements: a quarter of the time to read.
+TimingHead = _head(
+    Timing,
+    fingerprints=dict[str, str],
+    sessions=tuple[_head(Session, alone=bool), ...],  # type: ignore[misc]
+    planned=Count,
+)

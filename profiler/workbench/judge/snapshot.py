@@ -22,7 +22,7 @@ from workbench.judge.known_evidence import (
     shown_at,
 )
 from workbench.judge.sizes import ranges
-from workbench.ncu.captures import Captures
+from workbench.ncu.captures import current_capture, reports_of
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, outcomes
@@ -101,7 +101,7 @@ def snapshot(
         default_shape=study.default_shape,
         shapes=shapes,
         calibration=evidence.calibration,
-        told=(*Captures(evidence).told, *journal.told),
+        told=(*reports_of(evidence).told, *journal.told),
         journal=journal,
         ranges=tuple(_ranges(evidence, steps)) if everywhere else (),
         only=tuple(only),
@@ -205,7 +205,7 @@ class _Opened:
 def _opened(evidence: Evidence, variant: str, texts: Texts | None = None) -> _Opened:
     """A report that cannot be read costs the variant its capture, and nothing else."""
     try:
-        capture = Captures(evidence).of(variant)
+        capture = current_capture(evidence, variant)
         return _Opened(capture, texts.of(evidence, variant) if texts else {})
     except BadCapture as error:
         return _Opened(None, texts.of(evidence, variant) if texts else {}, error.message)

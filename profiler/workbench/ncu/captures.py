@@ -196,42 +196,23 @@ class Reports:
         path = folder.reports / name
         if path not in self._launches:
             kept = folder.tables(name) if self.from_tables else None
-            self._launches[path] = tables_of(path, kept, sha256, self.tell)
+            self._launches[path] = tables_of(path, kept, sha256, self.told.setdefault)
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]
 
-    def tell(self, text: str) -> None:
-        """Each thing is reported once."""
-        self.told[text] = None
+
+def reports_of(evidence: Evidence) -> Reports:
+    """What is read lives as long as the evidence, and is shared by all shapes."""
+    reports = evidence.files.opened.setdefault(REPORTS, Reports())
+    assert isinstance(reports, Reports)
+    return reports
 
 
-class Captures:
-    """Those of one study at one shape on one GPU; what is read lives as long as the evidence."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-
-    @property
-    def _reports(self) -> Reports:
-        reports = self._evidence.files.opened.setdefault(REPORTS, Reports())
-        assert isinstance(reports, Reports)
-        return reports
-
-    def of(self, variant: str) -> Capture | None:
-        """The variant's launches, where a current capture of them is recorded. Raises
-        BadCapture.
-        """
-        index = self._evidence.capture_index(variant).current
-        if index is None:
-            return None
-        return self._reports.capture(self._evidence.folder, index.report, index.sha256, index.range)
-
-    @property
-    def told(self) -> tuple[str, ...]:
-        """What was found wrong with files and cost no capture."""
-        return tuple(self._reports.told)
-
-    def at(self, shape: str) -> Captures:
-        """Those at another shape; what has been read is shared."""
-        return Captures(self._evidence.at(shape))
+def current_capture(evidence: Evidence, variant: str) -> Capture | None:
+    """The variant's launches, where a current capture is recorded. Raises BadCapture."""
+    index = evidence.capture_index(variant).current
+    if index is None:
+        return None
+    folder = evidence.folder
+    return reports_of(evidence).capture(folder, index.report, index.sha256, index.range)

@@ -128,14 +128,11 @@ def write_bytes(path: Path, data: bytes) -> None:
 
     What killed runs left beside it goes. A pipe or a device, such as /dev/stdout, is written to.
     """
+    part: Path | None = None
     try:
         if _is_stream(path):
             path.write_bytes(data)
             return
-    except OSError as error:
-        raise disk_full(path, error) or error from None
-    part: Path | None = None
-    try:
         require_inside(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
