@@ -164,6 +164,11 @@ def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
                 assert anchor in known, f"{path.name}: {link}#{anchor}"
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert named == {"index.md", *(path.name for path in (ROOT / "docs").glob("*.md"))}
+
+
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
     """Every page is in its navigation, and every link and anchor of it leads somewhere."""
