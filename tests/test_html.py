@@ -127,7 +127,7 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
     row = TableRow(cells, key="fix1", kind=Marking.KEPT)
     ladder = written(Table("ladder", columns, (row,)))
     assert '<tr class="kept" data-key="fix1"><th scope="row">fix1</th>' in ladder
-    assert 'data-sort="4.31" data-label="time">4.31<small>[4.30, 4.32]</small></td>' in ladder
+    assert 'data-sort="4.31" data-label="time (µs)">4.31<small>[4.30, 4.32]</small></td>' in ladder
     assert '<th scope="col" class="n c-time" title="samples in t.json"><button' in ladder
     assert '<span class="mark kept">kept at large</span>' in ladder
     assert '<span class="mark bad">refuted</span>' in ladder
@@ -140,13 +140,16 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
 
 def test_steps_stand_beside_a_list_of_them() -> None:
     steps = tuple(
-        Section(f"step-{name}", words(f"{name}: more"), (), kind, name)
-        for name, kind in (("fix1", Marking.KEPT), ("fix2", Marking.REJECTED))
+        Section(f"step-{name}", words(f"{name}: more"), (), kind, name, word)
+        for name, kind, word in (
+            ("fix1", Marking.KEPT, "kept"),
+            ("fix2", Marking.REJECTED, "slower"),
+        )
     )
     text = written(Section("steps", words("Steps"), (Paragraph(words("first")), *steps)))
     listed = text[text.index("<nav") : text.index("</nav>")]
     assert listed.count("<li>") == 2
     assert '<a href="#step-fix2" data-variant="fix2">' in listed
-    assert '<span class="mark rejected">rejected</span>' in listed
+    assert '<span class="mark rejected">slower</span>' in listed
     assert text.index("first") < text.index("<nav")
     assert '<article id="step-fix1" class="step kept" data-variant="fix1"' in text

@@ -203,6 +203,19 @@ def test_every_version_has_its_row_points_step_and_sources() -> None:
         assert (row.variant in choices) == shown
 
 
+def test_the_table_ends_with_the_winner_and_a_wrong_step_is_called_so() -> None:
+    best = pages.recorded()[0].best
+    assert best is not None
+    text = pages.recorded_page()
+    first = text.split('<table class="data ladder is-ladder">')[1].split("</table>")[0]
+    assert re.findall(r'data-key="([^"]+)"', first)[-1] == best.variant
+    assert f'data-best="{best.variant}"' in text
+    (badge,) = re.findall(
+        r'data-variant="fix3"><span>.*?</span> <span class="mark \w+">(\w+)<', text
+    )
+    assert badge == "wrong"
+
+
 def test_figures_are_those_of_the_report() -> None:
     found, _ = pages.recorded()
     words = recorded().words
