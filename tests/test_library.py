@@ -120,7 +120,9 @@ def test_every_result_has_a_text_and_a_page(ladder: Any) -> None:
     for result in results:
         parsed(result)
         assert "|" in repr(result)
-        assert repr(result) == result._repr_markdown_()  # at a prompt: no wall of fields
+        first = repr(result).partition("\n... ")[0]  # at a prompt: no wall of fields
+        assert result._repr_markdown_().startswith(first)
+        assert len(repr(result).splitlines()) <= 15
         assert "<table" in result._repr_html_()
         assert len(result.table())
 
@@ -239,8 +241,8 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     assert seen == [("softmax.py:softmax", "torch.softmax")]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
     assert parsed(done).images
-    assert "What limits it:" in repr(done)
-    assert "What to try next:" in repr(done)
+    assert "What limits it:" in done._repr_markdown_()
+    assert "What to try next:" in done._repr_markdown_()
     of_function: Any = wb.try_(doubled)
     file, _, name = seen[-1][0].rpartition(":")
     text = Path(file).read_text()
@@ -265,3 +267,46 @@ FACTOR = 2
 
 def doubled(x: Any) -> Any:
     return x * FACTOR
+
+
+def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
+    compared = wb.diff("fix4", "fix5", study="attention", project=FIXTURE)
+    assert compared.speedup is not None
+    assert compared.speedup.ratio == pytest.approx(1.09, abs=0.001)
+    assert compared.table().loc["duration", "value_after"] == pytest.approx(11.7, abs=0.05)
+    told = [one.id for one in wb.advise("fix5", study="attention", project=FIXTURE)]
+    assert told[0] == "pipe.tensor/tensor"
+    ladder = wb.study("attention", project=FIXTURE).evidence().ladder
+    for result in (compared, ladder):
+        assert len(repr(result).splitlines()) == 15
+        assert repr(result).endswith("more lines: print(result._repr_markdown_())")
+
+
+def test_lines_of_a_report_are_hottest_first_and_any_metric_has_a_name() -> None:
+    path = sorted((FIXTURE / "ablations" / "attention").rglob("*.ncu-repz"))[0]
+    report = wb.read(path)
+    samples = list(report.lines()["samples"])
+    assert samples == sorted(samples, reverse=True)
+    (duration,) = report.metric("gpu__time_duration.sum").metrics
+    assert duration.value == pytest.approx(1000 * (report.launches[0].microseconds or 0))
+    with pytest.raises(UsageError):
+        report.metric("no_such_metric")
+
+
+def test_a_plot_needs_matplotlib_and_a_kind_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ladder = wb.study("attention", project=FIXTURE).evidence().ladder
+    with pytest.raises(UsageError, match="no plot 'tims'"):
+        ladder.plot("tims")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(EnvironmentLacks, match="needs matplotlib") as lacks:
+        ladder.plot()
+    assert lacks.value.hint == "pip install matplotlib"
+
+
+@pytest.mark.parametrize("kind", ["times", "roofline"])
+def test_a_ladder_is_plotted(kind: str) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    ladder = wb.study("attention", project=FIXTURE).evidence().ladder
+    axes = ladder.plot(kind)
+    assert axes.get_yscale() == "log"
+    assert axes.lines

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.library import ablate, profile, read, study, try_, variant
+    from workbench.library import ablate, advise, diff, profile, read, study, sweep, try_, variant
     from workbench.study.model import Shape, Tolerance, Work
 
 __version__ = "0.1.0"
@@ -23,9 +23,12 @@ __all__ = [
     "Work",
     "__version__",
     "ablate",
+    "advise",
+    "diff",
     "profile",
     "read",
     "study",
+    "sweep",
     "try_",
     "variant",
 ]

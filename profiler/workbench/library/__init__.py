@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from workbench.errors import UsageError, unknown
 
 if TYPE_CHECKING:
+    from workbench.judge.advice.ranking import Advice
     from workbench.library.results import (
         Ablated,
+        ComparedVariants,
         OpenStudy,
         ProfiledVariant,
         ReadReport,
+        Swept,
         TriedSource,
     )
 
@@ -69,6 +72,65 @@ def profile(
     (done,) = ensure_each([profiled_with(target, [full])], fresh=fresh)
     target.executor.require_profiled()
     return profiled(judged(target, [full], source=done.source)[0], full)
+
+
+def diff(
+    before: str,
+    after: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Where = None,
+) -> ComparedVariants:
+    """``workbench diff`` of two variants, by recorded evidence. Raises WorkbenchError."""
+    from workbench.app.executor import Local
+    from workbench.app.judge import judged
+    from workbench.app.target import find_recorded
+    from workbench.judge.view import judge_pair, pair_sources
+    from workbench.library.results import ComparedVariants, values
+
+    target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
+    names = target.variants([before, after])
+    ladder, seen = judged(target, names, sources=True)
+    found = judge_pair(seen, target.workspace.config, *map(ladder.row, names))
+    changes = pair_sources(seen, *names)
+    return ComparedVariants(**values(found), ladder=ladder, changes=changes)
+
+
+def advise(
+    name: str, *, study: str | None = None, shape: str | None = None, project: Where = None
+) -> tuple[Advice, ...]:
+    """``workbench advise``: what to try next, the best first. Raises WorkbenchError."""
+    from workbench.app.executor import Local
+    from workbench.app.judge import judged
+    from workbench.app.show import current_capture
+    from workbench.app.target import find_recorded
+    from workbench.judge.advice.ranking import to_try
+
+    target = find_recorded(Local(), _folder(project), study, shape, names=[name])
+    (full,) = target.variants([name])
+    current_capture(target, full)
+    found, _ = judged(target, [full])
+    return to_try(found.row(full).advice, found.record) or ()
+
+
+def sweep(
+    variants: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Where = None,
+    fresh: bool = False,
+) -> Swept:
+    """``workbench sweep 'NAME[a=1|2]'`` at one shape; no file is written. Raises WorkbenchError."""
+    from workbench.app import sweep as space
+    from workbench.app.executor import Local
+    from workbench.app.target import find_target
+    from workbench.library.results import Swept, values
+
+    target = find_target(Local(), _folder(project), study, shape)
+    target.study, picked = space.space_of(target.study, variants)
+    return Swept(**values(space.sweep(target, picked, fresh=fresh)))
 
 
 def read(path: str | Path) -> ReadReport:

@@ -11,41 +11,47 @@ from typing import TYPE_CHECKING, Any, cast
 
 from workbench.app.executor import Local
 from workbench.app.judge import on_record
-from workbench.app.show import read
+from workbench.app.show import Metric, read, report_lines, report_metric
 from workbench.app.target import find_recorded
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.evidence.recorded import Evidence
+from workbench.judge.parameter_sweep import Sweep
 from workbench.judge.rows import Ablation, Row
+from workbench.judge.view import VariantPair
 from workbench.ncu.report_file import Report, pick_launch
-from workbench.render import as_table, html, markdown
+from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, scene, told
-from workbench.render.document import ladder_view, launches, listing, variant
+from workbench.render.document import ladder_view, launches, listing, pair, variant
 from workbench.render.document.blocks import (
     Block,
-    Callout,
     Chart,
     Paragraph,
     Section,
     Table,
     only,
+    warned,
     words,
 )
 from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.launches import Details
-from workbench.render.document.result import warnings
+from workbench.render.document.parameters import sweep_view
+from workbench.render.document.result import answer, warnings
 from workbench.run import machine
 from workbench.study.config import Config
 from workbench.study.model import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from workbench.app.try_ import Attempt
     from workbench.judge.known_evidence import Snapshot
     from workbench.ncu.capture import Capture
 
+REPR_LINES = 15
 STYLE = """<style>
 .workbench .hidden { display: none }
 .workbench .scroll { overflow-x: auto }
@@ -84,7 +90,11 @@ class Shown:
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
 
     def __repr__(self) -> str:
-        return self._repr_markdown_()
+        """The first lines of it."""
+        first, *lines = self._repr_markdown_().splitlines() or [""]
+        left = len(lines) - REPR_LINES + 2
+        more = [f"... {left} more lines: print(result._repr_markdown_())"] if left > 1 else []
+        return "\n".join([first, *(lines[: REPR_LINES - 2] if more else lines), *more])
 
     def _repr_markdown_(self) -> str:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
@@ -115,13 +125,16 @@ class Ablated(Shown, Ablation):
         """One row a variant: the columns of the ladder by their keys in JSON, with their units."""
         return as_table.versions(self)
 
+    def plot(self, kind: str = "times", axes: Any = None) -> Axes:
+        """``times`` or ``roofline`` as matplotlib axes. Raises EnvironmentLacks without it."""
+        from workbench.library.plots import plot
+
+        return plot(self, kind, axes)
+
     def _blocks(self) -> Sequence[Block]:
-        head: list[Block] = [Paragraph(variant.origin(self))]
-        if seen := warnings(self):
-            head.append(Callout("Read this first", seen))
-        head.append(only(ladder_table(self), REPORTED))
+        head: list[Block] = [Paragraph(answer(self)), only(ladder_table(self), REPORTED)]
         charts = [Chart(name, *_told(name, self)) for name in CHARTS]
-        return [*head, *ladder_view.account(self), *charts]
+        return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
 
     def _chart(self, name: str) -> str:
         return svg.files(scene(name, self))[0]
@@ -198,6 +211,37 @@ def profiled(judged: Ablation, name: str) -> ProfiledVariant:
 
 
 @dataclass(frozen=True, repr=False)
+class ComparedVariants(Shown, VariantPair):
+    """Two variants of ``ladder``, and the diff of their sources with what lines cost."""
+
+    ladder: Ablation | None = field(default=None, repr=False)
+    changes: SourceDiff | None = field(default=None, repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """One row a figure, before and after."""
+        before, after = map(as_table.figures, (self.before.figures, self.after.figures))
+        return before.add_suffix("_before").join(after.add_suffix("_after"), how="outer")
+
+    def _blocks(self) -> Sequence[Block]:
+        assert self.ladder is not None
+        assert self.changes is not None
+        origin = Paragraph(variant.origin(self.ladder))
+        return [origin, *pair.variants(self, self.changes, self.ladder.record, source=False)]
+
+
+@dataclass(frozen=True, repr=False)
+class Swept(Shown, Sweep):
+    """All combinations of a variant's parameters."""
+
+    def table(self) -> pd.DataFrame:
+        """One row a combination."""
+        return as_table.frame(map(as_json.shown_fields, self.combinations), "variant")
+
+    def _blocks(self) -> Sequence[Block]:
+        return sweep_view(self)
+
+
+@dataclass(frozen=True, repr=False)
 class ReadReport(Shown, Report):
     """A report file. A launch is named by its number, from 0."""
 
@@ -216,6 +260,15 @@ class ReadReport(Shown, Report):
     def figures(self, launch: int = 0) -> pd.DataFrame:
         """One row a figure of a launch, by its id. Raises UsageError."""
         return as_table.figures(self.details(launch).figures)
+
+    def lines(self, launch: int = 0) -> pd.DataFrame:
+        """One row a source line of a launch, the hottest first. Raises UsageError."""
+        (picked,) = pick_launch(self, launch)
+        return as_table.source_lines(report_lines(self, picked, sass=False).files)
+
+    def metric(self, name: str, launch: int = 0) -> Metric:
+        """Any metric of a launch by NVIDIA's name. Raises UsageError for one that it lacks."""
+        return report_metric(self, pick_launch(self, launch), name)
 
     def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)

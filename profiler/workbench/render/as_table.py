@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure, figure_label
@@ -31,6 +31,8 @@ from workbench.words import Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from workbench.render.source_lines import SourceLine
 
 
 OWN = ("value", "ratio")  # of a number with an interval: it stands under the key itself
@@ -109,6 +111,13 @@ def launched(known: Iterable[Launch]) -> pd.DataFrame:
         ),
         "index",
     )
+
+
+def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:
+    """One row a line that ran, the one with the most stall samples first."""
+    ran = [(file, one) for file, lines in files.items() for one in lines if one.ran]
+    ran.sort(key=lambda item: -(item[1].samples or 0))
+    return frame(({"file": file, **as_json.shown_fields(one)} for file, one in ran), "file")
 
 
 def states(known: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:
