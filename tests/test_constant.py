@@ -4,6 +4,7 @@ variant made of them in one call is of no use in the call that is looked at. Wit
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from workbench.errors import UsageError  # noqa: E402
 from workbench.run.protocol import Round  # noqa: E402
 from workbench.run.worker.timing import surroundings as module  # noqa: E402
-from workbench.run.worker.timing.instances import MOST_CALLS, Around, Instance  # noqa: E402
+from workbench.run.worker.timing.card import MOST_CALLS  # noqa: E402
+from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
 from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
 from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
 from workbench.study.model import Shape  # noqa: E402
@@ -144,11 +146,11 @@ def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
     instance = object.__new__(Instance)
     inputs = SimpleNamespace(constant=constant, written=lambda replay, call: {"replay": replay})
     instance.around = cast(Any, SimpleNamespace(inputs=inputs))
-    instance.calls, instance.last = dict.fromkeys(Regime, 2), 5
+    instance.calls, instance.latest = dict.fromkeys(Regime, 2), deque([5])
 
     def replay(regime: Regime) -> None:
         replayed.append(regime)
-        instance.last = 9
+        instance.latest.append(9)
 
     instance.replay = replay  # type: ignore[method-assign]
     found = instance.inputs_of_kept()
@@ -165,6 +167,7 @@ def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     load = SimpleNamespace(temperature_c=None, throttled=None, reasons=())
     made.gauge = cast(Any, SimpleNamespace(load=lambda: load))
     made.instances, made.throttled, made.reasons = [], [], set()
+    made.sent = lambda sample: None
     made.round = Round(session=0, alone=False, number=0, rounds=0)
     made.build = lambda variants: 1  # type: ignore[method-assign]
 

@@ -7,8 +7,9 @@ import pytest
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
-from workbench.judge.findings import NOT_COLLECTED
+from workbench.judge.findings import NOT_COLLECTED, Finding
 from workbench.judge.gates import (
+    UNCHECKED,
     Gate,
     compiler_gate,
     correct_gate,
@@ -77,6 +78,19 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
         == "inconclusive"
     )
     assert verdict([*PASSED, faster_gate(None, LIMITS)], None, LIMITS) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.2, 0.3, "slower"), (0.9, 1.2, "inconclusive"), (1.2, 1.3, "inconclusive")],
+)
+def test_a_time_in_a_stream_can_reject_and_not_keep(low: float, high: float, expected: str) -> None:
+    over = Ratio((low + high) / 2, low, high, 5)
+    in_a_stream = Gate("kernels", GateState.OPEN, Finding(UNCHECKED))
+    gates = [*PASSED, in_a_stream, faster_gate(over, LIMITS)]
+    assert verdict(gates, over, LIMITS) == expected
+    missing = Gate("duration", GateState.OPEN, NOT_COLLECTED)
+    assert verdict([*gates, missing], over, LIMITS) == "inconclusive"
 
 
 def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) -> Build:

@@ -146,17 +146,26 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.Monkey
 
 
 def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
-    """As SDPA's calls are: a memset follows an event sooner than a kernel does."""
+    """As SDPA's calls are."""
     import torch
     from cuda.bindings import driver
 
-    from workbench.run.worker.timing.card import END, START, Card, Marks, captured
+    from workbench.run.worker.timing.card import (
+        END,
+        START,
+        Card,
+        EmptyCalls,
+        Marks,
+        captured,
+        parts_of,
+        switch_contexts,
+    )
 
     card, calls = Card(), 24
     card.warm()
     x, y, small = (torch.zeros(1 << 20, device="cuda") for _ in range(3))
     torch.add(x, 1, out=y)
-    marks = [Marks() for _ in range(calls)]
+    marks = [Marks(card) for _ in range(calls)]
 
     def call() -> None:
         stream = torch.cuda.current_stream().cuda_stream
@@ -174,6 +183,11 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
         captured(stamped, card.side),
         captured(lambda: [m.around(call) for m in marks], card.side),
     )
+    parts = parts_of(captured(call, card.side))
+    assert parts == (4096, None)
+    empty = EmptyCalls(card, parts)
+    switch_contexts()
+    offset = empty.offset()
     stamps, events, pinned = [], [], card.pinned(1)
     for _ in range(10):
         card.replay(graphs[0])
@@ -181,7 +195,30 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
         graphs[1].replay()
         torch.cuda.synchronize()
         stamps.append(float(card.times(pinned).calls[0]) / calls / 1e3)
-        events.append(sum(mark.microseconds for mark in marks) / calls)
+        events.append(offset + sum(mark.microseconds for mark in marks) / calls)
     both = sorted(stamps)[5], sorted(events)[5]
     assert both[0] > 1.5
     assert abs(both[0] - both[1]) < 0.5, both
+
+
+def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
+    import torch
+
+    from workbench.run.worker.timing.card import SLOTS, Card
+    from workbench.run.worker.timing.surroundings import KINDS, Surroundings, signed_sum
+
+    around = object.__new__(Surroundings)
+    around.card = card = Card()
+    card.warm()
+    for dtype in KINDS:
+        out = torch.randn(333, 1001, device="cuda").to(dtype).t()
+        kept = torch.empty_like(out)
+        for _ in range(2):  # the sums of a replay begin at zero
+            card.advance()
+            card.replays += 1
+        around.read(out, kept, 3, 8, 1)
+        wanted, norm = signed_sum(out.double(), out)
+        sums = card.sums[card.replays % SLOTS]
+        assert abs(float(sums[3, 1]) - wanted) < 1e-10 * norm
+        assert int((sums != 0).sum()) == 1
+        assert abs(wanted) < 6 * norm

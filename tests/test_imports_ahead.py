@@ -45,10 +45,10 @@ SESSION = """
 import json, sys
 from pathlib import Path
 from workbench.run.worker import session_forks
-def measured(self, variants, alone):
+def measured(self, variants, alone, sent):
     found = {name: name in sys.modules for name in ("quick", "torch._dynamo")}
     Path("found.json").write_text(json.dumps(found | {"arguments": sys.argv[2:]}))
-    return set(variants)
+    return session_forks.Answer(set(variants))
 session_forks.Server.measured = measured
 session_forks.main()
 """

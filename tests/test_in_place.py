@@ -20,9 +20,15 @@ from workbench.run.worker.timing.instances import (  # noqa: E402
     Instance,
     NotCaptured,
     NotTimed,
+    SummedCall,
 )
 from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
-from workbench.run.worker.timing.surroundings import DRAWS, InputTables, Surroundings  # noqa: E402
+from workbench.run.worker.timing.surroundings import (  # noqa: E402
+    DRAWS,
+    InputTables,
+    Surroundings,
+    signed_sum,
+)
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import Regime  # noqa: E402
 
@@ -180,7 +186,7 @@ class Heard:
     def constants_of(self, call: int) -> dict[str, Any]:
         return {}
 
-    def read(self, out: Any, kept: Any, call: int, calls: int) -> None:
+    def read(self, out: Any, kept: Any, call: int, calls: int, number: int) -> None:
         self.events.append(f"read {int(out[0])} as {int(kept[0])} of {call}")
 
 
@@ -241,11 +247,8 @@ def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> No
     assert heard.events == ["restore 1", "run"]
 
 
-def test_the_second_clock_stands_where_the_stamps_do_and_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_second_clock_stands_where_the_stamps_do_and_keeps_nothing() -> None:
     heard = Heard()
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: heard.events.append("empty"))
     one = instance(heard)
 
     class Clock(Marks):
@@ -254,13 +257,14 @@ def test_the_second_clock_stands_where_the_stamps_do_and_keeps_nothing(
                 return SimpleNamespace(record=lambda: heard.events.append(name))
 
             self.events = [event(name) for name in ("before", "between", "after")]
+            self.card = cast(Any, SimpleNamespace(stamp=lambda row: heard.events.append("stamp")))
 
     one.once(Regime.CHAINED, 1, marks=Clock())
     reads = [read.replace("of 1", "of -1") for read in READS]
     assert heard.events == [
         "write 1",
-        *("before", "empty", "empty", "between"),
-        *("empty", "run", "empty", "after"),
+        *("before", "stamp", "stamp", "between"),
+        *("stamp", "run", "stamp", "after"),
         *reads,
     ]
 
@@ -283,6 +287,31 @@ def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, int], said: st
     relative, why = made.audit(cast(Any, timed), Tolerance(absolute=1e-3, relative=1e-3))
     assert why.startswith(said) if said else why == ""
     assert relative == (1.0 if said else 0.0)
+
+
+def stale(share: float, seed: int = 0) -> str:
+    """What is said of outputs of which a share is an earlier call's."""
+    torch.manual_seed(seed)
+    out, before = (torch.randn(64, 100) for _ in range(2))
+    rows = round(share * 64)
+    given = torch.cat([before[:rows], out[rows:]])
+    kept = {"": torch.empty_strided((64, 100), (1, 64))}
+    timed = SimpleNamespace(kept=kept, found=Outputs(kept, frozenset([""])))
+    made = object.__new__(TimingProcess)
+    made.around = cast(Any, SimpleNamespace(inputs=SimpleNamespace(written=lambda *call: {})))
+    made.study = cast(Any, SimpleNamespace(reference=lambda: out.double()))
+    drawn = SummedCall(3, 1, {"": signed_sum(given, kept[""])[0]})
+    bound = Tolerance(absolute=1e-3, relative=1e-5)
+    return made.audit_sums(cast(Any, timed), drawn, bound)[1]
+
+
+def test_the_sums_of_any_call_are_audited() -> None:
+    assert stale(0.0) == ""
+    for seed in range(20):
+        assert stale(0.1, seed).startswith(
+            "the output of a timed call: by its signed sum the error is 0."
+        )
+    assert stale(1.0)
 
 
 # ---- hints -------------------------------------------------------------------------------------

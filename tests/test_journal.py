@@ -183,7 +183,7 @@ def test_a_superseded_session_leaves_its_medians(tmp_path: Path, folder: Evidenc
     assert kept.fingerprints == gone.fingerprints
 
 
-def test_who_launches_other_kernels_in_another_session_is_on_record(
+def test_what_instances_chose_to_launch_is_on_record(
     tmp_path: Path, folder: EvidenceFolder
 ) -> None:
     def launched(threads: int) -> tuple[GraphNode, ...]:
@@ -195,13 +195,13 @@ def test_who_launches_other_kernels_in_another_session_is_on_record(
         nodes = {"baseline": launched(64)[:: 1 - 2 * (number % 2)], "fix1": launched(threads)}
         found = timed_session(number, {"baseline": 2.0, "fix1": 1.0})
         last = writer.session(TimedSession(session=found, nodes=nodes), planned=3)
-        assert last.unsteady == (("fix1",) if number else ())
+        assert last.ways == ({"fix1": (launched(256),)} if number else {})
     assert last.nodes["fix1"] == launched(32)
     (path,) = folder.timing_files("large")
-    assert store.read(path, Timing).unsteady == ("fix1",)
+    assert store.read(path, Timing).ways == {"fix1": (launched(256),)}
     writer.drop_timing()
     again = writer.session(TimedSession(session=found, nodes=nodes), planned=3)
-    assert again.unsteady == ()
+    assert again.ways == {}
 
 
 def test_what_a_killed_run_left_is_noted_before_it_goes(

@@ -28,6 +28,7 @@ from workbench.run.worker.output import (  # noqa: E402
     outputs_of,
     paired,
 )
+from workbench.run.worker.timing.surroundings import GUARD_BYTES  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import CheckResult  # noqa: E402
 
@@ -423,6 +424,6 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
         assert correctness.check_once(cast(Any, study), run, shape, None, run).why == ""
     operands = 4 * 4 * math.prod(shape)
     expected = 2 * 8 * math.prod(shape)
-    margins = 4 * correctness.GUARD_BYTES
+    margins = 4 * GUARD_BYTES
     assert operands <= peaks[0] <= 2.2 * operands + margins
     assert memory.peak - expected <= 1.6 * operands

@@ -17,15 +17,16 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from workbench.errors import ToolFailed
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import CheckOutcome
-from workbench.evidence.timing import Session
+from workbench.evidence.timing import Series, Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
     EVENTS,
     PARENT,
     Broken,
     Done,
+    Failed,
     Hello,
     Round,
     SessionsDone,
@@ -35,8 +36,8 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
-from workbench.run.worker.event_log import EventLog
-from workbench.run.worker.session_forks import Server
+from workbench.run.worker.event_log import EventLog, or_broken
+from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
 from workbench.words import CheckResult, Regime
@@ -59,13 +60,20 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 class Scripted(Server):
     """Its sessions fail whom they are told to; each runs in a process of its own all the same."""
 
-    fate: Callable[[int, Sequence[str]], set[str]]
+    fate: Callable[[int, Sequence[str]], set[str] | Answer]
+    changed = False  # times are, after they were read
 
-    def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
+    def measured(self, variants: Sequence[str], alone: bool, sent: Any) -> Answer:
         out = self.fate(self.done, variants)
-        session = Session(number=self.done, instances=1, series=(), alone=alone)
-        self.journal.write(TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
-        return out
+        if isinstance(out, Answer):
+            return out
+        sent((0, Regime.CHAINED.value, 2.0))
+        series = Series(
+            variant="baseline", instance=0, regime=Regime.CHAINED, calls=1,
+            microseconds=(1.0 if self.changed else 2.0,),
+        )  # fmt: skip
+        session = Session(number=self.done, instances=1, series=(series,), alone=alone)
+        return Answer(out, timed=TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
 
 
 Served = tuple[list[WorkerEvent], int]
@@ -76,7 +84,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
     """Runs the server in a child, with what the gate says one time after the other."""
     monkeypatch.chdir(tmp_path)
 
-    def run(fate: Callable[[int, Sequence[str]], set[str]], *gates: list[str]) -> Served:
+    def run(fate: Callable[[int, Sequence[str]], Any], *gates: list[str]) -> Served:
         answers = list(gates)
         monkeypatch.setattr(
             "workbench.run.worker.session_forks.wait_at_gate", lambda: tuple(answers.pop(0))
@@ -86,7 +94,12 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
             with EventLog(tmp_path) as journal:
                 server = Scripted(JOB_OF_TWO, journal)
                 server.fate = fate
-                server.run()
+                server.changed = gates == (["changed"],)
+                try:
+                    with or_broken(journal):
+                        server.run()
+                except SystemExit:
+                    os._exit(1)
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         lines = (tmp_path / EVENTS).read_text().splitlines()
@@ -125,6 +138,63 @@ def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
         (2, False, ["baseline"]),
         (3, False, ["baseline"]),
     ]
+
+
+HONEST = ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("blamed", [{"bad"}, {"c"}, {"c", "bad"}, {"bad", *HONEST}])
+@pytest.mark.parametrize("was_timed", [True, False])
+def test_only_what_a_variant_does_alone_counts(
+    blamed: set[str], was_timed: bool, serve: Callable[..., Served]
+) -> None:
+    """Whoever is blamed beside others, the one that breaks a session of its own is out."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
+        if list(names) == ["bad"]:
+            return {"bad"}
+        if "bad" not in names:
+            return set()
+        left = [name for name in names if name not in blamed]
+        session = Session(number=number, instances=1, series=())
+        timed = TimedSession(session=session, nodes=dict.fromkeys(left, ()))
+        suspects: dict[str, WorkbenchError] = {n: UsageError("changes torch") for n in blamed}
+        return Answer(set(), suspects, timed if was_timed and left else None)
+
+    events, _ = serve(fate, [*HONEST, "bad"], [])
+    found = sessions_of(events)
+    if was_timed and {*HONEST} - blamed:
+        assert found.pop(0) == (0, False, [n for n in (*HONEST, "bad") if n not in blamed])
+    else:
+        assert found.pop(0) == (0, False, [*HONEST])
+    assert found == [(1, False, [*HONEST])]
+
+
+def test_who_changes_something_beside_others_twice_is_out(serve: Callable[..., Served]) -> None:
+    """What it changes, a parent's graph for one, may not be there where it is alone."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
+        if "bad" not in names or len(names) == 1:
+            return set()
+        session = Session(number=number, instances=1, series=())
+        timed = TimedSession(session=session, nodes=dict.fromkeys(names, ()))
+        return Answer(set(), {"bad": UsageError("changes Instance.graphs")}, timed)
+
+    events, _ = serve(fate, [*HONEST, "bad"], [*HONEST, "bad"], [])
+    assert [(e.variant, e.error.message) for e in events if isinstance(e, Failed)] == [
+        ("bad", "changes Instance.graphs")
+    ]
+    assert sessions_of(events)[-1][2] == [*HONEST]
+
+
+def test_times_that_are_changed_after_they_were_read_end_the_session(
+    serve: Callable[..., Served],
+) -> None:
+    events, code = serve(lambda number, names: set(), ["changed"])
+    assert code == 1
+    (broken,) = [event for event in events if isinstance(event, Broken)]
+    assert broken.error.message.startswith("RuntimeError: times were changed in the process after")
+    assert not any(isinstance(event, TimedSession) for event in events)
 
 
 @pytest.mark.parametrize("code", [CONTEXT_LOST, 1])
@@ -425,12 +495,24 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         out=set(),
         instances=[],
         around=None,
-        guard=SimpleNamespace(watching=lambda name: nullcontext()),
+        guard=SimpleNamespace(
+            watching=lambda name: nullcontext(), seal=SimpleNamespace(release=list)
+        ),
         current=holders.append,
         fail=lambda name, error: failed.append(name),
     )
     timing.one(Group("bad"), {})
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+def audited_instance(variant: str) -> Any:
+    return SimpleNamespace(group=SimpleNamespace(variant=variant), any_call=lambda: None)
+
+
+NO_SUMS: dict[str, Any] = {
+    "around": SimpleNamespace(inputs=SimpleNamespace(constant=())),
+    "audit_sums": lambda instance, drawn, bound: (0.0, ""),
+}
 
 
 def test_every_session_audits_another_variant_first() -> None:
@@ -442,10 +524,10 @@ def test_every_session_audits_another_variant_first() -> None:
 
     def first_of(number: int) -> str:
         audited.clear()
-        instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in "abcde"]
+        instances = [audited_instance(name) for name in "abcde"]
         bound = Tolerance(absolute=1.0, relative=1.0)
         study = SimpleNamespace(tolerance=bound)
-        timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+        timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
         list(timing.audits(number))
         return audited[0]
 
@@ -457,11 +539,10 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     variants: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
-    instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in variants]
+    instances = [audited_instance(name) for name in variants]
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
-    timing = timing_of(
-        5, instances=instances, study=study, shape=None, audit=lambda instance, bound: (0.0, "")
-    )
+    right = dict(audit=lambda instance, bound: (0.0, ""), **NO_SUMS)
+    timing = timing_of(5, instances=instances, study=study, shape=None, **right)
     assert {one.variant for number in range(5) for one in timing.audits(number)} == set(variants)
 
 
@@ -477,8 +558,8 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.correctness import GUARD_BYTES, guarded
-    from workbench.run.worker.timing.surroundings import is_dense
+    from workbench.run.worker.correctness import guarded
+    from workbench.run.worker.timing.surroundings import GUARD_BYTES, is_dense
 
     given = make()
     inside, buffer = guarded(given)
@@ -494,11 +575,10 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
             raise torch.cuda.OutOfMemoryError
         return 0.5, ""
 
-    names = ("large", "small")
-    instances = [SimpleNamespace(group=SimpleNamespace(variant=name)) for name in names]
+    instances = [audited_instance(name) for name in ("large", "small")]
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
-    timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
-    assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("small", 1)]
+    timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
+    assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("large", 1), ("small", 2)]
 
 
 def test_inputs_without_a_tensor_are_checked_like_others(

@@ -47,7 +47,7 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     around_mhz: tuple[Measure, ...] = ()
     twin: bool = False
     gap: Measure | None = None
-    by_events: tuple[Measure, ...] = ()
+    by_events: tuple[Number, ...] = ()
     unchecked: bool = False
     refused_at: str = ""
 
@@ -96,14 +96,14 @@ class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
 
 
-Nodes = Mapping[str, tuple[GraphNode, ...]]
+Call = tuple[GraphNode, ...]  # its nodes
 
 
-def differing(one: Nodes, other: Nodes) -> set[str]:
-    """Variants of both whose calls are not made of the same nodes, in whatever order."""
-    return {
-        name for name in one.keys() & other.keys() if Counter(one[name]) != Counter(other[name])
-    }
+def other_ways(*every: Call) -> tuple[Call, ...]:
+    """Of calls those that differ from the first and from each other, in whatever order."""
+    ways = {frozenset(Counter(call).items()): call for call in reversed(every)}
+    ways.pop(frozenset(Counter(every[0]).items()))
+    return tuple(reversed(ways.values()))
 
 
 class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -114,8 +114,8 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     variants, ``nodes`` the graph of one call of each. Of ``stride`` pieces of 16 bytes the
     neighbours write and read one (method 2: all); what is constant is held in so many ``copies``,
     which calls have in turn. ``planned`` sessions hold every variant; more came
-    where a verdict was open. ``unsteady`` are variants whose calls launched other nodes in one
-    session than in another.
+    where a verdict was open. ``ways`` are the other nodes that calls of some instances launched, of
+    variants that choose them in their first calls.
     """
 
     schema: ClassVar[int] = 2
@@ -130,7 +130,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     method: Count = 1
     copies: Count = 1
     planned: Count = 0  # not recorded
-    unsteady: tuple[str, ...] = ()
+    ways: dict[str, tuple[Call, ...]] = msgspec.field(default_factory=dict)
 
     @cached_property
     def by_variant(self) -> Mapping[str, list[Series]]:

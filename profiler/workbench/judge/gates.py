@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
+UNCHECKED = "kernels.unchecked"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 
@@ -185,17 +186,22 @@ def by_speed(gates: Sequence[Gate]) -> bool:
 
 
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
-    """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate."""
+    """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate.
+
+    A time without a graph holds what the host takes, too: a call that is too slow so is slower, and
+    one that is fast enough is not kept.
+    """
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
     if failed - {FASTER, UNSEEN}:
         return Verdict.WRONG if failed - {FASTER, UNSEEN, ACCURATE} else Verdict.INACCURATE
     if failed == {UNSEEN}:
         return Verdict.UNSEEN_SHAPE
-    if any(gate.state == GateState.OPEN and gate.binding for gate in gates):
-        return Verdict.INCONCLUSIVE
-    if not failed:
-        return Verdict.KEPT
-    return speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
+    by_ratio = speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
+    missing = [g.why.code for g in gates if g.state == GateState.OPEN and g.binding]
+    if missing:
+        slow = missing == [UNCHECKED] and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
+        return by_ratio if slow else Verdict.INCONCLUSIVE
+    return by_ratio if failed else Verdict.KEPT
 
 
 @dataclass(frozen=True)

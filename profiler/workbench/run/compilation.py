@@ -28,9 +28,12 @@ def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Para
 
 
 def sources_of(study: Study, variants: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names of the files that the fingerprints of a job's variants cover."""
+    """The names of the files that the fingerprints of a job's variants cover, those that the study
+    names among them.
+    """
+    shared = named_from(study.folder, "study.py")
     return {
-        name: tuple(path.relative_to(study.folder).as_posix() for path in files)
+        name: tuple(path.relative_to(study.folder).as_posix() for path in (*files, *shared))
         for name in variants
         if (files := source_files(study, study.variants[name]))
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import structs
@@ -53,6 +53,8 @@ class Listener:
     result: MeasuredPlan
     on_event: Callable[[Event], None]
     refused: Callable[[Build], bool] | None = None
+    together: bool = False  # several variants are in the worker's process
+    suspects: list[str] = field(default_factory=list)  # those that changed what is not their own
 
     def take(self, event: Event) -> None:
         match event:
@@ -69,6 +71,9 @@ class Listener:
                     self.result.refused.add(event.variant)
             case Checked():
                 self.checked(event)
+            case Failed(error=ErrorText(kind="Tampered")) if self.together:
+                self.suspects.append(event.variant)  # only what it does alone counts
+                return
             case Failed():
                 error = event.error
                 self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)

@@ -23,12 +23,20 @@ from workbench.run.compilation import build_job, compilers, copy_sources
 from workbench.run.events import Listener, ReportRecorder, passes
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker, scratch_folder
-from workbench.run.protocol import Captured, ErrorText, Event, SessionsDone, TimedSession
+from workbench.run.protocol import (
+    Captured,
+    ErrorText,
+    Event,
+    SessionsDone,
+    TimedSession,
+    write_calls,
+)
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.words import Phase
 
+ALONE_AT_ONCE = 4  # variants
 ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not the variants
 
 
@@ -113,7 +121,9 @@ class Measurement:
             self.work(scratch, left, (Phase.CHECK,))
 
     def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
-        """Again without the one that broke the worker."""
+        """Again without the one that broke the worker. Who changed what is not its own is done
+        again in a process of its own.
+        """
         limit = self.config.limits.seconds_per_step
         while variants:
             job = variants_job(
@@ -124,14 +134,43 @@ class Measurement:
                 everywhere=self.plan.everywhere,
                 here=self.plan.here,
             )
+            self.events.together, self.events.suspects = len(variants) > 1, []
             outcome = run_worker(scratch, job, limit, self.events.take)
+            self.events.together, suspects = False, self.events.suspects
             if outcome.interrupted:
                 self.result.interrupted = True
                 return
             culprit = self.events.blame(outcome, limit)
-            if culprit is None:
+            self.alone(scratch, suspects, phases)
+            if culprit is None or self.result.interrupted:
                 return
-            variants = [v for v in variants if v != culprit and v not in self.result.out]
+            out = {culprit, *self.result.out, *suspects}
+            variants = [v for v in variants if v not in out]
+
+    def alone(self, scratch: Path, variants: Sequence[str], phases: tuple[Phase, ...]) -> None:
+        """Each in a process of its own, a few at once."""
+        limit = self.config.limits.seconds_per_step
+        for first in range(0, len(variants), ALONE_AT_ONCE):
+            workers = []
+            for name in variants[first : first + ALONE_AT_ONCE]:
+                folder = scratch / f"alone-{len(list(scratch.glob('alone-*')))}"
+                copy_sources(scratch, folder)
+                job = variants_job(
+                    *(self.study, self.plan.shape, [name], phases),
+                    everywhere=self.plan.everywhere,
+                    here=self.plan.here,
+                )
+                workers.append(Worker(folder, job, cubins=scratch))
+            try:
+                for worker in workers:
+                    outcome = worker.watch(limit, self.events.take)
+                    self.result.interrupted |= outcome.interrupted
+                    if outcome.interrupted:
+                        return
+                    self.events.blame(outcome, limit)
+            finally:
+                for worker in workers:
+                    worker.kill()
 
     def start_sessions(self, scratch: Path) -> Worker:
         """The process that forks the sessions; it waits at its gate."""
@@ -216,17 +255,23 @@ class Measurement:
     def capture(self, scratch: Path, ahead: Worker | None) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
         left = [v for v in self.plan.captured if v not in self.result.out]
+        suspects: list[str] = []  # each in a process of its own
+        if self.timing is not None and left:
+            calls = {n: (c, *self.timing.ways.get(n, ())) for n, c in self.timing.nodes.items()}
+            write_calls(scratch / "ncu", calls)
         limit = self.config.limits.seconds_per_capture
         died: list[str] = []  # logs of those that ended at their first kernel
         enough = min(ENOUGH, len(self.plan.captured))
         while left and not self.result.interrupted:
-            worker = ahead or self.start_capture(scratch, left, gated=False)
+            tried = [v for v in suspects if v in left][:1] or left
+            worker = ahead or self.start_capture(scratch, tried, gated=False)
             assert worker is not None
-            tried = left
+            self.events.together, self.events.suspects = len(tried) > 1, []
             if worker is ahead:
                 worker.open_gate(left)
             ahead = None
             outcome = worker.watch(limit, self.events.take, passes(self.on_event))
+            suspects += self.events.suspects
             self.result.interrupted = outcome.interrupted
             report = worker.scratch / ncu.REPORT
             stored = self.reports.store(report, outcome.of(Captured))
@@ -249,5 +294,6 @@ class Measurement:
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
-            if not stored and not culprit and not outcome.interrupted and left == tried:
+            known = stored or culprit or outcome.interrupted or self.events.suspects
+            if not known and left == tried:
                 raise ncu.failure(outcome.log)

@@ -8,6 +8,7 @@ waits for ``gate.json``, which says which of its variants are still wanted.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import BuiltKernel, Ceiling, CheckOutcome, Environment
-from workbench.evidence.timing import GraphNode, Session
+from workbench.evidence.timing import Call, Session
 from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase
 
@@ -23,6 +24,7 @@ JOB = "job.json"
 EVENTS = "events.jsonl"
 CURRENT = "current"
 GATE = "gate.json"
+CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
 CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
@@ -207,7 +209,8 @@ class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):
     """One session; see ``records.Timing``."""
 
     session: Session
-    nodes: dict[str, tuple[GraphNode, ...]]
+    nodes: dict[str, Call]
+    ways: dict[str, tuple[Call, ...]] = {}
     copies: int = 1
 
 
@@ -379,6 +382,18 @@ def write_gate(folder: Path, variants: list[str]) -> None:
     hidden = folder / f".{GATE}"
     hidden.write_bytes(msgspec.json.encode(variants))
     hidden.rename(folder / GATE)
+
+
+def write_calls(folder: Path, calls: Mapping[str, tuple[Call, ...]]) -> None:
+    """For a capture: the nodes of a call of each variant as it was timed, of several ways all."""
+    (folder / CALLS).write_bytes(msgspec.json.encode(calls))
+
+
+def read_calls(folder: Path) -> dict[str, tuple[Call, ...]]:
+    """Empty where nothing was timed."""
+    if not (folder / CALLS).is_file():
+        return {}
+    return msgspec.json.decode((folder / CALLS).read_bytes(), type=dict[str, tuple[Call, ...]])
 
 
 def read_gate(folder: Path) -> tuple[str, ...]:

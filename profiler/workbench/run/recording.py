@@ -30,7 +30,7 @@ from workbench.evidence.records import (
     Environment,
     Provenance,
 )
-from workbench.evidence.timing import METHOD, GraphNode, Session, Timing, differing
+from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
@@ -113,8 +113,8 @@ class Recorder:
         self.environment = Environment()
         self._checks: dict[str, dict[str, Check]] = {}
         self._sessions: list[Session] = []
-        self._nodes: dict[str, tuple[GraphNode, ...]] = {}
-        self._unsteady: set[str] = set()
+        self._nodes: dict[str, Call] = {}
+        self._ways: dict[str, tuple[Call, ...]] = {}
         self._timing: Path | None = None
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
@@ -219,14 +219,16 @@ class Recorder:
                 entry = journal.timing_entry(name, self._on_record, cut_short=True)
                 journal.append(self.folder, entry)
             self._timing.unlink(missing_ok=True)
-        self._sessions, self._nodes, self._unsteady = [], {}, set()
+        self._sessions, self._nodes, self._ways = [], {}, {}
         self._timing = self._on_record = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
         """One more of this run, in one file with those before it; what is recorded now."""
         self._sessions.append(event.session)
-        self._unsteady |= differing(self._nodes, event.nodes)
         self._nodes = {**event.nodes, **self._nodes}
+        for name, own in event.nodes.items():
+            known, new = self._ways.get(name, ()), event.ways.get(name, ())
+            self._ways[name] = other_ways(self._nodes[name], *known, own, *new)
         names = {one.variant for session in self._sessions for one in session.series}
         record = Timing(
             study=self.study.name,
@@ -239,7 +241,7 @@ class Recorder:
             sessions=tuple(self._sessions),
             provenance=provenance(self.environment),
             planned=planned,
-            unsteady=tuple(sorted(self._unsteady)),
+            ways={name: ways for name, ways in self._ways.items() if ways},
         )
         if self._timing is None:
             self._timing = self.free(stamp(record.provenance.date))

@@ -123,11 +123,10 @@ SENTENCES: Mapping[str, str] = {
     "kernels.empty_graph": "the timed graph is empty: it launched nothing",
     "kernels.unchecked": "no CUDA graph can capture a call|, which waits for the GPU at {line}|: "
     "its time, in a stream, is unchecked",
-    "kernels.unsteady": "its calls launched other nodes in one session than in another",
     "kernels.differ": "|timed and not captured: {not_captured}||{both}|"
     "|captured and not timed: {not_timed}|",
     "kernels.as_captured": "{kernels:#kernel} timed as captured|, and {memcpys:#memcpy}|"
-    "|, and {memsets:#memset}||, and {others:#other}|",
+    "|, and {memsets:#memset}||, and {others:#other}||, one of {ways} ways that instances chose|",
     "outputs.wrong": "wrong while it was timed: {text}",
     "outputs.right": "{outputs:#output} of timed calls were right",
     "clocks.agree": CLOCKS,

@@ -29,7 +29,7 @@ from workbench.run.worker.output import (
     paired,
     refuse_kind,
 )
-from workbench.run.worker.timing.surroundings import in_memory, is_dense
+from workbench.run.worker.timing.surroundings import GUARD_BYTES, in_memory, is_dense
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult, Inputs
 
@@ -241,7 +241,6 @@ def finite(number: float) -> float | None:
 
 
 Run = Callable[..., Any]
-GUARD_BYTES = 64 * 1024
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
 POISON_BYTES = 256 << 20  # of all blocks together, where the inputs are not larger

@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.seal import Seal
 from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
+from workbench.study.sources import CODE
 from workbench.study.workspace import load_module
 
 HINT = "a variant is measured beside others: it leaves them and what measures them alone"
@@ -38,10 +39,16 @@ class Guard:
         self.opened = Opened(folder.parent)
         self.set_aside: int | None = None  # bytes of the L2, once there is a context
         self.own = ""  # the module that was loaded last
+        files = {folder / name for names in sources.values() for name in names}
+        files |= {path for path in folder.glob("*") if path.suffix in CODE}
+        self.contents = {
+            path: (path.read_bytes(), _stamp_of(path)) for path in sorted(files) if path.is_file()
+        }
 
     def load(self, path: Path, name: str) -> ModuleType:
         """A module of the user's, which no other may change from now on."""
         prepare(path)
+        self.replaced()
         module = load_module(path, name)
         self.seal.also(module)
         self.own = name
@@ -49,7 +56,11 @@ class Guard:
 
     @contextmanager
     def watching(self, variant: str) -> Iterator[None]:
-        """Raises Tampered at the end, with all that can be put back in its place again."""
+        """Raises Tampered at the end, with all that can be put back in its place again. What is
+        not in its place at the beginning is somebody else's doing.
+        """
+        if self.seal.broken():
+            self.seal.mend()
         if self.set_aside is None and torch.cuda.is_initialized():
             self.set_aside = set_aside_l2()
         try:
@@ -59,7 +70,10 @@ class Guard:
             self.seal.mend()
             self._put_back()
             raise
-        if why := self.seal.broken(own=self.own) or self._put_back():
+        why = self.seal.broken(own=self.own) or self._put_back() or self.replaced()
+        if self.opened.added_hook:
+            self.opened.added_hook, why = False, why or "adds an audit hook"
+        if why:
             self.seal.mend()
             raise Tampered(why, hint=HINT)
         if why := unseen(seen, self.folder, self.sources.get(variant, ())):
@@ -86,9 +100,33 @@ class Guard:
         return called
 
     def require_whole(self) -> None:
-        """Raises RuntimeError where somebody, later than expected, changed the harness."""
-        if why := self.seal.broken():
-            raise RuntimeError(f"the harness was changed during the session: {why}")
+        """Raises Tampered where somebody, later than expected, changed the harness."""
+        if why := self.seal.broken() or self.replaced():
+            raise Tampered(f"{why} while it is timed", hint=HINT)
+
+    def replaced(self) -> str:
+        """The source that is not what it was, in words, and puts it back; "" where there is none.
+
+        Contents are read where size or date tell of a change.
+        """
+        for path, (content, known) in self.contents.items():
+            if _stamp_of(path) != known:
+                changed = not path.is_file() or path.read_bytes() != content
+                if changed:
+                    path.unlink(missing_ok=True)
+                    path.write_bytes(content)
+                self.contents[path] = content, _stamp_of(path)
+                if changed:
+                    return f"replaces {path.name}, a source"
+        return ""
+
+
+def _stamp_of(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 IGNORED = ("__pycache__",)
@@ -105,6 +143,7 @@ class Opened:
     def __init__(self, *folders: Path) -> None:
         self._folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
         self._seen: dict[str, None] | None = None
+        self.added_hook = False
         sys.addaudithook(self._hear)
 
     @contextmanager
@@ -127,6 +166,9 @@ class Opened:
             self._seen = seen
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "sys.addaudithook" and self._seen is not None:
+            self.added_hook = True
+            raise RuntimeError  # it is not added then, and who adds it hears nothing of that
         if event != "open" or self._seen is None:
             return
         path = arguments[0]

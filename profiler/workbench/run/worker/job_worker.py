@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from workbench.run.protocol import (
     DeviceFound,
     Start,
     VariantsJob,
+    read_calls,
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
 from workbench.run.worker.lines import prepare
@@ -216,7 +218,8 @@ class JobWorker:
 
     def capture(self, name: str) -> None:
         """One call inside of the variant's NVTX range, after others outside of it: compilers and
-        autotuners work there.
+        autotuners work there. One that chooses what it launches is loaded again, a few times, while
+        that is nothing that was timed.
 
         In the regime of the headline: a neighbour has just written the inputs.
         """
@@ -228,18 +231,19 @@ class JobWorker:
 
         if self.around is None:
             self.around = Surroundings(Card(), self.study, self.shape)
-        around, run = self.around, self.load(name)
+        around = self.around
         inputs = around.inputs()
         table = around.table(inputs)
         around.card.advance()
         around.write(table, 0)
         # Ranges are of a thread, and autograd has one of its own for what goes backward.
         with torch.autograd.set_multithreading_enabled(False):
-            card.warm_up(lambda: run(**inputs), around.card.side)
+            ways = read_calls(Path.cwd()).get(name, ())
+            call = card.as_timed(lambda: partial(self.load(name), **inputs), ways, around.card.side)
             around.write(table, 1)
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_push(self.job.ranges[name])
-            run(**inputs)
+            call()
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_pop()
         self.journal.write(Captured(variant=name))

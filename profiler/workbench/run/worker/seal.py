@@ -1,16 +1,19 @@
 """What a variant's code may not change in the process that it shares with others. In the worker.
 
-Functions and classes of this package, of torch and of what clocks and draws, torch's settings, and
-threads: noted before the first variant is loaded, compared after each has run, and put back, so
-that who changes them costs only itself. It is no defence against native code that writes memory.
+Functions and classes of this package, of torch and of what clocks and draws, objects that measure,
+torch's settings, and what runs code later (hooks, signals, threads): noted before the first variant
+is loaded, compared after each has run, and put back, so that who changes them costs only itself. It
+is no defence against native code that writes memory.
 """
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +42,7 @@ PLACED = (
     "__annotate_cache__",
 )
 MISSING = object()
-PLACED_IN = ("torch.manual_seed",)
+PLACED_IN = ("torch.manual_seed", "torch.cuda.graphs.graph.default_capture_stream")
 STDLIB = sysconfig.get_path("stdlib")
 OUR_OWN = str(Path(__file__).parents[2])
 LIBRARIES = (
@@ -69,9 +72,9 @@ class Seal:
         self._settings = {s.name: s.read() for s in SETTINGS}
         self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
         self._threads = set(sys._current_frames())
-        self._trace = sys.gettrace()
         self._callbacks = list(gc.callbacks)
         self._stream = _stream()
+        self._held: dict[int, tuple[Any, Parts]] = {}
 
     def also(self, module: ModuleType) -> None:
         """The study's module and those of variants, when they are loaded: nobody may change
@@ -84,6 +87,17 @@ class Seal:
         self._classes |= {kind: dict(vars(kind)) for kind in _classes({name: module})}
         found = (_function(value) for value in self._entries[name].values())
         self._code |= {f: _body(f) for f in found if f is not None}
+
+    def hold(self, *owners: Any) -> None:
+        """Objects whose attributes nobody may change from now on, or what these contain; those of
+        their ``CHANGING`` are their own affair.
+        """
+        self._held |= {id(owner): (owner, _parts(owner)) for owner in owners}
+
+    def release(self, owners: Iterable[Any]) -> None:
+        """Objects that are held no longer."""
+        for owner in owners:
+            self._held.pop(id(owner), None)
 
     def broken(self, own: str = "") -> str:
         """What was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing. ``own`` is
@@ -104,6 +118,7 @@ class Seal:
                 change.mend()
         self._settings = {s.name: s.read() for s in SETTINGS}
         self._threads = set(sys._current_frames())
+        self.hold(*(owner for owner, _ in self._held.values()))
 
     def _functions(self) -> Iterator[FunctionType]:
         for entries in (*self._entries.values(), *self._classes.values()):
@@ -118,6 +133,7 @@ class Seal:
         yield from self._changed_classes()
         yield from self._changed_code()
         yield from self._changed_settings()
+        yield from self._changed_held()
         yield from self._changed_hooks()
 
     def _is_same(self, now: Any, before: Any) -> bool:
@@ -157,7 +173,10 @@ class Seal:
                 continue
             called = f"{kind.__module__}.{kind.__qualname__}"
             for key, value in before.items():
-                if key not in PLACED and now.get(key, MISSING) is not value:
+                place = f"{called}.{key}"
+                if key in PLACED or place in PLACED_IN:
+                    continue
+                if now.get(key, MISSING) is not value:
                     yield Alteration(f"changes {called}.{key}", partial(setattr, kind, key, value))
             for key in [key for key in now if key not in before and key not in PLACED]:
                 yield Alteration(f"adds {called}.{key}", partial(delattr, kind, key))
@@ -180,14 +199,26 @@ class Seal:
                 yield Alteration(what, partial(setting.write, before))
 
     def _changed_hooks(self) -> Iterator[Alteration]:
-        if sys.gettrace() is not self._trace:
-            yield Alteration("sets a trace function", partial(sys.settrace, self._trace))
         if gc.callbacks != self._callbacks:
             yield Alteration("adds to gc.callbacks", self._mend_callbacks)
         if self._stream is not None and _stream() != self._stream:
             yield Alteration("changes the current stream", _mend_stream)
         if where := _another_thread(self._threads):
             yield Alteration(f"keeps a thread running in {where}", _nothing)
+
+    def _changed_held(self) -> Iterator[Alteration]:
+        for owner, before in self._held.values():
+            called, now = type(owner).__name__, vars(owner)
+            for key, (value, inside) in before.items():
+                found = now.get(key, MISSING)
+                if found is not value and not self._is_same(found, value):
+                    yield Alteration(f"changes {called}.{key}", partial(setattr, owner, key, value))
+                elif inside is not None and not _same_objects(inside, _inside(value)):
+                    restore = partial(_put_inside, value, inside)
+                    yield Alteration(f"changes what is in {called}.{key}", restore)
+            for key in now.keys() - before.keys():
+                if isinstance(getattr(type(owner), key, None), FunctionType):
+                    yield Alteration(f"adds {called}.{key}", partial(delattr, owner, key))
 
     def _mend_callbacks(self) -> None:
         gc.callbacks[:] = self._callbacks
@@ -255,18 +286,59 @@ def _mend_stream() -> None:
     torch.cuda.set_stream(torch.cuda.default_stream())
 
 
+Parts = dict[str, tuple[Any, tuple[Any, ...] | None]]  # the value of each attribute, and its own
+
+
+def _parts(owner: Any) -> Parts:
+    changing = getattr(owner, "CHANGING", ())
+    return {k: (v, _inside(v)) for k, v in vars(owner).items() if k not in changing}
+
+
+def _inside(value: Any) -> tuple[Any, ...] | None:
+    if isinstance(value, dict):
+        return tuple(value.items())
+    return tuple(value) if isinstance(value, list) else None
+
+
+def _same_objects(one: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:
+    """Of two lists, or the items of two dicts."""
+
+    def flat(parts: tuple[Any, ...]) -> list[Any]:
+        return [x for part in parts for x in (part if isinstance(part, tuple) else (part,))]
+
+    left, right = flat(one), flat(other or ())
+    same = len(left) == len(right)
+    return same and all(a is b or (type(a) is int and a == b) for a, b in zip(left, right))  # noqa: B905
+
+
+def _put_inside(value: dict[Any, Any] | list[Any], inside: tuple[Any, ...]) -> None:
+    value.clear()
+    value.update(inside) if isinstance(value, dict) else value.extend(inside)
+
+
 def _another_thread(known: set[int]) -> str:
     """File and line at which another thread runs anything but Python's own code, a library's or
-    ours: torch's compiler has threads, too.
+    ours: torch's compiler has threads, too. Or what one that waits in Python's own will run.
     """
     for thread, innermost in sys._current_frames().items():
         frame: FrameType | None = innermost
         while frame is not None and thread not in known:
-            file = frame.f_code.co_filename
-            if not file.startswith(("<frozen", STDLIB, *LIBRARIES)):
-                return f"{Path(file).name}:{frame.f_lineno}"
+            if _is_users(frame.f_code):
+                return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             frame = frame.f_back
+    for each in threading.enumerate():
+        for name in ("_target", "function", "run"):
+            called = getattr(each, name, None)
+            while isinstance(called, partial):
+                called = called.func
+            code = getattr(called, "__code__", None)
+            if each.ident not in known and code is not None and _is_users(code):
+                return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
     return ""
+
+
+def _is_users(code: CodeType) -> bool:
+    return not code.co_filename.startswith(("<frozen", STDLIB, *LIBRARIES))
 
 
 def _nothing(*anything: Any) -> None:
@@ -274,15 +346,15 @@ def _nothing(*anything: Any) -> None:
 
 
 @dataclass(frozen=True)
-class TorchSetting:
-    """One of torch's, for the whole process."""
+class ProcessSetting:
+    """One of torch's or Python's, for the whole process."""
 
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
 
 
-def _attribute(path: str) -> TorchSetting:
+def _attribute(path: str) -> ProcessSetting:
     """A flag that is an attribute: ``torch.backends.cudnn.enabled``."""
     owner, _, name = path.rpartition(".")
     parts = owner.split(".")
@@ -299,10 +371,47 @@ def _attribute(path: str) -> TorchSetting:
         except RuntimeError as error:  # a newer way to set it was used, which the older cannot read
             return type(error).__name__
 
-    return TorchSetting(path, read, lambda value: setattr(find(), name, value))
+    return ProcessSetting(path, read, lambda value: setattr(find(), name, value))
 
 
-def _modes(kind: str) -> TorchSetting:
+def _signals() -> dict[int, Any]:
+    return {int(each): signal.getsignal(each) for each in signal.valid_signals()}
+
+
+def _set_signals(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+
+def _timers() -> tuple[bool, ...]:
+    return tuple(signal.getitimer(timer) != (0.0, 0.0) for timer in TIMERS)
+
+
+def _stop_timers(before: tuple[bool, ...]) -> None:
+    for timer, was_running in zip(TIMERS, before, strict=True):
+        if not was_running:
+            signal.setitimer(timer, 0)
+
+
+MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
+TOOLS = range(6)
+
+
+def _tools() -> tuple[str | None, ...]:
+    return tuple(MONITORING.get_tool(tool) for tool in TOOLS) if MONITORING else ()
+
+
+def _free_tools(before: tuple[str | None, ...]) -> None:
+    for tool, name in enumerate(before):
+        if name is None and MONITORING.get_tool(tool) is not None:
+            MONITORING.free_tool_id(tool)
+
+
+def _modes(kind: str) -> ProcessSetting:
     """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
     depth = getattr(torch._C, f"_len_torch_{kind}_stack")
     leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
@@ -311,7 +420,7 @@ def _modes(kind: str) -> TorchSetting:
         while depth() > before:
             leave()
 
-    return TorchSetting(f"torch's stack of {kind} modes", depth, cut)
+    return ProcessSetting(f"torch's stack of {kind} modes", depth, cut)
 
 
 SETTINGS = (
@@ -328,24 +437,31 @@ SETTINGS = (
         ),
     ),
     *(
-        TorchSetting(
+        ProcessSetting(
             f"torch.backends.cuda.{kind}_sdp_enabled",
             getattr(torch.backends.cuda, f"{kind}_sdp_enabled"),
             getattr(torch.backends.cuda, f"enable_{kind}_sdp"),
         )
         for kind in ("flash", "mem_efficient", "math", "cudnn")
     ),
-    TorchSetting(
+    ProcessSetting(
         "torch.get_float32_matmul_precision",
         torch.get_float32_matmul_precision,
         torch.set_float32_matmul_precision,
     ),
-    TorchSetting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
-    TorchSetting(
+    ProcessSetting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
+    ProcessSetting(
         "torch.are_deterministic_algorithms_enabled",
         torch.are_deterministic_algorithms_enabled,
         torch.use_deterministic_algorithms,
     ),
-    TorchSetting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
+    ProcessSetting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
     *map(_modes, ("function", "dispatch")),
+    ProcessSetting("sys.settrace", sys.gettrace, sys.settrace),
+    ProcessSetting("sys.setprofile", sys.getprofile, sys.setprofile),
+    ProcessSetting("threading.settrace", threading.gettrace, threading.settrace),
+    ProcessSetting("threading.setprofile", threading.getprofile, threading.setprofile),
+    ProcessSetting("the tools of sys.monitoring", _tools, _free_tools),
+    ProcessSetting("the handlers of signals", _signals, _set_signals),
+    ProcessSetting("the timers of signals", _timers, _stop_timers),
 )

@@ -11,11 +11,15 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from workbench.errors import WorkbenchError
+from workbench.evidence.timing import Session, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,
@@ -41,6 +45,25 @@ from workbench.study.params import add_shapes
 from workbench.words import Phase
 
 ALONE = "--alone"  # nothing is imported ahead
+Sample = tuple[int, str, float]  # of which instance, in which regime, and microseconds
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a session: the variants that failed in it, those that did so beside others by changing
+    what is not their own, and what was timed, if anything was.
+    """
+
+    out: set[str]
+    suspects: dict[str, WorkbenchError] = field(default_factory=dict)
+    timed: TimedSession | None = None
+
+
+def require_samples(samples: Iterable[Sequence[float]], session: Session) -> None:
+    """Raises RuntimeError where a session has other times than left its process one by one."""
+    told = Counter(series.microseconds for series in session.series)
+    if Counter(map(tuple, samples)) != told:
+        raise RuntimeError("times were changed in the process after they were read")
 
 
 class Server:
@@ -51,6 +74,7 @@ class Server:
         self.parent = Parent()
         self.done = 0
         self.told = False
+        self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
 
     def run(self) -> None:
         self.journal.write(Hello(pid=os.getpid()))
@@ -76,35 +100,74 @@ class Server:
         return left
 
     def session(self, variants: Sequence[str], alone: bool) -> set[str]:
-        """In a child; the variants that failed in it. Goes down with it, as it went down."""
+        """In a child; the variants that failed in it.
+
+        Of one that changes what is not its own only what it does alone counts, or that it does so
+        beside others in a second session. Where somebody did so unseen, the session is held again,
+        without who does so alone.
+        """
+        answer = self.forked(variants, alone)
+        if answer.timed is not None:
+            self.journal.write(answer.timed)
+        if not answer.suspects:
+            return answer.out
+        again = self.acquitted & answer.suspects.keys() if answer.timed is not None else set()
+        for name in again:
+            self.fail(name, answer.suspects[name])
+        suspects = answer.suspects.keys() - again
+        out = answer.out | again | self.guilty(suspects)
+        if not out >= suspects:  # then it may have been another one
+            self.acquitted |= suspects - out
+            out |= self.guilty({*variants} - out - suspects)
+        if answer.timed is None:
+            if not out:
+                raise RuntimeError("the harness was changed, by no variant that is timed alone")
+            left = [name for name in variants if name not in out]
+            out |= self.session(left, alone) if left else set()
+        return out
+
+    def guilty(self, names: Iterable[str]) -> set[str]:
+        """Those that fail in a session of their own; it is on record of none."""
+        return set().union(*(self.forked([name], alone=False).out for name in sorted(names)))
+
+    def forked(self, variants: Sequence[str], alone: bool) -> Answer:
+        """What a child has to tell. Goes down with it, as it went down."""
         ours, theirs = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
             ours.close()
             self.child(variants, alone, theirs)
         theirs.close()
+        samples: dict[tuple[int, str], list[float]] = defaultdict(list)
+        answer: Answer | None = None
         try:
-            while not ours.poll(LOOK_SECONDS):
-                self.parent.require()
-            out: set[str] | None = ours.recv()
+            while answer is None:
+                while not ours.poll(LOOK_SECONDS):
+                    self.parent.require()
+                match ours.recv():
+                    case Answer() as answer:
+                        pass
+                    case instance, regime, microseconds:
+                        samples[instance, regime].append(microseconds)
         except EOFError:
-            out = None
+            pass
         _, status = os.waitpid(pid, 0)
-        if out is None:
+        if answer is None:
             code = os.waitstatus_to_exitcode(status)
             if code < 0:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
         self.told = True
-        return out
+        if answer.timed is not None:
+            require_samples(samples.values(), answer.timed.session)
+        return answer
 
     def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
         """One session; never returns."""
         code = 1
         try:
             gc.disable()
-            out = self.measured(variants, alone)
-            pipe.send(out)
+            pipe.send(self.measured(variants, alone, pipe.send))
             code = 0
         except BaseException as error:
             self.journal.write(Broken(error=describe(error)))
@@ -114,11 +177,14 @@ class Server:
             sys.stderr.flush()
             os._exit(code)
 
-    def measured(self, variants: Sequence[str], alone: bool) -> set[str]:
+    def measured(
+        self, variants: Sequence[str], alone: bool, sent: Callable[[Sample], None]
+    ) -> Answer:
+        """``sent`` takes samples out of this process as they are read."""
         import torch
 
         from workbench.run.worker.device import environment
-        from workbench.run.worker.guard import Guard
+        from workbench.run.worker.guard import Guard, Tampered
         from workbench.run.worker.timing.instances import Loader
         from workbench.run.worker.timing.session import TimingProcess
 
@@ -131,15 +197,30 @@ class Server:
         add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, guard)
         self.start(variants[0])
-        timing = TimingProcess(self.job, study, loader, guard, self.fail, self.current, self.heard)
-        session = timing.session(self.done, variants, alone)
+        suspects: dict[str, WorkbenchError] = {}
+
+        def fail(name: str, error: BaseException) -> None:
+            if isinstance(error, Tampered) and len(variants) > 1:
+                suspects[name] = error
+            else:
+                self.fail(name, error)
+
+        timing = TimingProcess(
+            self.job, study, loader, guard, fail, self.current, self.heard, sent=sent
+        )
+        try:
+            session = timing.session(self.done, variants, alone)
+        except Tampered as error:  # unseen, by somebody
+            for name in variants:
+                fail(name, error)
+            return Answer({*variants} - suspects.keys(), suspects)
         self.journal.current("")
-        inputs = timing.around.inputs
+        inputs, timed = timing.around.inputs, None
         if session.series:
-            self.journal.write(
-                TimedSession(session=session, nodes=timing.nodes, copies=inputs.copies)
-            )
-        return timing.out
+            nodes = {name: calls[0] for name, calls in timing.calls.items()}
+            ways = {name: other_ways(*calls) for name, calls in timing.calls.items()}
+            timed = TimedSession(session=session, nodes=nodes, ways=ways, copies=inputs.copies)
+        return Answer(timing.out - suspects.keys(), suspects, timed)
 
     def current(self, name: str) -> None:
         self.journal.current(name)

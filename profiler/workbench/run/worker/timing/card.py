@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, median
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from workbench import cuda
-from workbench.evidence.timing import GraphNode
+from workbench.evidence.timing import Call, GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
-SLOTS = 4096  # replays whose stamps are held
+SLOTS = 4096  # replays whose stamps and sums are held
+MOST_CALLS = 48  # of a graph
+SUMMED = 4  # outputs of a call, at most
+EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5  # that tell how two clocks differ
+SCRATCH_BYTES = 1 << 22
 POLL_SECONDS = 1e-3
 TOLD_SECONDS = 1.0  # between two looks at how far the card is
 SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
@@ -50,22 +57,24 @@ class Replayable(Protocol):
 class Marks:
     """Events around a call in a graph, and around nothing: a second clock, which the driver keeps.
 
-    The way from an event to a kernel takes longer than that to a memset, so that an empty kernel
-    stands beside every event, as a stamp does.
+    The way from one node to the next depends on both: on what the first has to write back, and on
+    whether the second is a kernel or a memset. So the kernel of the stamps stands beside every
+    event, and both clocks measure from one such kernel to the next.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, card: Card) -> None:
+        self.card = card
         self.events = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
 
     def around(self, call: Callable[[], T]) -> T:
         before, between, after = self.events
         before.record()
-        empty_kernel()
-        empty_kernel()
+        self.card.stamp(BEFORE)
+        self.card.stamp(BEFORE)
         between.record()
-        empty_kernel()
+        self.card.stamp(BEFORE)
         found = call()
-        empty_kernel()
+        self.card.stamp(BEFORE)
         after.record()
         return found
 
@@ -76,21 +85,23 @@ class Marks:
         return 1e3 * float(between.elapsed_time(after) - before.elapsed_time(between))
 
 
-def empty_kernel() -> None:
-    """A node without work."""
-    torch.cuda._sleep(0)
+Parts = tuple[int | None, ...]  # of a call: the bytes of each memset, None for any other node
 
 
 class Card:
     """``replays`` counts as the counter on the GPU does, which every graph advances."""
 
+    CHANGING = ("replays",)
+
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(0)
         self.sms = int(properties.multi_processor_count)
         self.l2_bytes = int(properties.L2_cache_size)
+        self.scratch = torch.empty(SCRATCH_BYTES, dtype=torch.uint8, device="cuda")
         self.state = torch.zeros(1, dtype=torch.int32, device="cuda")
         self.stamps = torch.zeros((SLOTS, ROWS * self.sms * 2), dtype=torch.int64, device="cuda")
         self.last = torch.zeros((2, self.sms, 2), dtype=torch.int64, device="cuda")
+        self.sums = torch.zeros((SLOTS, MOST_CALLS, SUMMED), dtype=torch.float64, device="cuda")
         self.side = torch.cuda.Stream()
         self.looking = torch.cuda.Stream()  # past what is queued
         self.seen = torch.zeros(1, dtype=torch.int32).pin_memory()
@@ -99,7 +110,7 @@ class Card:
         cuda.take_declared()
 
     def advance(self) -> None:
-        self.kernels["advance"][1, 1](self.state)
+        self.kernels["advance"][1, MOST_CALLS * SUMMED](self.state, self.sums, SLOTS)
 
     def stamp(self, row: int) -> None:
         self.kernels["stamp"][self.sms, 1](self.stamps, self.last, SLOTS, row, self.sms, self.state)
@@ -224,7 +235,67 @@ def put_back_l2(size: int) -> int:
     return found
 
 
+class EmptyCalls:
+    """Empty calls with such nodes as others have, by both clocks: a node follows a stamp sooner or
+    later than an event, and a memset otherwise than a kernel.
+    """
+
+    def __init__(self, card: Card, parts: Parts) -> None:
+        self.card, self.parts = card, parts
+        self.marks = [Marks(card) for _ in range(EMPTY_CALLS)]
+        around = [card.around] * EMPTY_CALLS, [mark.around for mark in self.marks]
+        torch.cuda._sleep(0)  # loads it
+        self.graphs = [captured(partial(self.work, each), card.side) for each in around]
+
+    def call(self) -> None:
+        from cuda.bindings import driver
+
+        stream = torch.cuda.current_stream().cuda_stream
+        for size in self.parts:
+            if size is None:
+                torch.cuda._sleep(0)
+            else:
+                size = min(size, SCRATCH_BYTES)
+                driver.cuMemsetD8Async(self.card.scratch.data_ptr(), 0, size, stream)
+
+    def work(self, around: Iterable[Callable[[Callable[[], None]], None]]) -> None:
+        self.card.advance()
+        self.card.stamp(START)
+        for each in around:
+            each(self.call)
+        self.card.stamp(END)
+
+    def offset(self) -> float:
+        """By how many microseconds the stamps of a call exceed its events."""
+        pinned, found = self.card.pinned(1), []
+        for _ in range(EMPTY_REPLAYS):
+            self.card.replay(self.graphs[0])
+            self.card.fetch(pinned)
+            self.card.replay(self.graphs[1])
+            torch.cuda.synchronize()
+            stamps = float(self.card.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
+            found.append(stamps - fmean(mark.microseconds for mark in self.marks))
+        return median(found[WARM_REPLAYS:])
+
+
+def parts_of(graph: torch.cuda.CUDAGraph) -> Parts:
+    """Of the graph of one call."""
+    return tuple(_memset_bytes(handle) for handle in handles(graph))
+
+
+def _memset_bytes(handle: Any) -> int | None:
+    from cuda.bindings import driver
+
+    _, kind = driver.cuGraphNodeGetType(handle)
+    if kind != driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
+        return None
+    status, found = driver.cuGraphMemsetNodeGetParams(handle)
+    _require(status, "the size of a memset")
+    return int(found.elementSize * found.width * max(found.height, 1))
+
+
 MOST_WARM_UP = 5  # calls
+MOST_CHOICES = 8
 
 
 def new_graph() -> torch.cuda.CUDAGraph:
@@ -252,9 +323,9 @@ def captured(work: Callable[[], Any], side: torch.cuda.Stream) -> torch.cuda.CUD
     return graph
 
 
-def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> None:
+def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> Call | None:
     """Call until two calls in a row launch the same: compilers and autotuners work at the first
-    ones. What cannot be captured is called a few times.
+    ones. What they launch; None of what cannot be captured, which is called a few times.
     """
     before = None
     for _ in range(MOST_WARM_UP):
@@ -265,8 +336,24 @@ def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> None:
             torch.cuda.synchronize()
             now = None
         if now is not None and now == before:
-            return
+            return now
         before = now
+    return before
+
+
+def as_timed(
+    load: Callable[[], Callable[[], Any]], ways: Sequence[Call], side: torch.cuda.Stream
+) -> Callable[[], Any]:
+    """A call that is loaded and warmed up; loaded again, a few times, while it chooses to launch
+    what none of the ``ways`` did that were timed.
+    """
+    every = [Counter(way) for way in ways]
+    for _ in range(MOST_CHOICES):
+        call = load()
+        found = warm_up(call, side)
+        if not every or found is None or Counter(found) in every:
+            break
+    return call
 
 
 def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
@@ -283,7 +370,7 @@ def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
     return list(found[:count])
 
 
-def nodes(graph: torch.cuda.CUDAGraph) -> tuple[GraphNode, ...]:
+def nodes(graph: torch.cuda.CUDAGraph) -> Call:
     """What the graph launches, in the order in which it was captured."""
     return tuple(_node(handle) for handle in handles(graph))
 

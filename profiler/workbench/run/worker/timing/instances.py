@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,12 +16,25 @@ import torch
 
 from workbench import cuda
 from workbench.errors import WorkbenchError
-from workbench.evidence.timing import GraphNode
+from workbench.evidence.timing import Call
 from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.card import END, START, Card, Marks, captured, nodes
+from workbench.run.worker.timing.card import (
+    END,
+    MOST_CALLS,
+    SLOTS,
+    START,
+    SUMMED,
+    Card,
+    Marks,
+    Parts,
+    captured,
+    nodes,
+    parts_of,
+    warm_up,
+)
 from workbench.run.worker.timing.surroundings import (
     Surroundings,
     is_dense,
@@ -37,13 +50,13 @@ FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
 COLD_CALLS = 2
 LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
 SLOW_CALL = 5000.0  # from which on there is a single instance, in few rounds
-MOST_CALLS = 48
 MARKED_CALLS = 8  # of the graph that the second clock times
 TRIAL_CALLS = 4
 STREAMED_CALLS = 4  # at a time, of what no graph can capture
 PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
 UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
 AHEAD_CYCLES = 4_000_000  # that the GPU waits, so that the host queues calls faster than they run
+LATEST = 2  # replays of which any call can be looked at: a round more, and their sums may be lost
 PADDINGS = 4096  # of 512 bytes
 
 
@@ -126,8 +139,19 @@ class Around:
         return max(1, wanted // self.inputs.copies) * self.inputs.copies
 
 
+@dataclass(frozen=True)
+class SummedCall:
+    """A call of a replay, and the signed sums of its first outputs by name."""
+
+    replay: int
+    call: int
+    sums: Mapping[str, float]
+
+
 class Instance:
     """Its graphs by regime."""
+
+    CHANGING = ("offset",)
 
     def __init__(self, around: Around, group: Group, each: float = 0.0) -> None:
         self.around, self.group = around, group
@@ -143,11 +167,14 @@ class Instance:
         self.outputs = replace(out, tensors={})
         self.kept = {name: room_for(tensor, 1)[0] for name, tensor in out.tensors.items()}
         del out
-        # What compiles at the first call may launch otherwise at the next; and what is made of an
-        # input once is made of each copy of it ahead of what is captured.
+        # What compiles or tunes at the first calls may launch otherwise at the next; and what is
+        # made of an input once is made of each copy of it ahead of what is captured.
+        warm_up(self.call, around.card.side)
         for number in range(around.inputs.copies):
             self.call(number)
         self.unchecked, self.refused_at = False, ""
+        self.parts: Parts = ()
+        self.offset = 0.0  # see EmptyCalls
         self.each = self.trial(each)
         self.calls = {
             Regime.CHAINED: around.calls(self.each + 4),
@@ -160,10 +187,13 @@ class Instance:
             self.once(regime, 0, bare=True)
         around.card.warm()
         self.graphs = {regime: self.capture(regime) for regime in Regime}
-        self.marks = [Marks() for _ in range(min(MARKED_CALLS, self.calls[Regime.CHAINED]))]
-        self.ahead = Marks()  # of the call ahead of them; a graph does not keep its events alive
+        marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
+        self.marks = [Marks(around.card) for _ in range(marked)]
+        self.ahead = Marks(
+            around.card
+        )  # of the call ahead of them; a graph does not keep its events alive
         self.marked = self.capture_marked()
-        self.last = 0  # the replay of its chained graph whose output is kept
+        self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
 
     @property
     def is_slow(self) -> bool:
@@ -209,11 +239,11 @@ class Instance:
         return max(0.5, microseconds(graph.replay) / calls)
 
     @cached_property
-    def nodes(self) -> tuple[GraphNode, ...]:
+    def nodes(self) -> Call:
         """Of the graph of one call. Raises NotTimed where that is not what its graphs hold."""
         if isinstance(graph := self.captured(self.call), Streamed):
             return ()
-        one = nodes(graph)
+        one, self.parts = nodes(graph), parts_of(graph)
         if not one:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
@@ -221,8 +251,9 @@ class Instance:
             )
         return one
 
-    def require_nodes(self, one: tuple[GraphNode, ...]) -> None:
+    def require_nodes(self) -> None:
         """Every call of the chained graph must launch what one call launches by itself."""
+        one = self.nodes
         calls, graph = self.calls[Regime.CHAINED] + 1, self.graphs[Regime.CHAINED]
         bare = self.capture(Regime.CHAINED, bare=True)
         if isinstance(graph, Streamed) or isinstance(bare, Streamed):
@@ -258,8 +289,8 @@ class Instance:
         clock = marks or self.around.card
         out = clock.around(timed) if regime in self.around.surrounded else timed()
         if regime == Regime.CHAINED:
-            for name, tensor in out.items():
-                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls)
+            for at, (name, tensor) in enumerate(out.items()):
+                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, at)
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
         """Raises NotCaptured where it cannot be captured."""
@@ -309,12 +340,17 @@ class Instance:
     @property
     def by_events(self) -> float:
         """Microseconds of a call by the second clock, in its latest replay."""
-        return fmean(marks.microseconds for marks in self.marks)
+        return self.offset + fmean(marks.microseconds for marks in self.marks)
 
     def replay(self, regime: Regime) -> None:
         self.around.card.replay(self.graphs[regime])
         if regime == Regime.CHAINED:
-            self.last = self.around.card.replays
+            self.latest.append(self.around.card.replays)
+
+    @property
+    def last(self) -> int:
+        """The replay whose output is kept."""
+        return self.latest[-1]
 
     def inputs_of_kept(self) -> Inputs:
         """Those of the call whose output is kept: of one more replay where some are constant, and
@@ -325,6 +361,18 @@ class Instance:
         return self.around.inputs.written(
             self.last, kept_call(self.last, self.calls[Regime.CHAINED])
         )
+
+    def any_call(self) -> SummedCall:
+        """One of the latest replays, drawn now: of one more where some inputs are constant, see
+        ``inputs_of_kept``.
+        """
+        if self.around.inputs.constant:
+            self.replay(Regime.CHAINED)
+        draw = random.SystemRandom()
+        replay = self.last if self.around.inputs.constant else draw.choice(self.latest)
+        call = draw.randrange(self.calls[Regime.CHAINED])
+        sums = self.around.card.sums[replay % SLOTS, call].tolist()
+        return SummedCall(replay, call, dict(zip(self.kept, sums[:SUMMED], strict=False)))
 
     def changed_input(self) -> str:
         """The name of an input that is not what the neighbours wrote, after one more replay, or of

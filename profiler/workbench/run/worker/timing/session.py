@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from types import ModuleType
 from typing import Protocol
@@ -20,14 +21,14 @@ import numpy as np
 import torch
 from msgspec import structs
 
-from workbench.evidence.timing import Audit, GraphNode, Series, Session
+from workbench.evidence.timing import Audit, Call, Series, Session
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare
 from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
-from workbench.run.worker.timing.card import SLOTS, Card, Times, switch_contexts
+from workbench.run.worker.timing.card import SLOTS, Card, EmptyCalls, Times, switch_contexts
 from workbench.run.worker.timing.instances import (
     AMONG_OTHERS,
     SLOW_CALL,
@@ -35,8 +36,9 @@ from workbench.run.worker.timing.instances import (
     Group,
     Instance,
     Loader,
+    SummedCall,
 )
-from workbench.run.worker.timing.surroundings import Surroundings
+from workbench.run.worker.timing.surroundings import KINDS, Surroundings, signed_sum
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import Regime
 
@@ -48,6 +50,9 @@ LONG_MICROSECONDS = 40.0  # calls from which on it may
 LONGEST_WARM_UP_SECONDS = 4.0
 SHORT_WARM_UP_SECONDS = 0.1
 LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
+LOOKS = 2  # at an instance
+SIGMAS = 6  # of the sum of many errors with random signs
+ROUNDING = 1e-9  # of such a sum, of its norm
 AUDIT_SECONDS = 1.5  # after which no further output is audited
 
 
@@ -55,6 +60,8 @@ class TimingProcess:
     """Of a job's variants in this process; those that cannot be timed are told to ``fail``, and how
     far it is to ``heard``.
     """
+
+    CHANGING = ("round", "wanted", "instances", "out", "calls", "throttled", "reasons")
 
     def __init__(
         self,
@@ -65,10 +72,12 @@ class TimingProcess:
         fail: Callable[[str, BaseException], None],
         current: Callable[[str], None],
         heard: Callable[[Round], None],
+        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
     ) -> None:
         self.job, self.study = job, study
         self.shape = study.shapes[job.shape]
         self.guard, self.fail, self.current, self.heard = guard, fail, current, heard
+        self.sent = sent
         self.wanted = job.rounds
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         card = Card()
@@ -76,17 +85,24 @@ class TimingProcess:
         self.around = Around(card, loader, inputs, job.graph_microseconds)
         self.instances: list[Instance] = []
         self.out: set[str] = set()
-        self.nodes: dict[str, tuple[GraphNode, ...]] = {}
+        self.calls: dict[str, list[Call]] = {}  # the nodes of one, of each instance
         self.gauge = Gauge(gpu_uuid())
         self.throttled: list[bool] = []
         self.reasons: set[str] = set()
+        self.guard.seal.hold(self, card, self.around, inputs)
 
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
         self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
-        rounds = Rounds(self.around.card, self.instances, self.around.surrounded, self.tell)
+        around = self.around
+        rounds = Rounds(around.card, self.instances, around.surrounded, self.tell, self.sent)
         if self.instances:
+            kinds = {one.parts for one in self.instances if one.parts}
+            empty = {parts: EmptyCalls(self.around.card, parts) for parts in kinds}
             switch_contexts()
+            offsets = {parts: calls.offset() for parts, calls in empty.items()}
+            for one in self.instances:
+                one.offset = offsets.get(one.parts, 0.0)
             self.warm_up(rounds)
             self.rounds(rounds)
         self.guard.require_whole()
@@ -128,9 +144,10 @@ class TimingProcess:
         try:
             with self.guard.watching(name):
                 instance = Instance(self.around, group, each.get(name, 0.0))
-                if name not in self.nodes and not instance.unchecked:
-                    self.nodes[name] = instance.nodes
-            instance.require_nodes(self.nodes.get(name, ()))
+                if not instance.unchecked:
+                    self.calls.setdefault(name, []).append(instance.nodes)
+            instance.require_nodes()
+            self.guard.seal.hold(instance)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # users' code may also exit
@@ -142,6 +159,7 @@ class TimingProcess:
 
     def drop(self, name: str, error: BaseException) -> None:
         self.out.add(name)
+        self.guard.seal.release(one for one in self.instances if one.group.variant == name)
         self.instances = [one for one in self.instances if one.group.variant != name]
         self.fail(name, error)
         self.current("")
@@ -194,25 +212,30 @@ class TimingProcess:
         """Of as many kept outputs as there is time and memory for, one of every variant before the
         second of any. Each session begins with another variant, and takes so many whatever the
         time that all sessions together have looked at everyone.
+
+        Of each instance the output that is kept is compared, and the sums of a call that is drawn
+        when all have run.
         """
-        by_variant: dict[str, list[Instance]] = {}
-        for instance in random.sample(self.instances, len(self.instances)):
-            by_variant.setdefault(instance.group.variant, []).append(instance)
+        by_variant: dict[str, list[Callable[[], tuple[float, str]]]] = {}
+        bound = tolerance_at(self.study.tolerance, self.shape)
+        for one in random.sample(self.instances, len(self.instances)):
+            drawn = None if self.around.inputs.constant else one.any_call()
+            by_variant.setdefault(one.group.variant, []).extend(
+                (partial(self.audit, one, bound), partial(self.audit_sums, one, drawn, bound))
+            )
         sessions = self.job.sessions
         first = number % sessions * len(by_variant) // sessions
         due = math.ceil(len(by_variant) / sessions)
         names = sorted(by_variant)
         order = [*names[first:], *names[:first]]
         found: dict[str, list[tuple[float, str]]] = {}
-        bound = tolerance_at(self.study.tolerance, self.shape)
         end = time.monotonic() + AUDIT_SECONDS
         for turn in range(max(map(len, by_variant.values()), default=0)):
             for place, name in enumerate(order):
-                is_due = turn == 0 and place < due
+                is_due = turn < LOOKS and place < due
                 if turn < len(by_variant[name]) and (is_due or time.monotonic() < end):
                     with suppress(torch.cuda.OutOfMemoryError):  # of the reference, beside them all
-                        one = self.audit(by_variant[name][turn], bound)
-                        found.setdefault(name, []).append(one)
+                        found.setdefault(name, []).append(by_variant[name][turn]())
         for name, results in found.items():
             worst = max(relative for relative, _ in results)
             yield Audit(
@@ -238,6 +261,30 @@ class TimingProcess:
         changed = instance.changed_input()
         why = f"the output of a timed call: {wrong}" if wrong else ""
         return relative, why or (changed and f"changes its input '{changed}' in a timed call")
+
+    def audit_sums(
+        self, instance: Instance, drawn: SummedCall | None, bound: Tolerance
+    ) -> tuple[float, str]:
+        """As ``audit``, of a call that nothing told from others while it ran. Signs have no part in
+        errors, so that errors within the bound add up to SIGMAS times it by no chance.
+        """
+        drawn = drawn or instance.any_call()
+        inputs = self.around.inputs.written(drawn.replay, drawn.call)
+        expected = expected_of(self.study.reference(**inputs))
+        for mine, its in paired(instance.found, expected).values():
+            like = instance.kept[mine]
+            if mine not in drawn.sums or like.dtype not in KINDS:
+                continue
+            wanted, norm = signed_sum(expected.tensors[its], like)
+            if math.isfinite(wanted) and norm:
+                error = abs(drawn.sums[mine] - wanted) / norm
+                if not error <= SIGMAS * bound.relative + ROUNDING:
+                    what = f"'{mine}': " if mine else ""
+                    return math.nan, (
+                        f"the output of a timed call: {what}by its signed sum the error is "
+                        f"{error:.3g} of its norm (allowed {SIGMAS * bound.relative:.3g})"
+                    )
+        return 0.0, ""
 
 
 EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
@@ -305,10 +352,13 @@ class Rounds:
         instances: Sequence[Timed],
         surrounded: Sequence[Regime] = AMONG_OTHERS,
         tell: Callable[[int, int | None], None] = lambda number, instance: None,
+        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
     ) -> None:
         """``tell`` is given the number of the round that is waited for and, where it is a long
-        one, the instance at work in it.
+        one, the instance at work in it; ``sent`` each time as it is read: of which instance, in
+        which regime, and microseconds.
         """
+        self.sent = sent
         self.card, self.surrounded, self.tell = card, surrounded, tell
         self.instances = instances
         self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event]] = []
@@ -360,7 +410,8 @@ class Rounds:
             if one.regime in self.surrounded:
                 nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
                 column.gaps.append(float(times.gaps[at]) / each)
-            column.microseconds.append(float(nanoseconds) / each)
+            column.microseconds.append(round(float(nanoseconds) / each, 4))
+            self.sent((one.instance, one.regime.value, column.microseconds[-1]))
             column.mhz.append(float(cycles / nanoseconds * 1e3))
 
     def finish(self) -> None:
@@ -387,7 +438,7 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     instance=number,
                     regime=regime,
                     calls=instance.calls[regime],
-                    microseconds=_rounded(column.microseconds, 4),
+                    microseconds=tuple(column.microseconds),
                     by_events=_rounded(column.by_events, 4),
                     unchecked=instance.unchecked,
                     refused_at=instance.refused_at,

@@ -14,12 +14,13 @@ import torch
 
 from workbench.errors import UsageError, nearest
 from workbench.run.worker.deviation import same_bits, size_of
-from workbench.run.worker.timing.card import Card
+from workbench.run.worker.timing.card import MOST_CALLS, SLOTS, SUMMED, Card
 from workbench.study.model import Shape
 from workbench.words import Inputs
 
 DRAWS = 4
 PIECE = 16  # bytes
+GUARD_BYTES = 64 * 1024  # before and behind an input
 AT_ONCE = 1 << 22  # pieces that are computed again at a time
 APART = 8  # times the L2 that calls move before one has the same constant inputs again
 MOST_COPIES = 48  # no more than calls of a graph
@@ -44,12 +45,34 @@ def secret(replay: int, call: int, what: int) -> int:
     return mix((replay * 4096 + call * 64 + what) & MASK)
 
 
-def factors(replay: int, call: int, tensor: int, pieces: torch.Tensor) -> torch.Tensor:
-    """What the given pieces of a floating-point tensor are multiplied by in a call: float64."""
-    x = pieces ^ secret(replay, call, tensor)
+def mixed(x: torch.Tensor) -> torch.Tensor:
+    """``mix`` of every element: int64."""
     x = ((x ^ x >> 16) * 0x7FEB352D) & MASK
     x = ((x ^ x >> 15) * 0x846CA68B) & MASK
-    return 1 - ((x ^ x >> 16) & 255) / 1024
+    return x ^ x >> 16
+
+
+def factors(replay: int, call: int, tensor: int, pieces: torch.Tensor) -> torch.Tensor:
+    """What the given pieces of a floating-point tensor are multiplied by in a call: float64."""
+    return 1 - (mixed(pieces ^ secret(replay, call, tensor)) & 255) / 1024
+
+
+def signed_sum(values: torch.Tensor, like: torch.Tensor) -> tuple[float, float]:
+    """Of a result with the type and layout of ``like``: its elements added up as neighbours.cu does
+    it, each with a sign of its place, and the norm.
+    """
+    laid = torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
+    laid.copy_(values)
+    each = PIECE // like.element_size()
+    flat = in_memory(laid)[: like.numel() // each * each].view(-1, each)
+    lanes, found, squares = torch.arange(each, device=like.device), 0.0, 0.0
+    for first in range(0, len(flat), AT_ONCE):
+        part = flat[first : first + AT_ONCE]
+        pieces = torch.arange(first, first + len(part), device=like.device) & MASK
+        minus = (mixed(pieces)[:, None] >> lanes & 1).bool()
+        found += float(torch.where(minus, -part, part).sum())
+        squares += float(part.square().sum())
+    return found, math.sqrt(squares)
 
 
 def kept_call(replay: int, calls: int) -> int:
@@ -86,10 +109,12 @@ def pieces_of(tensor: torch.Tensor) -> int:
 
 
 def room_for(like: torch.Tensor, copies: int) -> list[torch.Tensor]:
-    """Tensors of the layout of a dense one, one behind the other, each a number of pieces."""
-    size = pieces_of(like) * PIECE
-    memory = torch.empty((copies, size), dtype=torch.uint8, device="cuda")
-    used = size_of(like)
+    """Tensors of the layout of a dense one, one behind the other, each a number of pieces. They
+    begin inside of their memory, as those of a check do.
+    """
+    size, used = pieces_of(like) * PIECE, size_of(like)
+    memory = torch.empty(copies * size + 2 * GUARD_BYTES, dtype=torch.uint8, device="cuda")
+    memory = memory[GUARD_BYTES:-GUARD_BYTES].view(copies, size)
     return [
         row[:used]
         .view(like.dtype)
@@ -283,11 +308,19 @@ class Surroundings:
             grid = (self.blocks(self.most_pieces), len(rows))
             self.card.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.card.state, call)
 
-    def read(self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int) -> None:
-        """A node that reads an output, and keeps it where the call is the one that is kept."""
+    def read(
+        self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int, number: int
+    ) -> None:
+        """A node that reads an output, by its ``number``, and keeps it where the call is the one
+        that is kept. It sums the first outputs of every call, but of those ahead (from ``calls``
+        on) or untold (-1).
+        """
         pieces, tail = divmod(size_of(out), PIECE)
+        kind = KINDS.get(out.dtype, 0) if 0 <= call < calls and number < SUMMED else 0
+        own = self.card.sums[0, call, number] if kind else self.card.sums
         self.card.kernels["read_output"][self.blocks(pieces), THREADS](
-            out, kept, pieces, tail, self.card.state, call, calls
+            *(out, kept, pieces, tail, self.card.state, call, calls),
+            *(own, MOST_CALLS * SUMMED, SLOTS, kind),
         )
 
     def written(self, replay: int, call: int) -> Inputs:
