@@ -13,14 +13,14 @@ REFERENCE = "torch_softmax"
 FOUND_FIRST = ("compiler", "correct")  # where a variant fails before it is judged by numbers
 GATES = (*FOUND_FIRST, "timed outputs", "kernels", "duration", "work")
 
-WRONG = r"max error|NaN|shape \("
+WRONG = r"max error|signed sum|NaN|shape \("
 NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
 
 
 @dataclass(frozen=True)
 class Cheat:
     """A variant of the workspace, with one of ``verdicts``. ``told`` is found in the reason of one
-    of ``gates``, failed, or open where the verdict is inconclusive.
+    of ``gates``, failed.
     """
 
     variant: str
@@ -41,15 +41,15 @@ CHEATS = (
     cheat("cached by object", "cached_by_object", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
     cheat("cached by address", "cached_by_address", WRONG),
     cheat("cached by shape", "cached_by_shape", WRONG, "correct"),
-    # It reads the GPU from the host: its time is of a stream, which decides nothing.
+    # Both are right in every call: they gain nothing where the inputs change from call to call.
+    # The first one reads the GPU from the host, so that its time is of a stream.
     cheat(
         "cached by contents",
         "cached_by_contents",
-        "no CUDA graph can capture",
-        "kernels",
-        verdict="inconclusive",
+        "over the parent",
+        "faster",
+        verdict="slower no_gain",
     ),
-    # Right in every call: it gains nothing where the inputs change from call to call.
     cheat(
         "cached by contents",
         "cached_on_the_gpu",
@@ -59,7 +59,6 @@ CHEATS = (
     ),
     cheat("work at another time", "at_import", WRONG, "correct"),
     cheat("work at another time", "at_first_call", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
-    # All that is looked at is right: its own capture alone contradicts its time.
     cheat("skipped calls", "knows_the_harness", f"at least .* it must be|{WRONG}"),
     cheat("built up over calls", "built_up", WRONG),
     cheat("skipped calls", "skips_calls", f"{NOT_IN_THE_GRAPH}|{WRONG}|not captured"),
@@ -100,6 +99,18 @@ CHEATS = (
     cheat("output aliases an input", "in_place", "shares memory with its input 'x'", "correct"),
     cheat("persistent L2", "sets_l2_aside", "persisting L2", *FOUND_FIRST),
     cheat("early start", "early_without_waiting", "starts early and never waits", *FOUND_FIRST),
+    cheat("left-out work", "leaves_out_rows", f"{WRONG}|not captured"),
+    cheat("traffic without work", "reads_for_nothing", f"{WRONG}|not captured"),
+    cheat("all calls at once", "all_calls_at_once", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
+    cheat("hooks", "hooks_calls", "changes sys.setprofile", *FOUND_FIRST),
+    cheat("hooks", "hooks_monitoring", "changes the tools of sys.monitoring", *FOUND_FIRST),
+    cheat("signals", "hears_signals", "changes the (handlers|timers) of signals", *FOUND_FIRST),
+    cheat("sleeping thread", "sleeps", r"keeps a thread running in sleeps\.py", *FOUND_FIRST),
+    cheat("edited samples", "edits_samples", "(adds|changes) TimingProcess.rounds", *FOUND_FIRST),
+    cheat("changed number of calls", "changes_calls", f"{NOT_IN_THE_GRAPH}|changes Instance"),
+    cheat("rewritten outputs", "rewrites_outputs", f"{WRONG}|not captured"),
+    cheat("slowed reference", "slows_a_graph", "what is in Instance.graphs", *FOUND_FIRST),
+    cheat("replaced source", "replaces_a_source", r"replaces|opens baseline\.", *FOUND_FIRST),
     cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
 )
 

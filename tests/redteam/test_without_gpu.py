@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,19 +22,25 @@ from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
+from workbench.evidence.timing import GraphNode
+from workbench.run.events import Listener
+from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker.correctness import compare
-from workbench.run.worker.guard import Opened, unseen
+from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
 from workbench.run.worker.output import refuse_output
+from workbench.run.worker.seal import Seal
+from workbench.run.worker.timing import card
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
+from workbench.words import NodeKind, Phase
 
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
 AT_LOAD = [
     cheat
     for cheat in CHEATS
     if cheat.family in ("patched", "slowed reference")
-    and cheat.variant not in ("patched_later", "slowed_by_a_thread")
+    and cheat.variant not in ("patched_later", "slowed_by_a_thread", "slows_a_graph")
 ]
 
 
@@ -65,6 +71,7 @@ import numpy, torch
 import workbench.run.worker.correctness
 from workbench import cuda
 from workbench.run.worker.seal import Seal
+from workbench.run.worker.timing import card
 from workbench.study.workspace import load_module
 
 folder, *names = sys.argv[1:]
@@ -137,7 +144,28 @@ PATCHES = {
     ),
     "trace": (
         "import sys\nsys.settrace(lambda *anything: None)\n",
-        "sets a trace function",
+        "changes sys.settrace from None to <function",
+    ),
+    "profile": (
+        "import sys\nsys.setprofile(lambda *anything: None)\n",
+        "changes sys.setprofile from None to <function",
+    ),
+    "later_threads": (
+        "import threading\nthreading.setprofile(lambda *anything: None)\n",
+        "changes threading.setprofile from None to <function",
+    ),
+    "handler": (
+        "import signal\nsignal.signal(signal.SIGUSR1, lambda *anything: None)\n",
+        "changes the handlers of signals",
+    ),
+    "timer": (
+        "import signal\nsignal.setitimer(signal.ITIMER_VIRTUAL, 600)\n",
+        "changes the timers of signals",
+    ),
+    "sleeping": (
+        "import threading\ndef edit():\n    pass\nother = threading.Timer(600, edit)\n"
+        "other.daemon = True\nother.start()\n",
+        "keeps a thread running in sleeping.py:2",
     ),
     "collector": (
         "import gc\ngc.callbacks.append(lambda *anything: None)\n",
@@ -204,6 +232,67 @@ def test_torchs_compiler_breaks_no_seal(tmp_path: Path) -> None:
         "run = torch.compile(lambda x: x * 2, backend='eager')\n"
     )
     assert sealed(tmp_path, "compiled")["compiled"] == ["", "", ""]
+
+
+class Held:
+    """As an instance of a timing session is."""
+
+    CHANGING = ("latest",)
+
+    def __init__(self) -> None:
+        self.calls, self.kept, self.marks, self.latest = {"chained": 40}, {"": [1.0]}, [1, 2], 3
+
+    def replay(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda held: held.calls.update(chained=80), "changes what is in Held.calls"),
+        (lambda held: held.kept.update({"": [1.0]}), "changes what is in Held.kept"),
+        (lambda held: setattr(held, "kept", {}), "changes Held.kept"),
+        (lambda held: held.marks.pop(), "changes what is in Held.marks"),
+        (lambda held: setattr(held, "replay", print), "adds Held.replay"),
+        (lambda held: setattr(held, "latest", 4), ""),
+    ],
+)
+def test_what_measures_is_held(change: Any, told: str) -> None:
+    """Numbers of calls, kept outputs, graphs and marks of instances, and their methods."""
+    seal, held = Seal(), Held()
+    seal.hold(held)
+    assert seal.broken() == ""
+    change(held)
+    assert seal.broken() == told
+    seal.mend()
+    assert seal.broken() == ""
+    assert (held.calls, held.kept, held.marks) == ({"chained": 40}, {"": [1.0]}, [1, 2])
+    seal.release([held])
+    change(held)
+    assert seal.broken() == ""
+
+
+def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Path) -> None:
+    """The variant itself, and not the one whose source it is."""
+    for name in ("study", "parent", "bad"):
+        (tmp_path / f"{name}.py").write_text("def run(x):\n    return x\n")
+    (tmp_path / "bad.py").write_text(
+        "import os\nfrom pathlib import Path\n\ndef run(x):\n"
+        "    own = Path(__file__).parent\n"
+        "    (own / 'slow.tmp').write_text('def run(x):\\n    return 0 * x')\n"
+        "    os.replace(own / 'slow.tmp', own / 'parent.py')\n    return x\n"
+    )
+    guard = Guard(tmp_path, {"parent": ("parent.py",), "bad": ("bad.py",)})
+
+    def called(name: str) -> Any:
+        with guard.watching(name):
+            return guard.load(tmp_path / f"{name}.py", f"workbench_{name}").run(7)
+
+    assert called("parent") == 7
+    with pytest.raises(Tampered, match=r"replaces parent\.py, a source"):
+        called("bad")
+    assert called("parent") == 7
+    with pytest.raises(Tampered), guard.watching("bad"):
+        sys.addaudithook(lambda *anything: None)
 
 
 class Later(torch.Tensor):
@@ -366,3 +455,36 @@ def test_the_page_says_what_every_family_ends_with() -> None:
     page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text()
     rows = {line.split("|")[1].strip() for line in page.splitlines() if line.count("|") == 3}
     assert {cheat.family for cheat in CHEATS} <= rows
+
+
+def test_what_is_seen_beside_others_is_not_recorded() -> None:
+    """It is done again alone, in a process of its own."""
+    failed: list[Any] = []
+    nothing = cast(Any, None)
+    listener = Listener(nothing, nothing, nothing, nothing, failed.append)
+    listener.fail = lambda *given: None  # type: ignore[method-assign]
+    error = ErrorText.of(Tampered("changes torch.softmax"))
+    event = Failed(variant="bad", phase=Phase.CHECK, error=error)
+    listener.together = True
+    listener.take(event)
+    assert (listener.suspects, failed) == (["bad"], [])
+    listener.together = False
+    listener.take(event)
+    assert (listener.suspects, failed) == (["bad"], [event])
+
+
+def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide, narrow = (GraphNode(kind=NodeKind.KERNEL, block=(n, 1, 1)) for n in (512, 128))
+    monkeypatch.setattr(card, "warm_up", lambda call, side: call())
+    for ways, loads in (((), 1), (((narrow,),), 3), (((wide,), (narrow,)), 1), (((),), 8)):
+        chosen = iter([wide, wide, narrow, *[wide] * 9])
+        loaded: list[GraphNode] = []
+
+        def load(chosen: Iterator[GraphNode] = chosen, loaded: list[Any] = loaded) -> Any:
+            loaded.append(node := next(chosen))
+            return lambda: (node,)
+
+        card.as_timed(load, ways, cast(Any, None))
+        assert len(loaded) == loads
