@@ -1,0 +1,250 @@
+"""Honest kernels through check, timing and every cross-check: none may fail.
+
+Prints a line for each kernel and run with the values of the cross-checks: docs/trust.md has what
+they say together. Needs a GPU and ncu.
+
+python -m benchmarks.honest [RUNS]
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from benchmarks.honest.corpus import Point, points, study_of
+
+from workbench import Work
+from workbench.cuda.compiler import CUBIN_FOLDER
+from workbench.derive.speedup import two_clocks
+from workbench.errors import WorkbenchError
+from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
+from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
+from workbench.judge.cross_checks import Case, added_time, cross_check_gates, kernels_gate, profiled
+from workbench.judge.known_evidence import VariantEvidence
+from workbench.ncu.capture import L2_SECTORS, load_capture
+from workbench.ncu.catalog import needed_metrics
+from workbench.ncu.command import RANGE_PREFIX, range_name
+from workbench.render.document.sentences import sentence
+from workbench.run.process import compiler_environment
+from workbench.words import CheckResult, GateState, Inputs, Status
+
+HERE = Path(__file__).parent
+TIMED, PROFILED, FOUND = "--timed", "--profiled", "found.json"
+COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived__lts|sm__sass|"
+                     r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*off|"
+                     r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
+NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
+
+
+class Found(msgspec.Struct):
+    """What a run says of a point; ``wrong`` is what stopped it."""
+
+    name: str
+    check: CheckOutcome | None = None
+    session: Session | None = None
+    call: Call = ()
+    ways: tuple[Call, ...] = ()
+    wrong: str = ""
+
+
+def laid_out(folder: Path) -> Path:
+    """A module for each point: its function is ``run``."""
+    to = folder / "kernels" / "honest"
+    to.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "kernels.cu", to)
+    texts = [(HERE / f"{name}.py").read_text() for name in ("cuda_c", "with_triton", "with_torch")]
+    for point in points():
+        text = next(t for t in texts if re.search(rf"^(def )?.*\b{point.function}\b", t, re.M))
+        (to / f"{point.name}.py").write_text(f"{text}\n\nrun = {point.function}\n")
+    return to
+
+
+def timed(folder: Path) -> None:
+    """Check and time every point in this process."""
+    from workbench.run.protocol import SessionsJob
+    from workbench.run.worker.correctness import check_variant
+    from workbench.run.worker.guard import Guard
+    from workbench.run.worker.timing.instances import Loader
+    from workbench.run.worker.timing.session import TimingProcess
+
+    kernels, every = laid_out(folder), list(points())
+    sources: dict[str, tuple[str, ...]] = {p.name: (f"{p.name}.py", "kernels.cu") for p in every}
+    guard, results = Guard(kernels, sources), []
+    for point in every:
+        study, one = study_of(point), Found(point.name)
+        results.append(one)
+        loader = Loader(kernels, {}, guard)
+
+        def fail(name: str, error: BaseException, one: Found = one) -> None:
+            one.wrong = f"{type(error).__name__}: {error}"
+
+        try:
+            with guard.watching(point.name):
+                run = loader.load(point.name).run
+                one.check = check_variant(study, run, study.shapes["it"])
+            job = SessionsJob(
+                study="honest", shape="it", params={}, sources=sources, references=(), twins=(),
+                sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
+            )  # fmt: skip
+            process = TimingProcess(
+                job, study, loader, guard, fail, lambda name: None, lambda event: None
+            )
+            one.session = process.session(0, [point.name], alone=False)
+            calls = process.calls.get(point.name, [()])
+            one.call, one.ways = calls[0], other_ways(*calls)
+            del process
+        except Exception as error:
+            fail(point.name, error)
+        gc.collect()
+        sys.modules["torch"].cuda.empty_cache()
+    (folder / FOUND).write_bytes(msgspec.json.encode(results))
+
+
+def profiled_here(folder: Path, names: list[str]) -> None:
+    """A call of each point in its NVTX range, as a capture of ``ablate`` makes it."""
+    import torch
+
+    from workbench.run.worker.timing.card import Card, as_timed
+    from workbench.run.worker.timing.surroundings import Surroundings
+    from workbench.study.workspace import load_module
+
+    kernels, timed = laid_out(folder), {one.name: one for one in found_in(folder)}
+    for point in points():
+        if point.name not in names:
+            continue
+        one, study = timed[point.name], study_of(point)
+        around = Surroundings(Card(), study, study.shapes["it"])
+        inputs = around.inputs()
+        table = around.table(inputs)
+        around.card.advance()
+        around.write(table, 0)
+
+        def load(point: Point = point, inputs: Inputs = inputs) -> Callable[[], Any]:
+            file = kernels / f"{point.name}.py"
+            return partial(load_module(file, f"honest_{point.name}").run, **inputs)
+
+        try:
+            call = as_timed(load, (one.call, *one.ways) if one.call else (), around.card.side)
+            around.write(table, 1)
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+        except Exception as error:
+            print(f"{point.name}: {error}", file=sys.stderr)
+        del around, inputs
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def found_in(folder: Path) -> list[Found]:
+    return msgspec.json.decode((folder / FOUND).read_bytes(), type=list[Found])
+
+
+def in_process(folder: Path, what: str, *names: str, ncu: Sequence[str] = ()) -> None:
+    """What was compiled for an earlier process is kept in the folder."""
+    kept = compiler_environment(folder, os.environ) | {CUBIN_FOLDER: str(folder)}
+    script = [*ncu, sys.executable, "-m", "benchmarks.honest", what, str(folder), *names]
+    subprocess.run(script, env={**os.environ, **kept}, check=not ncu, stdout=subprocess.DEVNULL)
+
+
+def profile(folder: Path, names: Sequence[str], report: Path) -> None:
+    metrics = [*filter(COUNTED.match, needed_metrics()), L2_SECTORS]
+    ncu = [*NCU, "--nvtx-include", f"regex:{RANGE_PREFIX}.*/", "--metrics", ",".join(metrics)]
+    in_process(folder, PROFILED, *names, ncu=[*ncu, "--export", str(report)])
+
+
+def case_of(one: Found, report: Path, work: Work) -> Case:
+    """As the judgement of a step would have it."""
+    origin, wanted = Provenance(date=""), range_name("honest", one.name, "it")
+    capture = None
+    try:
+        capture = load_capture(report, wanted)
+    except WorkbenchError as error:
+        one.wrong = one.wrong or error.message
+    index = CaptureIndex(
+        variant=one.name, shape="it", fingerprint="", report=report.name, sha256="", range=wanted,
+        launches=1, ncu="", ncu_flags=("--cache-control", "none"), provenance=origin,
+    )  # fmt: skip
+    state = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
+    evidence = VariantEvidence(
+        one.name, "", state, True, index=index if capture else None, capture=capture
+    )
+    timing = Timing(
+        study="honest", shape="it", fingerprints={}, nodes={one.name: one.call}, stride=1,
+        ways={one.name: one.ways}, sessions=(one.session,) if one.session else (), method=METHOD,
+        provenance=origin,
+    )  # fmt: skip
+    return Case(evidence, timing, work)
+
+
+def told(one: Found, case: Case) -> tuple[str, bool, bool]:
+    """A line, whether it was rejected, and whether a cross-check is open."""
+    gates = cross_check_gates(case)
+    wrong = one.check is None or one.check.status != CheckResult.CORRECT
+    failed = [gate for gate in gates if gate.state == GateState.FAILED]
+    opened = [gate for gate in gates if gate.state == GateState.OPEN]
+    time = added_time(case)
+    under_ncu = profiled(case, time.ghz if time else None)
+    clocks = two_clocks(case.timing.sessions if case.timing else ()).get(one.name)
+    cells = [f"{one.name:40}"]
+    if time and under_ncu:
+        longest, total = under_ncu.longest, under_ncu.total
+        cells.append(f"{time.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
+        cells.append(f"{time.microseconds / longest:.3f}, {time.microseconds - longest:+.3f} µs")
+    if clocks:
+        cells.append(f"clocks {clocks.stamps - clocks.events:+.3f} µs ± {clocks.scatter:.3f}")
+    for gate in (*failed, *opened):
+        cells.append(f"{gate.name} {gate.state.value.upper()}: {sentence(gate.why)}")
+    cells += [f"{g.name}: {sentence(g.why)}" for g in gates if g.name in ("work", "timed outputs")]
+    if wrong or one.wrong:
+        cells.append(f"CHECK: {one.check.why if one.check else ''} {one.wrong}")
+    return " | ".join(cells), bool(failed or wrong or one.wrong), bool(opened)
+
+
+def main(runs: int) -> None:
+    """Everything is profiled in the first run, and what launches something else in later ones."""
+    every = {point.name: study_of(point).work(None) for point in points()}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, reports = Path(scratch), dict.fromkeys(every, Path())
+
+        def case(one: Found) -> Case:
+            return case_of(one, reports[one.name], every[one.name])
+
+        for run in range(1, runs + 1):
+            in_process(folder, TIMED)
+            found, report = found_in(folder), folder / f"run{run}.ncu-rep"
+            again = list(every)
+            if run > 1:
+                timed = [one for one in found if one.call]
+                again = [o.name for o in timed if kernels_gate(case(o)).state == GateState.FAILED]
+            if again:
+                profile(folder, again, report)
+                reports |= dict.fromkeys(again, report)
+            lines = [told(one, case(one)) for one in found]
+            for line, _, _ in lines:
+                print(f"run {run}: {line}")
+            rejected, opened = sum(line[1] for line in lines), sum(line[2] for line in lines)
+            print(f"run {run}: {len(every)} kernels, {rejected} rejected, {opened} with an open "
+                  "cross-check", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    if TIMED in arguments:
+        timed(Path(arguments[1]))
+    elif PROFILED in arguments:
+        profiled_here(Path(arguments[1]), arguments[2:])
+    else:
+        main(int(arguments[0]) if arguments else 1)

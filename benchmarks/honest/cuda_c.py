@@ -1,0 +1,168 @@
+"""Kernels in CUDA C, with what people do around them: workspaces, streams, graphs, tuning."""
+
+from __future__ import annotations
+
+import torch
+
+from workbench import cuda
+
+NAMES = (
+    *("silu_scalar", "silu_vectors", "silu_strided", "silu_half2", "softmax_block"),
+    *("softmax_sums", "softmax_quotients", "sum_block", "sum_atomics", "transpose_tiles"),
+    *("matmul_tiles", "add_parts", "add_in_place", "gather_rows"),
+)
+kernels = {name: cuda.kernel("kernels.cu", name) for name in NAMES}
+Tensor = torch.Tensor
+
+
+def elementwise(name: str, x: Tensor, each: int) -> Tensor:
+    out = torch.empty_like(x)
+    kernels[name][-(-x.numel() // (256 * each)), 256](x, out, x.numel())
+    return out
+
+
+def silu_scalar(x: Tensor) -> Tensor:
+    return elementwise("silu_scalar", x, 1)
+
+
+def silu_vectors(x: Tensor) -> Tensor:
+    return elementwise("silu_vectors", x, 4)
+
+
+def silu_half2(x: Tensor) -> Tensor:
+    return elementwise("silu_half2", x, 2)
+
+
+def silu_strided(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    kernels["silu_strided"][264, 256](x, out, x.numel())
+    return out
+
+
+def softmax_rows(x: Tensor, out: Tensor, threads: int = 256) -> None:
+    kernels["softmax_block"][x.shape[0], threads](x, out, x.shape[1])
+
+
+def softmax_block(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    softmax_rows(x, out)
+    return out
+
+
+def softmax_two_launches(x: Tensor) -> Tensor:
+    out, sums = torch.empty_like(x), x.new_empty(x.shape[0], 2)
+    kernels["softmax_sums"][x.shape[0], 256](x, sums, x.shape[1])
+    kernels["softmax_quotients"][x.shape[0], 256](x, sums, out, x.shape[1])
+    return out
+
+
+workspaces: dict[tuple[int, ...], Tensor] = {}
+
+
+def softmax_own_workspace(x: Tensor) -> Tensor:
+    if tuple(x.shape) not in workspaces:
+        workspaces[tuple(x.shape)] = x.new_empty(x.shape[0], 2)
+    out, sums = torch.empty_like(x), workspaces[tuple(x.shape)]
+    kernels["softmax_sums"][x.shape[0], 256](x, sums, x.shape[1])
+    kernels["softmax_quotients"][x.shape[0], 256](x, sums, out, x.shape[1])
+    return out
+
+
+def softmax_two_streams(x: Tensor) -> Tensor:
+    """The second half on a stream of its own, which events join to the caller's."""
+    out, half = torch.empty_like(x), x.shape[0] // 2
+    own, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(own)
+    softmax_rows(x[:half], out[:half])
+    with torch.cuda.stream(side):
+        softmax_rows(x[half:], out[half:])
+    own.wait_stream(side)
+    return out
+
+
+chosen: dict[tuple[int, ...], int] = {}
+
+
+def softmax_own_tuning(x: Tensor) -> Tensor:
+    """Threads a block by times of the first call."""
+    out = torch.empty_like(x)
+    if tuple(x.shape) not in chosen:
+        times = {}
+        for threads in (128, 256, 512):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            softmax_rows(x, out, threads)
+            start.record()
+            softmax_rows(x, out, threads)
+            end.record()
+            end.synchronize()
+            times[threads] = start.elapsed_time(end)
+        chosen[tuple(x.shape)] = min(times, key=lambda threads: times[threads])
+    softmax_rows(x, out, chosen[tuple(x.shape)])
+    return out
+
+
+graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+
+def softmax_own_graph(x: Tensor) -> Tensor:
+    """Replays a graph of its own, between copies."""
+    if tuple(x.shape) not in graphs:
+        given, out, graph = x.clone(), torch.empty_like(x), torch.cuda.CUDAGraph()
+        softmax_rows(given, out)
+        with torch.cuda.graph(graph):
+            softmax_rows(given, out)
+        graphs[tuple(x.shape)] = graph, given, out
+    graph, given, out = graphs[tuple(x.shape)]
+    given.copy_(x)
+    graph.replay()
+    return out.clone()
+
+
+def softmax_waits(x: Tensor) -> Tensor:
+    """Looks at its input from the host."""
+    if not bool(torch.isfinite(x).all()):
+        raise ValueError("not finite")
+    return softmax_block(x)
+
+
+def sum_block(x: Tensor) -> Tensor:
+    out = x.new_empty(x.shape[0])
+    kernels["sum_block"][x.shape[0], 256](x, out, x.shape[1])
+    return out
+
+
+def sum_atomics(x: Tensor) -> Tensor:
+    out = x.new_zeros(x.shape[0])
+    kernels["sum_atomics"][(4, x.shape[0]), 256](x, out, x.shape[1])
+    return out
+
+
+def transpose_tiles(x: Tensor) -> Tensor:
+    rows, cols = x.shape
+    out = x.new_empty(cols, rows)
+    kernels["transpose_tiles"][(-(-cols // 32), -(-rows // 32)), (32, 8)](x, out, rows, cols)
+    return out
+
+
+def matmul_tiles(a: Tensor, b: Tensor) -> Tensor:
+    n, out = a.shape[0], torch.empty_like(a)
+    kernels["matmul_tiles"][(n // 16, n // 16, 1), (16, 16)](a, b, out, n)
+    return out
+
+
+def matmul_split(a: Tensor, b: Tensor) -> Tensor:
+    n, out, parts = a.shape[0], torch.empty_like(a), a.new_empty(4, *a.shape)
+    kernels["matmul_tiles"][(n // 16, n // 16, 4), (16, 16)](a, b, parts, n)
+    kernels["add_parts"][-(-n * n // 256), 256](parts, out, 4, n * n)
+    return out
+
+
+def accumulate_in_place(x: Tensor, y: Tensor) -> Tensor:
+    kernels["add_in_place"][-(-x.numel() // 256), 256](x, y, x.numel())
+    return x
+
+
+def gather_rows(table: Tensor, index: Tensor) -> Tensor:
+    out = table.new_empty(len(index), table.shape[1])
+    kernels["gather_rows"][len(index), 128](table, index, out, table.shape[1])
+    return out
