@@ -544,3 +544,13 @@ def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: pytest.Mon
     wanted = measure.Wanted(cast(Any, target), ["a"], profile=False)
     assert wanted.plan(fresh=True).captured == ()
     assert replace(wanted, profile=True).plan(fresh=True).captured == ("a",)
+
+
+@pytest.mark.parametrize("name", ["own.py", "folder", "folder/file.py"])
+def test_a_link_in_a_loop_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for link in ("own.py", "folder"):
+        (tmp_path / link).symlink_to(tmp_path / link)
+    assert main(["try", str(tmp_path / name)]) == 2
+    assert "is a link in a loop" in capsys.readouterr().err
