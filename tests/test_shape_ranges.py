@@ -338,9 +338,8 @@ def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
     assert main(["report", "--html", "--project", str(root)]) == 0
     folder = root / "reports" / "scale"
     report = (folder / "OPTIMIZATION_REPORT.md").read_text()
-    assert "## Over `n`" in report
     assert 'src="sizes-light.svg"' in report
-    assert "eager" in (folder / "sizes-dark.svg").read_text()
+    assert "wide" in (folder / "sizes-dark.svg").read_text()
     page = (folder / "report.html").read_text()
     assert 'class="chart" data-chart="sizes"' in page
 

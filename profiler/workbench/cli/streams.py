@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.study.model import Study
 
 NAMES = ("stdin", "stdout", "stderr")
-answered = False  # whether a brief answer was printed: an error of the same command is no other
+answered = True  # whether a brief answer was printed, or none is owed
 READER_GONE = 141  # as of a process that SIGPIPE ended
 
 

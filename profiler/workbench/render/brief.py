@@ -49,7 +49,7 @@ def dumps(data: Mapping[str, object], limit: int = LIMIT) -> str:
 def _text(data: object, left_out: int = 0) -> str:
     if left_out and isinstance(data, dict):
         data = {**data, "left_out": left_out}
-    return json.dumps(plain_data(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(plain_data(data), allow_nan=False, separators=(",", ":"))
 
 
 def _lists(data: Data) -> Iterable[tuple[str, list[object]]]:

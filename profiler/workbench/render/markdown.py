@@ -140,11 +140,12 @@ def _attribute(text: str) -> str:
 
 def picture(chart: Chart) -> str:
     """Light and dark, by what the reader's system prefers."""
+    name = _attribute(chart.name)
     sources = "\n".join(
-        f'  <source media="(prefers-color-scheme: {shade})" srcset="{chart.name}-{shade}.svg">'
+        f'  <source media="(prefers-color-scheme: {shade})" srcset="{name}-{shade}.svg">'
         for shade in ("dark", "light")
     )
-    image = f'  <img alt="{_attribute(chart.alt)}" src="{chart.name}-light.svg">'
+    image = f'  <img alt="{_attribute(chart.alt)}" src="{name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
     return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
 

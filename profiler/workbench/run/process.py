@@ -262,9 +262,8 @@ def spare_interpreters(number: int) -> Iterator[None]:
         yield
     finally:
         while _spares:
-            spare = _spares.pop()
-            spare.kill()
-            spare.wait()
+            with _spares.pop() as spare:  # closes its pipe, and waits
+                spare.kill()
 
 
 class Worker:

@@ -96,7 +96,7 @@ def step_section(
 
 def step_chart(variant: str) -> str:
     """The name of the chart of its stall time."""
-    return f"stall-time-{variant}"
+    return f"stall-time-{anchor(variant)}"
 
 
 def verdict_line(row: Row, shape: str = "") -> Text:
