@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import sys
+import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,11 @@ def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
         async with Client(served) as client:
             return await asked(client)
 
-    return asyncio.run(run())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the SDK leaves its process to the loop
+        found = asyncio.run(run())
+        gc.collect()
+    return found
 
 
 def test_six_tools_and_which_of_them_only_read() -> None:
