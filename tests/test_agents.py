@@ -85,13 +85,15 @@ def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) ->
             ("advise", {"variant": "fix2"}),
             ("diff", {"before": "fix1", "after": "fix2"}),
             ("advise", {"variant": "fix99"}),
+            ("show", {"name": "--help"}),
         ]
         return [(await client.call_tool(*call)).content[0].text for call in calls]  # type: ignore[union-attr]
 
-    advised, compared, unknown = with_client(asked)
+    advised, compared, unknown, option = with_client(asked)
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
     assert json.loads(advised) == json.loads(capsys.readouterr().out)
     assert json.loads(compared)["after"] == "fix2"
     assert json.loads(unknown)["error"]["code"] == "usage"
+    assert "--help" in json.loads(option)["error"]["message"]
     assert max(map(len, (advised, compared, unknown))) <= brief.LIMIT

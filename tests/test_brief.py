@@ -102,6 +102,15 @@ def test_errors_are_json_on_stdout(
     assert told["v"] == brief.VERSION
 
 
+@pytest.mark.parametrize("text", ["x" * 9000, "µ" * 9000, "\ud800" * 9000])
+def test_long_texts_of_any_letters_fit(text: str) -> None:
+    for data in (brief.error("tool", text, text), {"one": text, "two": [text]}):
+        told = brief.dumps(data)
+        assert len(told.encode()) <= brief.LIMIT
+        assert json.loads(told)["v"] == brief.VERSION
+    assert json.loads(brief.dumps(brief.error("tool", text, text)))["error"]["hint"]
+
+
 def test_denied_counters_have_a_code_of_their_own() -> None:
     told = brief.error("missing", "==ERROR== ERR_NVGPUCTRPERM - no permission", "ask root")
     assert told == {

@@ -1,4 +1,4 @@
-"""A study at a commit: what its variants are made of, what is on record of them, what was built."""
+"""A study at a commit: what its variants are made of, what is recorded of them, what was built."""
 
 from __future__ import annotations
 

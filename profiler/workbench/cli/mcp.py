@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench import __version__
@@ -33,9 +34,9 @@ def run(options: McpOptions) -> None:
     served.run("stdio")
 
 
-async def answer(*arguments: str) -> str:
-    """What a verb prints on stdout; its stderr where it prints nothing."""
-    command = [sys.executable, "-m", "workbench", *arguments]
+async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
+    """What a verb prints on stdout; its stderr where it prints nothing. A name is no option."""
+    command = [sys.executable, "-m", "workbench", verb, *options, "--", *names]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
@@ -75,7 +76,7 @@ def server() -> MCPServer:
         each = [part for one in inputs or [] for part in ("--input", one)]
         fast = ["--quick"] if quick else []
         return await answer(
-            "try", source, *each, *given(vs=versus, launch=launch), *fast, "--brief"
+            "try", [source], [*each, *given(vs=versus, launch=launch), *fast, "--brief"]
         )
 
     @made.tool(annotations=works, structured_output=False)
@@ -86,7 +87,7 @@ def server() -> MCPServer:
         'time=0.7..0.9', a factor of the parent, written before it is measured.
         """
         more = given(change=change, predict=predict, study=study)
-        return await answer("new", name, "--from", parent, *more, "--json")
+        return await answer("new", [name], ["--from", parent, *more, "--json"])
 
     @made.tool(annotations=works, structured_output=False)
     async def step(name: str, study: str | None = None, quick: bool = False) -> str:
@@ -94,21 +95,21 @@ def server() -> MCPServer:
         best one.
         """
         fast = ["--quick"] if quick else []
-        return await answer("ablate", name, *given(study=study), *fast, "--brief")
+        return await answer("ablate", [name], [*given(study=study), *fast, "--brief"])
 
     @made.tool(annotations=reads, structured_output=False)
     async def diff(before: str, after: str, study: str | None = None) -> str:
         """Explain the time difference of two steps, or of two .ncu-rep files."""
-        return await answer("diff", before, after, *given(study=study), "--brief")
+        return await answer("diff", [before, after], [*given(study=study), "--brief"])
 
     @made.tool(annotations=reads, structured_output=False)
     async def advise(variant: str, study: str | None = None) -> str:
         """What limits a measured variant, the line, and the kinds of change to try next."""
-        return await answer("advise", variant, *given(study=study), "--brief")
+        return await answer("advise", [variant], [*given(study=study), "--brief"])
 
     @made.tool(annotations=reads, structured_output=False)
     async def show(name: str) -> str:
         """All figures of a variant, an evidence id or an .ncu-rep file."""
-        return await answer("show", name, "--brief")
+        return await answer("show", [name], ["--brief"])
 
     return made

@@ -25,7 +25,7 @@ def run(options: ShipOptions) -> None:
         + (f" for {', '.join(subject.archs)}" if shipped.cubins else ""),
     ]
     if at is not None and at.ratio is not None:
-        lines.append(f"  {at.ratio:.3g}x of {at.reference} at {at.shape} on record")
+        lines.append(f"  {at.ratio:.3g}x of {at.reference} at {at.shape}, recorded")
     if shipped.keeps:
         lines.append(
             "  a copy of its module for every stream, since it may keep something from call to "

@@ -165,7 +165,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @property
     def first_planned(self) -> int:
-        """As ``planned``; where that is not on record, how many sessions hold every variant."""
+        """As ``planned``; where that is not recorded, how many sessions hold every variant."""
         held = Counter(
             name for one in self.together for name in {series.variant for series in one.series}
         )

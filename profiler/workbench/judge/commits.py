@@ -128,7 +128,7 @@ def with_controls(
 
 
 def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
-    """What fails at both commits is no news, and nothing can be told of it."""
+    """What fails at both commits is no change, and is not judged."""
     for name in ("error", "wrong"):
         if told := str(getattr(after, name)):
             if getattr(before, name):

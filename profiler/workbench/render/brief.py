@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.judge.advice import ranking
@@ -35,14 +35,18 @@ STEPS = 20
 
 
 def dumps(data: Mapping[str, object], limit: int = LIMIT) -> str:
-    """At most ``limit`` bytes: of lists the last entries are left out first, and ``left_out`` says
-    how many.
+    """At most ``limit`` bytes: of lists the last entries are left out first, then the longest
+    values, and ``left_out`` says how many.
     """
     whole: Data = {"v": VERSION, **{k: v for k, v in data.items() if v is not None}}
     left_out = 0
     while len(text := _text(whole, left_out).encode()) > limit:
-        name, longest = max(_lists(whole), key=lambda item: len(_text(item[1])))
-        whole[name], left_out = longest[:-1], left_out + 1
+        left_out += 1
+        if lists := {k: v for k, v in whole.items() if isinstance(v, list) and v}:
+            name = max(lists, key=lambda key: len(_text(lists[key])))
+            whole[name] = lists[name][:-1]
+        else:
+            del whole[max(whole, key=lambda key: len(_text(whole[key])))]
     return text.decode()
 
 
@@ -50,10 +54,6 @@ def _text(data: object, left_out: int = 0) -> str:
     if left_out and isinstance(data, dict):
         data = {**data, "left_out": left_out}
     return json.dumps(plain_data(data), allow_nan=False, separators=(",", ":"))
-
-
-def _lists(data: Data) -> Iterable[tuple[str, list[object]]]:
-    return ((name, value) for name, value in data.items() if isinstance(value, list) and value)
 
 
 def number(value: float | None) -> float | None:
@@ -299,5 +299,12 @@ PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
 
 def error(code: str, message: str, hint: str) -> Data:
     kind = "ncu.permission" if PERMISSION in message else code
-    told = {"code": kind, "message": message[:1500]}
-    return {"error": {**told, "hint": hint[:800]} if hint else told}
+    told = {"code": kind, "message": _cut(message, LIMIT // 2)}
+    return {"error": {**told, "hint": _cut(hint, LIMIT // 4)} if hint else told}
+
+
+def _cut(text: str, most: int) -> str:
+    """Its beginning, of at most so many bytes in JSON."""
+    while len(json.dumps(text)) > most:
+        text = text[: len(text) * 9 // 10]
+    return text
