@@ -8,7 +8,7 @@ exit code is 1 where one takes longer than it may.
 320 steps with one timing, and of 20 steps with 10 to 10,000 timed sessions, every step with the
 recorded capture of softmax's ``fused``, and runs all verbs that read what is recorded. An exponent
 is the slope of log(CPU seconds) over log(size), both without those of the smallest workspace: 1 is
-linear, and 0 stands where less than 0.5 s come on top. The exit code is 1 where one is above 1.1.
+linear, and 0 stands where less than 0.2 s come on top. The exit code is 1 where one is above 1.1.
 The times in the made-up records are drawn, and are no measurement.
 """
 
@@ -49,7 +49,7 @@ RECORDED = {
 }  # fmt: skip
 STEPS, SESSIONS = (20, 40, 80, 160, 320), (10, 100, 1000, 10_000)
 FEW, MOST, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 10, 20, 6
-NOISE = 0.5  # seconds
+NOISE = 0.2  # seconds
 SPACE = "step1[warps=2|4|8]"
 # Arguments, and the exit code: the step ``bad`` is wrong, and nothing can be measured here.
 VERBS = {
