@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ from msgspec import structs
 from workbench.evidence.records import BuiltKernel, Ceiling, Environment
 from workbench.evidence.timing import GraphNode, Series, Session
 from workbench.ncu.command import flags
-from workbench.run import compilation, machine, measurement, recording, side_jobs
+from workbench.run import compilation, machine, measurement, process, recording, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
@@ -89,6 +90,7 @@ class StandIn:
         self.monkeypatch.setattr(measurement, "run_worker", self.work)
         self.monkeypatch.setattr(measurement, "Worker", self.start)
         self.monkeypatch.setattr(compilation, "MOST_COMPILERS", 0)
+        self.monkeypatch.setattr(process, "spare_interpreters", lambda number: nullcontext())
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
         self.monkeypatch.setattr(recording, "now", self.now)
@@ -119,7 +121,7 @@ class StandIn:
                 if isinstance(events[-1], Failed):
                     left.remove(name)
         if Phase.CHECK in job.phases:
-            for name in left:
+            for name in [name for name in left if name not in job.known]:
                 self.checked.append(name)
                 events += [self.check(Run(name, job.params[name], s)) for s in job.check_shapes]
         events.append(Done())

@@ -147,11 +147,13 @@ def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
 ) -> None:
     gpu, here = loop
     gpu.jobs.clear()
-    told = answer(capsys, "ablate", "near", *here, code=1)  # nothing is captured here
+    told = answer(capsys, "ablate", "near", *here, code=5)  # nothing is captured here
     assert "provisional" not in told
+    assert told["verdict"] == "inconclusive"
     assert sessions(gpu) == [3, 5]
-    assert gpu.timed[0] == ["near", "baseline"]
+    assert gpu.timed[0] == ["baseline", "near"]
     assert "near" in gpu.captured
+    assert told["seconds"] > 0
     assert told["vs_parent"][0] == pytest.approx(20 / 9, rel=0.01)
 
 
@@ -161,7 +163,7 @@ def test_a_slow_step_is_provisional_and_not_profiled(
     gpu, here = loop
     gpu.jobs.clear()
     told = answer(capsys, "ablate", "far", *here, code=1)
-    assert told["provisional"] is True
+    assert (told["verdict"], told["provisional"]) == ("slower", True)
     assert sessions(gpu) == [3]
     assert gpu.captured == []
 
@@ -171,8 +173,8 @@ def test_quick_stops_at_the_first_verdict(
 ) -> None:
     gpu, here = loop
     gpu.jobs.clear()
-    told = answer(capsys, "ablate", "near", "--quick", *here, code=1)
-    assert told["provisional"] is True
+    told = answer(capsys, "ablate", "near", "--quick", *here, code=5)
+    assert (told["verdict"], told["provisional"]) == ("kept", True)
     assert sessions(gpu) == [3]
     assert gpu.captured == []
 
@@ -181,10 +183,27 @@ def test_a_wrong_step_is_not_timed(
     loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu, here = loop
+    gpu.checked.clear()
     told = answer(capsys, "ablate", "bad", *here, code=1)
     assert told["verdict"] == "wrong"
     assert "provisional" not in told
-    assert all("bad" not in names for names in gpu.timed)
+    assert gpu.timed == []  # nor is its parent again
+    assert gpu.checked == ["bad"]
+
+
+def test_a_step_is_measured_at_the_shape_where_it_is_judged(
+    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu, here = loop
+    root = Path(here[1])
+    study, ladder = root / "kernels/scale/study.py", root / "ablations/scale/ablation.toml"
+    study.write_text(study.read_text().replace('"odd":', '"small": Shape(n=4096), "odd":'))
+    own = 'variant = "far"\n'
+    ladder.write_text(ladder.read_text().replace(own, f'{own}shape = "small"\n'))
+    gpu.jobs.clear()
+    told = answer(capsys, "ablate", "far", "--quick", *here, code=1)
+    assert (told["shape"], told["verdict"]) == ("small", "slower")
+    assert {job.shape for job in gpu.jobs} == {"small"}
 
 
 def test_quick_without_brief_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,29 +1,29 @@
 """One step of a ladder in two stages: a first verdict, and only for a step that is right and close
-to the best one more sessions and a profile.
+to the best one unseen shapes, more sessions and a profile.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 
-from msgspec import structs
-
 from workbench.app.judge import judged, open_unseen
-from workbench.app.measure import Ensured, captured, ensure, measure_unseen, needed
+from workbench.app.measure import Ensured, captured, ensure, first_look, measure_unseen, needed
 from workbench.app.target import Target
+from workbench.judge.gates import for_step, verdict
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
-from workbench.words import Status, Verdict
+from workbench.study.config import for_study
+from workbench.words import GateState, Status, Verdict
 
-FIRST_SESSIONS = 3
 NEAR = 1.1  # times the best step's time: nothing slower is worth a profile
-SETTLED = (Verdict.WRONG, Verdict.INACCURATE)
+SETTLED = (Verdict.WRONG, Verdict.INACCURATE, Verdict.UNSEEN_SHAPE)
 
 
 @dataclass(frozen=True)
 class JudgedStep:
     """``provisional``: by the first sessions alone; ``left_s`` of the budget in GPU seconds, None
-    without one.
+    without one. ``seconds`` went by until the first verdict.
     """
 
     found: Ablation
@@ -31,36 +31,35 @@ class JudgedStep:
     provisional: bool
     left_s: float | None
     failures: dict[str, str] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -> JudgedStep:
     """Raises UsageError for what is no step."""
+    began = time.monotonic()
+    (fix,) = target.variants([fix])
     target.steps([fix])
-    ladder = target.study.ladder
-    (known,) = [each for each in ladder.steps if each.variant == fix]
-    beside = [fix, known.parent or "", ladder.primary_reference]
-    names = list(dict.fromkeys(name for name in beside if name))
-    first = ensure(with_sessions(target, FIRST_SESSIONS), names, fresh=fresh, timed=True)
+    known = target.study.ladder.step(fix)
+    names = [known.parent, fix] if known and known.parent else [fix]
+    first = ensure(first_look(target), names, fresh=fresh, timed=True, again=False)
     stepped = _judged(target, fix, first, provisional=True)
+    stepped = replace(stepped, seconds=time.monotonic() - began)
     if quick or first.failures or not target.live or not is_near(target, stepped):
         return stepped
-    sessions = target.workspace.config.timing.sessions
-    timed = ensure(target, names, timed=True, least=sessions)
-    if not profile:
-        return _judged(target, fix, timed, provisional=False)
-    done = ensure(target, needed(target, [fix]), capture=captured(target, [fix]))
-    stepped = _judged(target, fix, done, provisional=False)
-    if open_unseen([stepped.row]):
-        done.failures.update(measure_unseen(target, [fix]))
-        stepped = _judged(target, fix, done, provisional=False)
-    return stepped
-
-
-def with_sessions(target: Target, sessions: int) -> Target:
-    config = target.workspace.config
-    timing = structs.replace(config.timing, sessions=sessions, max_sessions=sessions)
-    workspace = replace(target.workspace, config=structs.replace(config, timing=timing))
-    return replace(target, workspace=workspace)
+    failed = measure_unseen(target, open_unseen([stepped.row]))
+    again = _judged(target, fix, first, provisional=True)
+    if not failed and again.row.verdict not in SETTLED:
+        done = ensure(
+            target,
+            needed(target, [fix]),
+            capture=captured(target, [fix]),
+            profile=profile,
+            least=target.workspace.config.timing.sessions,
+            again=False,
+        )
+        failed = done.failures
+        again = _judged(target, fix, done, provisional=False)
+    return replace(again, failures={**again.failures, **failed}, seconds=stepped.seconds)
 
 
 def is_near(target: Target, stepped: JudgedStep) -> bool:
@@ -78,10 +77,20 @@ def _judged(target: Target, fix: str, ensured: Ensured, *, provisional: bool) ->
     budget = target.workspace.config.budget.max_gpu_seconds
     spent = seconds_of(target.executor.ledger(target.workspace)) if budget else 0.0
     row = found.row(fix)
+    provisional = provisional and row.verdict not in SETTLED and target.live
     return JudgedStep(
         found=found,
-        row=row,
-        provisional=provisional and row.verdict not in SETTLED and target.live,
+        row=_by_known_gates(row, target) if provisional else row,
+        provisional=provisional,
         left_s=max(0.0, budget - spent) if budget else None,
         failures={**ensured.failures, **ensured.unsupported},
     )
+
+
+def _by_known_gates(row: Row, target: Target) -> Row:
+    """With the verdict of the gates for which the first sessions have evidence."""
+    if row.step is None or row.step.parent is None or row.deciding_speedup is None:
+        return row
+    gates = for_study(target.workspace.config, target.study.ladder).gates
+    known = [gate for gate in row.gates if gate.state != GateState.OPEN]
+    return replace(row, verdict=verdict(known, row.deciding_speedup, for_step(gates, row.step)))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
 from workbench.errors import with_hint
@@ -15,11 +17,14 @@ from workbench.judge.open_verdicts import Deciding
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.study.config import for_study
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
+from workbench.study.sources import source_files
 from workbench.study.unseen import unseen_shapes
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval
+FIRST_SESSIONS, FIRST_INSTANCES = 3, 2  # of a first look
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,28 @@ def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
     others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
     checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
     return any(check is not None and check.status == CheckResult.WRONG for check in checks)
+
+
+def is_checked(evidence: Evidence, variant: str) -> bool:
+    """As it is now, at this shape and at those where it always is; nothing compiles at a call."""
+    study, here = evidence.study, evidence.shape
+    shapes = [name for name, shape in study.shapes.items() if shape.always_checked or name == here]
+    known = all(one.current for one in evidence.checks(variant, shapes).values())
+    return known and not is_compiling(source_files(study, study.variants[variant]))
+
+
+def first_look(target: Target) -> Target:
+    """In few sessions, without references alone."""
+    config = target.workspace.config
+    timing = structs.replace(
+        config.timing,
+        sessions=FIRST_SESSIONS,
+        max_sessions=FIRST_SESSIONS,
+        instances=min(FIRST_INSTANCES, config.timing.instances),
+        references_alone=False,
+    )
+    workspace = replace(target.workspace, config=structs.replace(config, timing=timing))
+    return replace(target, workspace=workspace)
 
 
 def judged_at(evidence: Evidence) -> set[str]:
@@ -103,7 +130,8 @@ class Wanted:
 
     ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
     compiler gate does not let pass is only built. Without ``profile`` nothing is profiled either.
-    ``least`` sessions are held to be enough; 0: two, or as many as a run has.
+    ``least`` sessions are held to be enough; 0: two, or as many as a run has. Unless ``again``,
+    what was checked of the present sources is timed without another check.
     """
 
     target: Target
@@ -113,6 +141,7 @@ class Wanted:
     refusing: bool = False
     profile: bool = True
     least: int = 0
+    again: bool = True
 
     @property
     def deciding(self) -> Deciding:
@@ -128,6 +157,8 @@ class Wanted:
             known = [name for name, build in builds.items() if build is None or not refused(build)]
         least = self.least or min(SEVERAL, target.workspace.config.timing.sessions)
         todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
+        if not (self.again or fresh):
+            todo = replace(todo, known=tuple(v for v in todo.timed if is_checked(evidence, v)))
         if not self.timed:
             return todo if self.profile else replace(todo, captured=())
         return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
@@ -162,11 +193,12 @@ def ensure(
     refusing: bool = False,
     profile: bool = True,
     least: int = 0,
+    again: bool = True,
 ) -> Ensured:
     """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
     finished. Raises Interrupted.
     """
-    wanted = Wanted(target, variants, capture, timed, refusing, profile, least)
+    wanted = Wanted(target, variants, capture, timed, refusing, profile, least, again)
     (done,) = ensure_each([wanted], fresh=fresh)
     return done
 

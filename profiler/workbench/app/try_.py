@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
-from msgspec import structs
-
 from workbench.app.executor import Executor, Task
-from workbench.app.measure import ensure, needed
+from workbench.app.measure import ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
@@ -336,12 +334,7 @@ def measured(
 ) -> Attempt:
     """With what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape, tell=False)
-    if quick:
-        timing = structs.replace(
-            target.workspace.config.timing, sessions=3, max_sessions=3, references_alone=False
-        )
-        config = structs.replace(target.workspace.config, timing=timing)
-        target.workspace = replace(target.workspace, config=config)
+    target = first_look(target) if quick else target
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
     ensured = ensure(target, names, fresh=fresh, capture=names, profile=profile)

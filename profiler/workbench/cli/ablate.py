@@ -15,6 +15,7 @@ from workbench.app.target import (
     find_study,
     find_target,
     of_one_gpu,
+    profiled_shape,
     profiled_shapes,
     require_current,
     shown_path,
@@ -25,7 +26,7 @@ from workbench.cli.options import AblateOptions
 from workbench.cli.printing import output, show_brief, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.cli.sweep import tell_sizes
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import brief
 from workbench.render.as_json import ablation as as_data
@@ -45,14 +46,15 @@ def run(options: AblateOptions) -> int:
         return run_left_out(options, here)
     if options.all_shapes:
         return run_all(options, here)
+    if options.brief and len(fixes) == 1:
+        with here.ready():
+            return run_step(options, here, fixes[0])
     workspace, study = find_study(here, options.project, options.study)
     including(study, fixes)
     picked = profiled_shapes(study, options.shape)
     if len(picked) > 1:
         return run_sizes(options, targets_of(here, workspace, picked))
     target = target_at(here, workspace, picked[0])
-    if options.brief and len(fixes) == 1:
-        return run_step(options, target, fixes[0])
     ((found, failed),) = ablate(
         [target],
         fixes,
@@ -73,16 +75,28 @@ def shown(options: AblateOptions, found: Ablation) -> list[Block]:
     return ladder_view.whole(found)
 
 
-def run_step(options: AblateOptions, target: Target, fix: str) -> int:
-    """One step of a coding agent's loop: exit code 0 for a step that is kept, else 1."""
+def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
+    """One step of a coding agent's loop, at the shape where it is judged: exit code 0 where it is
+    kept, 1 where it is not, 5 where that is not certain.
+    """
+    workspace, study = find_study(executor, options.project, options.study)
+    study, (fix,) = including(study, [fix])
+    known = study.ladder.step(fix)
+    shape = options.shape or (known and known.shape) or None
+    target = target_at(executor, workspace, profiled_shape(study, shape))
     given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
     done = step(target, fix, **given)
     why = [{"step": name, "why": brief.short(text)} for name, text in done.failures.items()]
     told = brief.step(done.found, done.row, done.left_s)
-    show_brief({**told, "provisional": done.provisional or None, "failures": why or None})
+    more = {"provisional": done.provisional or None, "seconds": brief.number(done.seconds)}
+    show_brief({**told, **more, "failures": why or None})
     note_failures(done.failures, target.study)
     require_current(stale_of(done.found, [fix]))
-    return int(bool(done.failures) or done.row.verdict not in (Verdict.KEPT, Verdict.BASELINE))
+    verdict = done.row.verdict
+    if done.failures or verdict not in (Verdict.KEPT, Verdict.BASELINE, Verdict.INCONCLUSIVE):
+        return 1
+    open_ = verdict == Verdict.INCONCLUSIVE or (verdict == Verdict.KEPT and done.provisional)
+    return CannotTell.exit_code if open_ else 0
 
 
 def run_left_out(options: AblateOptions, executor: Executor) -> int:

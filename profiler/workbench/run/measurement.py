@@ -86,7 +86,7 @@ class Measurement:
                 if self.plan.built:
                     with self.part("build and check"):
                         self.prepare(scratch)
-                if self.plan.timed and not self.result.interrupted:
+                if self.is_left and not self.result.interrupted:
                     with self.part("timing"):
                         self.time(scratch)
                 if not self.result.interrupted:
@@ -100,6 +100,12 @@ class Measurement:
                     if worker is not None:
                         worker.kill()
         return self.result
+
+    @property
+    def is_left(self) -> bool:
+        """Whether anything is to be timed that was not known before."""
+        plan, left = self.plan, {*self.plan.timed} - self.result.out
+        return bool(left and (left - {*plan.known} or left == {*plan.timed}))
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -133,6 +139,7 @@ class Measurement:
                 phases,
                 everywhere=self.plan.everywhere,
                 here=self.plan.here,
+                known=self.plan.known,
             )
             self.events.together, self.events.suspects = len(variants) > 1, []
             outcome = run_worker(scratch, job, limit, self.events.take)
@@ -159,6 +166,7 @@ class Measurement:
                     *(self.study, self.plan.shape, [name], phases),
                     everywhere=self.plan.everywhere,
                     here=self.plan.here,
+                    known=self.plan.known,
                 )
                 workers.append(Worker(folder, job, cubins=scratch))
             try:

@@ -21,6 +21,7 @@ class Plan:
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
     sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
     and not at those alone that always are; ``here``: not at these either, where they just were.
+    ``known`` are timed without another check.
     """
 
     shape: str
@@ -29,6 +30,7 @@ class Plan:
     captured: tuple[str, ...] = ()
     everywhere: bool = False
     here: bool = False
+    known: tuple[str, ...] = ()
 
     @property
     def variants(self) -> list[str]:
@@ -74,9 +76,10 @@ def variants_job(
     gated: bool = False,
     everywhere: bool = False,
     here: bool = False,
+    known: tuple[str, ...] = (),
 ) -> VariantsJob:
     """Checked at ``shape`` and at those that are always checked, or at every shape of the study, or
-    ``here`` alone.
+    ``here`` alone, but for those that are ``known``.
     """
     names = tuple(variants)
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
@@ -95,6 +98,7 @@ def variants_job(
         ranges={name: range_name(study.name, name, shape) for name in names},
         gated=gated,
         derived=parameters_of_derived(study),
+        known=known,
     )
 
 

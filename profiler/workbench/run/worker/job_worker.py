@@ -8,7 +8,7 @@ that file; a crash here loses only what was under way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -81,13 +81,13 @@ class JobWorker:
             self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:
-            self.each(Phase.CHECK, self.check)
+            self.each(Phase.CHECK, self.check, self.job.known)
         if Phase.CAPTURE in phases:
             self.each(Phase.CAPTURE, self.capture)
 
-    def each(self, phase: Phase, work: Callable[[str], None]) -> None:
+    def each(self, phase: Phase, work: Callable[[str], None], without: Sequence[str] = ()) -> None:
         """Of those that have not failed so far; who fails costs only itself."""
-        for name in [name for name in self.variants if name not in self.failed]:
+        for name in [name for name in self.variants if name not in {*self.failed, *without}]:
             self.journal.current(name)
             compiling = is_compiling(self.sources(name))
             self.journal.write(Start(variant=name, phase=phase, compiling=compiling))
