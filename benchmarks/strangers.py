@@ -3,7 +3,8 @@
 python -m benchmarks.strangers FOLDER [--only TEXT] [--jobs 4] [--quick] [--no-profile]
 
 FOLDER has the files of the repositories, as FOLDER/owner/name/path, at the commits of the table. A
-line each: as expected or not, verdict, time, seconds, file. Other options are those of ``try``.
+line each: as expected or not, verdict, time, seconds, file. ``--only`` is the label of one line, or
+a part of labels and paths. Other options are those of ``try``.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class Stranger:
         file = self.path.rpartition("/")[2]
         return f"{file}, {more.rpartition('/')[2]}" if more else file
 
+    @property
+    def label(self) -> str:
+        return f"{self.repository}: {self.name}"
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -85,8 +90,8 @@ class Tried:
     def line(self) -> str:
         state = "as expected" if self.as_expected else "NOT EXPECTED"
         said = "" if self.verdict == "correct" else f": {self.said.partition(chr(10))[0]}"
-        name = f"{self.stranger.repository}: {self.stranger.name}"
-        return f"{state:12} {self.verdict:10} {self.time:>22} {self.seconds:5.1f} s {name}{said}"
+        label = self.stranger.label
+        return f"{state:12} {self.verdict:10} {self.time:>22} {self.seconds:5.1f} s {label}{said}"
 
 
 def strangers() -> Iterator[Stranger]:
@@ -123,7 +128,9 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1)
     given, options = parser.parse_known_args()
-    chosen = [one for one in strangers() if given.only in f"{one.repository}/{one.path}"]
+    every = list(strangers())
+    chosen = [one for one in every if given.only == one.label]
+    chosen = chosen or [o for o in every if given.only in f"{o.label} {o.repository}/{o.path}"]
 
     def told(stranger: Stranger) -> Tried:
         found = tried(stranger, given.folder.resolve(), options)
@@ -131,10 +138,10 @@ def main() -> int:
         return found
 
     with ThreadPoolExecutor(given.jobs) as pool:
-        every = list(pool.map(told, chosen))
-    right = sum(one.as_expected for one in every)
-    print(f"{right} of {len(every)} as expected")
-    return int(right < len(every))
+        results = list(pool.map(told, chosen))
+    right = sum(one.as_expected for one in results)
+    print(f"{right} of {len(results)} as expected")
+    return int(right < len(results) or not results)
 
 
 if __name__ == "__main__":
