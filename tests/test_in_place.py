@@ -60,6 +60,7 @@ def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundi
     made.like = {name: torch.randn(64) for name in "abc"} | {"n": 3}
     made.like["a"].requires_grad_(True)
     made.names, made.in_place, made.most_pieces = ["a", "b", "c"], ("b",), 16
+    made.whole = False
     made.constant, made.constants, made.as_drawn = (), [{}], [{}]
     made.sources = {name: [torch.randn(64) for _ in range(DRAWS)] for name in "abc"}
     kernels = {name: Kernel(name) for name in ("write_inputs", "read_output")}
@@ -129,6 +130,18 @@ def test_every_input_is_written_in_full(
     by = module.factors(3, 5, 1, torch.arange(16))
     wanted = module.scaled(pieces, torch.float32, by)
     assert torch.equal(module.pieces_in_memory(first["c"]), wanted)
+
+
+def test_structured_inputs_are_scaled_as_a_whole(around: Surroundings) -> None:
+    """A factor for each piece would leave no positive definite matrix."""
+    around.whole = True
+    table = around.table(around.inputs())
+    assert table.given is not None
+    assert table.given[:, 4].tolist() == [3 | module.WHOLE] * 2
+    draw = module.secret(3, 5, module.DRAW) % DRAWS
+    ratio = around.written(3, 5)["c"] / around.sources["c"][draw]
+    assert 0.75 <= float(ratio.min()) <= 1
+    assert float(ratio.max()) == pytest.approx(float(ratio.min()))
 
 
 def test_inputs_have_the_gradients_that_the_study_gives_them(around: Surroundings) -> None:

@@ -16,7 +16,7 @@ from test_problems import file, problem
 from test_problems import tried as tried
 from workbench.app import measure
 from workbench.app.executor import Local
-from workbench.app.try_ import Attempt, prepare
+from workbench.app.try_ import Attempt, learned, prepare, refusal
 from workbench.cli.main import main
 from workbench.errors import (
     EnvironmentLacks,
@@ -26,9 +26,13 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.evidence.layout import EvidenceFolder
+from workbench.judge.cross_checks import OUTPUTS
+from workbench.judge.findings import finding
+from workbench.judge.gates import Gate
 from workbench.problems.expressions import read_input
 from workbench.problems.given.calls import File, bound, call
 from workbench.problems.given.inputs import Empty
+from workbench.problems.writing import write
 from workbench.run import machine, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
@@ -39,7 +43,7 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.timing import instances, session
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import CheckResult, Status, TryVerdict
+from workbench.words import CheckResult, GateState, Status, TryVerdict
 from workspaces import FIXTURE
 
 X = torch.ones(2)
@@ -285,6 +289,39 @@ def bench(n):
 if __name__ == "__main__":
     bench(configs=[(16,), (32,)])
 """
+
+
+FACTORED = (
+    "def inputs(n=24):\n    a = torch.randn(16, n, n, device='cuda')\n"
+    "    return (a @ a.mT / n + 0.01 * torch.eye(n, device='cuda'),)\n\n\n"
+    "def factored(a):\n    return torch.linalg.cholesky_ex(a).L\n\n\n"
+    "def squared(a):\n    return a @ a\n"
+)
+
+
+@pytest.mark.parametrize(("function", "structured"), [("factored", True), ("squared", False)])
+def test_a_matrix_that_must_be_definite_is_scaled_as_a_whole(
+    tmp_path: Path, tried: Any, function: str, structured: bool
+) -> None:
+    found = problem(f"{file(tmp_path, FACTORED)}:{function}")
+    facts = learned(found, tried(found))
+    assert facts.structured == structured
+    write(found, tmp_path / "made", facts)
+    text = (tmp_path / "made" / "kernels" / found.name / "study.py").read_text()
+    assert f"structured = {structured}" in text
+
+
+def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(OUTPUTS, GateState.FAILED, finding("outputs.wrong", text="error 3"))
+    one = object.__new__(Attempt)
+    row = SimpleNamespace(variant="baseline", status=Status.CURRENT, checks={}, gates=(gate,))
+    named = SimpleNamespace(called="f.py:f")
+    monkeypatch.setattr(Attempt, "row", row)
+    monkeypatch.setattr(Attempt, "wrong", None)
+    object.__setattr__(one, "failures", {})
+    object.__setattr__(one, "problem", SimpleNamespace(baseline=named))
+    assert one.verdict == TryVerdict.WRONG
+    assert "f.py:f is wrong while it was timed: error 3" in str(refusal(one))
 
 
 def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path) -> None:

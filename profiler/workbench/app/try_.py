@@ -16,6 +16,8 @@ from workbench.app.measure import ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
+from workbench.judge.cross_checks import OUTPUTS
+from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
@@ -132,6 +134,12 @@ class Attempt:
         return larger if larger is not None and larger[1] > allowed else None
 
     @property
+    def wrong_while_timed(self) -> Gate | None:
+        """The cross-check of the outputs of timed calls, where these were wrong."""
+        gates = self.row.gates if self.row is not None else ()
+        return next((g for g in gates if g.name == OUTPUTS and g.passed is False), None)
+
+    @property
     @shown
     def times_reference_error(self) -> float | None:
         """The error relative in norm as a multiple of the first reference's; None without one, and
@@ -162,7 +170,8 @@ class Attempt:
     def verdict(self) -> TryVerdict:
         row = self.row
         checks = row.checks.values() if row is not None else ()
-        if self.wrong or any(one.status == CheckResult.WRONG for one in checks):
+        is_wrong = self.wrong or self.wrong_while_timed
+        if is_wrong or any(one.status == CheckResult.WRONG for one in checks):
             return TryVerdict.WRONG
         if row is not None and (row.variant in self.failures or row.status == Status.FAILED):
             return TryVerdict.FAILED
@@ -308,6 +317,7 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
         destinations=trial.destinations,
         in_place=trial.in_place,
         exact=trial.exact,
+        structured=trial.structured,
         dtype=trial.dtype,
         bytes=trial.bytes,
         absolute=rounded_up(absolute),
@@ -389,6 +399,8 @@ def refusal(done: Attempt) -> GateFailed | None:
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
         why = done.failures.get(row.variant) or sentence(row.problem)
         return GateFailed(f"{done.problem.title}: {why}", hint=again)
+    if (gate := done.wrong_while_timed) is not None:
+        return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
     if done.wrong:
         (absolute, relative), allowed = done.wrong, done.facts
         larger = " for larger inputs" if done.wrong == done.trial.larger else ""

@@ -21,12 +21,13 @@ class TrialFacts:
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
     ``exact``: the reference takes doubles. ``bytes`` are by shape, each as it prints. ``absolute``
-    and ``relative`` are the errors allowed.
+    and ``relative`` are the errors allowed. ``structured``: see ``Learned``.
     """
 
     destinations: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
     exact: bool = True
+    structured: bool = False
     dtype: str = "float32"
     bytes: Mapping[str, float] = field(default_factory=dict)
     absolute: float = 1e-3
@@ -122,6 +123,7 @@ shapes = {{
 default_shape = {literal(problem.default_shape)}
 tolerance = Tolerance(absolute={facts.absolute:.6g}, relative={facts.relative:.6g})
 in_place = {literal(facts.in_place)}
+structured = {facts.structured}  # inputs are scaled as a whole
 
 {problem.loads}
 

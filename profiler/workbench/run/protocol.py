@@ -254,7 +254,9 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
     accepts what the baseline gives; ``refused`` says why not. ``larger`` are the baseline's errors
     for larger inputs, ``larger_reference`` is the relative one of the reference in its own
-    precision. ``constant``: other random inputs have the same result.
+    precision. ``constant``: other random inputs have the same result. ``structured``: the reference
+    does not bear inputs of which each piece has another factor, such as a matrix that must be
+    positive definite.
     """
 
     inputs: dict[str, str]
@@ -270,6 +272,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     larger: tuple[float, float] | None = None
     larger_reference: float = 0.0
     constant: bool = False
+    structured: bool = False
     accepted: bool = False
     refused: str = ""
     failures: dict[str, ErrorText] = {}

@@ -38,7 +38,7 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_words, place
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
-from workbench.run.worker.timing.surroundings import is_dense
+from workbench.run.worker.timing.surroundings import KINDS, PIECE, in_memory, is_dense
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
@@ -117,6 +117,7 @@ class TrialRun:
             larger=larger,
             larger_reference=self.larger_reference,
             constant=self.is_constant(found["destinations"], expected),
+            structured=self.is_structured(inputs, expected),
             accepted=checked and not refused,
             refused=refused,
             failures=self.failures,
@@ -209,20 +210,41 @@ class TrialRun:
         known = errors.get(self.job.baseline)
         if known is None or self.job.ranges or not self.has_room(inputs):
             return None
-        try:
-            more = larger(inputs)
-            right = self.study.exact(more) if self.is_exact else self.study.plain(more)
-            plain, usual = self.study.plain(more), self.study.plain(inputs)
-            bears = all(bool(torch.isfinite(t).all()) for t in tensors((right, plain)))
-            own, before = error_of(plain, right, ""), error_of(usual, expected, "")
-        except Exception:
+        if (found := self.borne(more := larger(inputs), inputs, expected)) is None:
             return None
-        if not bears or own[1] > max(WORSE * before[1], WORSE * torch.finfo(torch.float32).eps):
-            return None
-        self.larger_reference = own[1]
+        right, self.larger_reference = found
         out = self.called(self.job.baseline, more)
         out = self.left_behind(more, out, self.study.in_place)
         return error_of(out, right, self.job.called)
+
+    def borne(self, more: Inputs, inputs: Inputs, expected: Any) -> tuple[Any, float] | None:
+        """What is right for changed inputs, and the error of the reference in its own precision;
+        None where it does not bear them.
+        """
+        try:
+            right = self.study.exact(more) if self.is_exact else self.study.plain(more)
+            plain, usual = self.study.plain(more), self.study.plain(inputs)
+            finite = all(bool(torch.isfinite(t).all()) for t in tensors((right, plain)))
+            own, before = error_of(plain, right, "")[1], error_of(usual, expected, "")[1]
+        except Exception:
+            return None
+        bears = own <= WORSE * max(before, torch.finfo(torch.float32).eps)
+        return (right, own) if finite and bears else None
+
+    def is_structured(self, inputs: Inputs, expected: Any) -> bool:
+        """Whether the reference does not bear the inputs as timed calls have them, each piece times
+        another factor.
+        """
+        if not self.has_room(inputs):
+            return False
+        more = dict(inputs)
+        for name, value in inputs.items():
+            if isinstance(value, torch.Tensor) and value.dtype in KINDS and value.numel():
+                each, own = PIECE // value.itemsize, in_memory(value.detach())
+                by = 1 - torch.rand(-(-len(own) // each), device=own.device) / 4
+                more[name] = torch.empty_like(value)
+                in_memory(more[name]).copy_(own * by.repeat_interleave(each)[: len(own)])
+        return self.borne(more, inputs, expected) is None
 
     def has_room(self, inputs: Inputs) -> bool:
         """Whether the GPU's memory holds the doubles of the inputs several times more."""

@@ -18,10 +18,10 @@ struct Tensor {
     const uint4* from;   // the first of its draws
     long long between;   // pieces from one draw to the next
     long long pieces;    // of 16 bytes
-    long long kind;      // see Kind
+    long long kind;      // see Kind; with WHOLE, one factor for all pieces
 };
 
-enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE };
+enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE, WHOLE = 8 };
 
 __device__ __forceinline__ unsigned scaled(unsigned word, float factor, int kind) {
     if (kind == HALF) {
@@ -62,17 +62,19 @@ extern "C" __global__ void advance(unsigned* state, double* sums, int slots) {
 }
 
 // One tensor for each blockIdx.y. All come from the same draw, floating-point ones times factors
-// from 0.75 to 1: for every piece of every call of every replay another.
+// from 0.75 to 1: for every piece (or tensor, see WHOLE) of every call of every replay another.
 extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, const unsigned* state,
                                         int call) {
     const Tensor t = tensors[blockIdx.y];
     const uint4* from = t.from + secret(state, call, 63) % draws * t.between;
     const unsigned own = secret(state, call, blockIdx.y);
+    const unsigned apart = t.kind & WHOLE ? 0 : ~0u;
+    const int kind = t.kind & ~WHOLE;
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
     long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     for (; i < t.pieces; i += step) {
-        const float factor = 1.0f - (mix(own ^ static_cast<unsigned>(i)) & 255) / 1024.0f;
-        t.to[i] = scaled(from[i], factor, t.kind);
+        const float factor = 1.0f - (mix(own ^ (static_cast<unsigned>(i) & apart)) & 255) / 1024.0f;
+        t.to[i] = scaled(from[i], factor, kind);
     }
 }
 

@@ -27,6 +27,7 @@ MOST_COPIES = 48  # no more than calls of a graph
 MEMORY_OF_COPIES = 0.4  # of the free memory
 THREADS = 256
 BLOCKS_AN_SM = 4
+WHOLE = 8  # a kind of which all pieces have one factor
 KINDS = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4}
 DRAW, KEPT = 63, 62  # what is drawn of a call, besides the factor of each tensor
 MOST_TENSORS = 60
@@ -173,6 +174,7 @@ class Surroundings:
             name for name, value in self.like.items() if on_gpu(value) and name not in self.constant
         ]
         self.in_place: tuple[str, ...] = tuple(getattr(study, "in_place", ()))
+        self.whole = bool(getattr(study, "structured", False))
         self._require_writable()
         self.sources = {name: room_for(self.like[name], DRAWS) for name in self.names}
         for draw in range(DRAWS):
@@ -287,7 +289,8 @@ class Surroundings:
         for name in names:
             to, pieces = inputs[name], pieces_of(inputs[name])
             source = self.sources[name][0].data_ptr()
-            rows.append((to.data_ptr(), source, pieces, pieces, KINDS.get(to.dtype, 0)))
+            kind = KINDS.get(to.dtype, 0) | WHOLE * self.whole
+            rows.append((to.data_ptr(), source, pieces, pieces, kind))
         return torch.tensor(rows, dtype=torch.int64).cuda() if rows else None
 
     def blocks(self, pieces: int) -> int:
@@ -334,7 +337,8 @@ class Surroundings:
                 for first in range(0, len(source), AT_ONCE):
                     part = slice(first, min(first + AT_ONCE, len(source)))
                     pieces = torch.arange(part.start, part.stop, device=source.device)
-                    to[part] = scaled(source[part], dtype, factors(replay, call, at, pieces))
+                    by = factors(replay, call, at, pieces * (not self.whole))
+                    to[part] = scaled(source[part], dtype, by)
         return found
 
 
