@@ -73,12 +73,7 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     cubins = top / CUBINS
     top.mkdir(parents=True)
     found = packable(
-        subject.study,
-        subject.variant,
-        subject.reference,
-        subject.archs,
-        subject.checked,
-        cubins,
+        subject.study, subject.variant, subject.reference, subject.archs, subject.checked, cubins
     )
     facts = facts_of(subject, package, found)
     shipped = provenance_of(subject, facts, found, cubins)

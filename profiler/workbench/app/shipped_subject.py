@@ -19,12 +19,7 @@ from workbench.app.target import Target, require_arch
 from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import (
-    Provenance,
-    Shipped,
-    ShippedCubin,
-    ShippedTime,
-)
+from workbench.evidence.records import Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
 from workbench.render.document.phrases import NOT_JUDGED
@@ -60,8 +55,7 @@ def require_kept(row: Row, evidence: Evidence) -> None:
     problem = sentence(row.problem)
     if row.status == Status.FAILED:
         raise GateFailed(
-            f"'{name}' is not kept: {problem or 'it failed'}",
-            hint=f"fix it, then {MEASURE}",
+            f"'{name}' is not kept: {problem or 'it failed'}", hint=f"fix it, then {MEASURE}"
         )
     stale = [kind for kind, state in row.evidence_state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.evidence_state.items() if state == Status.MISSING]

@@ -9,12 +9,7 @@ from shlex import quote
 from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, ensure_each, task
 from workbench.app.report import write_document
-from workbench.app.target import (
-    Target,
-    of_one_gpu,
-    shown_path,
-    target_at,
-)
+from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.parameter_sweep import Sweep, judge_sweep
 from workbench.judge.sizes import OverSizes, over_sizes, ranges

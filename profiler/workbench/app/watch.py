@@ -16,11 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from workbench.app.executor import Executor, Hear, Task
-from workbench.app.target import (
-    find_study,
-    profiled_shape,
-    require_arch,
-)
+from workbench.app.target import find_study, profiled_shape, require_arch
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder

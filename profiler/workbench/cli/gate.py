@@ -30,11 +30,7 @@ def run(options: GateOptions) -> int:
         shape=options.shape,
     )
     changes = {each.study: each.changes for each in found.studies}
-    tell(
-        options,
-        lambda: found,
-        lambda: document.gate(verdict(found), changes, wide=options.wide),
-    )
+    tell(options, lambda: found, lambda: document.gate(verdict(found), changes, wide=options.wide))
     if options.junit:
         write_bytes(options.junit, junit(changes).encode())
     return finish(found.changes)

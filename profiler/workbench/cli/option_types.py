@@ -18,8 +18,7 @@ Project = Annotated[
 ]
 StudyName = Annotated[str | None, Option("--study", help="Study; default: from workbench.toml.")]
 Shapes = Annotated[
-    str | None,
-    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'."),
+    str | None, Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.")
 ]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.")]
 ShapeName = Annotated[str | None, Option("--shape", help="Shape; default: from study.py.")]

@@ -100,8 +100,7 @@ class InitOptions:
         str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
     ] = "cuda"
     agents: Annotated[
-        bool,
-        Option("--agents", help="Add AGENTS.md and a skill; also to a workspace that exists."),
+        bool, Option("--agents", help="Add AGENTS.md and a skill; also to a workspace that exists.")
     ] = False
     json: Json = False
 

@@ -14,14 +14,7 @@ from typing import Any
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
-from workbench.problems.user_files import (
-    Versus,
-    bound,
-    compared_with,
-    functions,
-    modules,
-    parsed,
-)
+from workbench.problems.user_files import Versus, bound, compared_with, functions, modules, parsed
 from workbench.study.text import read_text
 
 TASK = "task.yml"

@@ -91,11 +91,7 @@ class DaskCluster:
             workers = client.scheduler_info(n_workers=-1)["workers"].values()
             declared = workers and all("GPU" in each["resources"] for each in workers)
             futures = client.map(
-                run,
-                jobs,
-                pure=False,
-                retries=RETRIES,
-                resources={"GPU": 1} if declared else None,
+                run, jobs, pure=False, retries=RETRIES, resources={"GPU": 1} if declared else None
             )
             yield from self.taken(futures, client.loop)
 

@@ -46,12 +46,7 @@ FRONT_ENDS = (
         ("cutlass",),
         lines="CUTE_DSL_LINEINFO=1 is set by the workbench: this version may not know it",
     ),
-    FrontEnd(
-        "Numba",
-        "numba-cuda",
-        ("numba",),
-        lines="@cuda.jit(lineinfo=True), without debug,",
-    ),
+    FrontEnd("Numba", "numba-cuda", ("numba",), lines="@cuda.jit(lineinfo=True), without debug,"),
     FrontEnd(
         "CuPy",
         "cupy-cuda13x",
@@ -66,10 +61,7 @@ FRONT_ENDS = (
         no_lines="ncu relates cuTile's code to Python from 2025.4 on",
     ),
     FrontEnd(
-        "nvcc",
-        "torch",
-        ("torch.utils.cpp_extension",),
-        lines='extra_cuda_cflags=["-lineinfo"]',
+        "nvcc", "torch", ("torch.utils.cpp_extension",), lines='extra_cuda_cflags=["-lineinfo"]'
     ),
     FrontEnd(TORCH_COMPILE, "torch", (TORCH_COMPILE,)),
     FrontEnd(
