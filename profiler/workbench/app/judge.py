@@ -181,7 +181,7 @@ def leave_one_out(target: Target, name: str, *, fresh: bool) -> tuple[LeftOut, d
     target.study, (base,) = including(study, [base_name(variant)])
     wanted = names_of(variant, base, switches)
     reference = [ladder.primary_reference] if ladder.primary_reference else []
-    ensured = ensure(target, [*wanted, *reference], fresh=fresh, timed=True)
+    ensured = ensure(Wanted(target, [*wanted, *reference], timed=True), fresh=fresh)
     found = judge_left_out(
         at_one_shape(target.evidence(), wanted, captures=False),
         variant,

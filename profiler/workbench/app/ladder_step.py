@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from workbench.app.judge import judged, open_unseen
-from workbench.app.measure import Ensured, captured, ensure, first_look, measure_unseen, needed
+from workbench.app.measure import Ensured, Wanted, ensure, first_look, measure_unseen, profiled_with
 from workbench.app.target import Target
 from workbench.judge.gates import for_step, verdict
 from workbench.judge.open_verdicts import seconds_of
@@ -41,7 +41,7 @@ def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -
     target.steps([fix])
     known = target.study.ladder.step(fix)
     names = [known.parent, fix] if known and known.parent else [fix]
-    first = ensure(first_look(target), names, fresh=fresh, timed=True, again=False)
+    first = ensure(Wanted(first_look(target), names, timed=True, again=False), fresh=fresh)
     stepped = _judged(target, fix, first, provisional=True)
     stepped = replace(stepped, seconds=time.monotonic() - began)
     if quick or first.failures or not target.live or not is_near(target, stepped):
@@ -49,14 +49,9 @@ def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -
     failed = measure_unseen(target, open_unseen([stepped.row]))
     again = _judged(target, fix, first, provisional=True)
     if not failed and again.row.verdict not in SETTLED:
-        done = ensure(
-            target,
-            needed(target, [fix]),
-            capture=captured(target, [fix]),
-            profile=profile,
-            least=target.workspace.config.timing.sessions,
-            again=False,
-        )
+        least = target.workspace.config.timing.sessions
+        wanted = profiled_with(target, [fix])
+        done = ensure(replace(wanted, profile=profile, least=least, again=False))
         failed = done.failures
         again = _judged(target, fix, done, provisional=False)
     return replace(again, failures={**again.failures, **failed}, seconds=stepped.seconds)

@@ -183,22 +183,10 @@ def profiled_with(target: Target, names: list[str]) -> Wanted:
     return Wanted(target, needed(target, names), capture=captured(target, names))
 
 
-def ensure(
-    target: Target,
-    variants: list[str],
-    *,
-    fresh: bool = False,
-    capture: Collection[str] = (),
-    timed: bool = False,
-    refusing: bool = False,
-    profile: bool = True,
-    least: int = 0,
-    again: bool = True,
-) -> Ensured:
-    """Measure what is needed; see ``Wanted``. Without a GPU, nothing. Ctrl-C keeps what was
-    finished. Raises Interrupted.
+def ensure(wanted: Wanted, *, fresh: bool = False) -> Ensured:
+    """Measure what is needed. Without a GPU, nothing. Ctrl-C keeps what was finished. Raises
+    Interrupted.
     """
-    wanted = Wanted(target, variants, capture, timed, refusing, profile, least, again)
     (done,) = ensure_each([wanted], fresh=fresh)
     return done
 
@@ -255,7 +243,7 @@ def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
             if number:
                 failed |= measure(one, [name], here=True)
             else:
-                failed |= ensure(one, beside, timed=True).failures
+                failed |= ensure(Wanted(one, beside, timed=True)).failures
     return failed
 
 

@@ -53,7 +53,7 @@ def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
     """
     reference = target.study.ladder.primary_reference
     wanted = [*space.combinations, *([reference] if reference else [])]
-    ensured = ensure(target, wanted, fresh=fresh, timed=True, refusing=True)
+    ensured = ensure(Wanted(target, wanted, timed=True, refusing=True), fresh=fresh)
     if not target.live:
         return ensured.source
     found = judged(target, space, ensured.source)

@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.executor import Executor, Task
-from workbench.app.measure import ensure, first_look, needed
+from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.evidence.layout import EvidenceFolder
@@ -347,7 +347,7 @@ def measured(
     target = first_look(target) if quick else target
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
-    ensured = ensure(target, names, fresh=fresh, capture=names, profile=profile)
+    ensured = ensure(Wanted(target, names, capture=names, profile=profile), fresh=fresh)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})

@@ -63,13 +63,13 @@ def profile(
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
     from workbench.app.executor import Local
     from workbench.app.judge import judged
-    from workbench.app.measure import ensure_each, profiled_with
+    from workbench.app.measure import ensure, profiled_with
     from workbench.app.target import find_target
     from workbench.library.results import profiled
 
     target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
-    (done,) = ensure_each([profiled_with(target, [full])], fresh=fresh)
+    done = ensure(profiled_with(target, [full]), fresh=fresh)
     target.executor.require_profiled()
     return profiled(judged(target, [full], source=done.source)[0], full)
 
