@@ -801,6 +801,8 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
     shutil.copy(EXAMPLES / "matching.py", tmp_path)
     (folder / "submission.py").write_text("")
     assert "defines no custom_kernel" in complaint(lambda: problem(folder)).message
+    (folder / "task.yml").write_text("tests: 3")
+    assert "Expected `array | null`" in complaint(lambda: problem(folder)).message
     (folder / "task.yml").write_text("lang: [")
     assert "is no YAML" in complaint(lambda: problem(folder)).message
     with pytest.MonkeyPatch.context() as patch:
@@ -814,6 +816,11 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
     data["spec"]["entry_point"] = "run"
     (tmp_path / "rmsnorm_triton_row.json").write_text(json.dumps(data))
     assert "has no entry point among its sources" in complaint(lambda: problem(definition)).message
+    line = '{"axes": {"batch_size": 8}, "inputs": {"weight": {"type": "constant"}}}'
+    (tmp_path / "rmsnorm_h4096.jsonl").write_text(line)
+    error = complaint(lambda: problem(definition))
+    assert "rmsnorm_h4096.jsonl:1 is no workload" in error.message
+    assert "constant" in error.message
     (tmp_path / "rmsnorm_h4096.jsonl").unlink()
     assert "batch_size and no workload" in complaint(lambda: problem(definition)).message
 

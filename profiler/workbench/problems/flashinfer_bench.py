@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from workbench.errors import UsageError, nearest
 from workbench.problems.expressions import DTYPES, literal
@@ -29,50 +31,114 @@ from workbench.study.text import read_text
 from workbench.words import Parameter
 
 MOST_SHAPES = 8  # of a definition's workloads, which may be hundreds
-PARTS = ("name", "axes", "inputs", "outputs", "reference")
 PYTHON = ("python", "triton", "tilelang")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """``value`` is None of a variable one."""
+
+    value: int | None = None
+
+
+class TensorSpec(msgspec.Struct, frozen=True):
+    """``shape`` names axes; None for a plain value."""
+
+    dtype: str
+    shape: tuple[str, ...] | None = None
+
+
+class Definition(msgspec.Struct, frozen=True):
+    name: str
+    axes: dict[str, Axis]
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    reference: str
+
+
+class Random(msgspec.Struct, frozen=True, tag="random"):
+    """An input that is drawn."""
+
+
+class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
+    value: Parameter
+
+
+class Stored(msgspec.Struct, frozen=True, tag="safetensors"):
+    """``path`` is relative to the folder of the data set."""
+
+    path: str
+    tensor_key: str
+
+
+class Workload(msgspec.Struct, frozen=True):
+    axes: dict[str, int]
+    inputs: dict[str, Random | Scalar | Stored]
+    uuid: str = ""
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A line with workloads; it may also be a bare one. Those of others are not read."""
+
+    definition: str = ""
+    workload: msgspec.Raw = msgspec.Raw()
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    path: str
+    content: str
+
+
+class BuildSpec(msgspec.Struct, frozen=True):
+    entry_point: str = ""
+    language: str = "python"
+    binding: str | None = None
+    destination_passing_style: bool = True
+
+
+class Solution(msgspec.Struct, frozen=True):
+    name: str
+    definition: str
+    spec: BuildSpec
+    sources: tuple[SourceFile, ...]
 
 
 def read(request: Request) -> Problem:
     """Raises UsageError for what is no definition, and for a part that is missing or misfits."""
-    path, data = request.source, _json(request.source)
-    if {"spec", "sources"} <= set(data):
+    path, text = request.source, read_text(request.source).encode()
+    if (other := _decoded(text, Solution)) is not None:
         raise UsageError(
-            f"{path.name} is a solution of '{data.get('definition')}', and no definition",
+            f"{path.name} is a solution of '{other.definition}', and no definition",
             hint=f"workbench try DEFINITION.json --solution {path.name}",
         )
-    if absent := [part for part in PARTS if part not in data]:
-        raise UsageError(
-            f"{path.name} is no definition of FlashInfer-Bench: it has no '{absent[0]}'",
-            hint=f"a definition has {', '.join(PARTS)}",
-        )
-    inputs, outputs = (_tensors(path, data, key) for key in ("inputs", "outputs"))
+    data = _required(text, Definition, path.name)
+    inputs, outputs = (_tensors(path, data, of) for of in (data.inputs, data.outputs))
     loads, files = _workloads(request, path, data)
     shapes, default_shape = largest(loads, MOST_SHAPES)
-    solution = _solution(request, path, data["name"])
-    reference_file = f"{study_name(data['name'])}_reference.py"
-    files |= {reference_file: f"{data['reference'].rstrip()}\n".encode()}
+    solution = _solution(request, path, data.name)
+    reference_file = f"{study_name(data.name)}_reference.py"
+    files |= {reference_file: f"{data.reference.rstrip()}\n".encode()}
     names = literal(list(outputs))
     own = Versus(
-        f"the reference of {data['name']}",
+        f"the reference of {data.name}",
         f'_reference = given.File(__file__, "{reference_file}")',
         f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
         "definition",
     )
     tried, written = calling(own.called, own.loads, own.expression), {}
     if solution is not None:
-        tried, style, sources = _baseline(solution, list(outputs))
-        files |= sources
-        written = outputs if style else {}
+        tried = _baseline(solution, list(outputs))
+        files |= {source.path: source.content.encode() for source in solution.sources}
+        written = outputs if solution.spec.destination_passing_style else {}
     call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
     compiled = Versus("torch.compile of the reference", own.loads, call)
     references = compared_with(request, path.parent, [own] if solution else [], compiled)
-    told = f"with the solution {solution['name']}" if solution else "without a solution"
+    told = f"with the solution {solution.name}" if solution else "without a solution"
     return Problem(
         kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {told}",
-        name=data["name"],
-        title=solution["name"] if solution else data["name"],
+        name=data.name,
+        title=solution.name if solution else data.name,
         files=files,
         shapes=shapes,
         default_shape=default_shape,
@@ -86,14 +152,25 @@ def read(request: Request) -> Problem:
     )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _required(text: bytes, kind: type[S], where: str) -> S:
+    """Raises UsageError for what is none."""
     try:
-        data = json_text.as_data(read_text(path))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}", hint="fix this line") from None
-    if not isinstance(data, dict):
-        raise UsageError(f"{path} is no JSON object", hint=f"a definition has {', '.join(PARTS)}")
-    return data
+        found: S = json_text.as_type(text, kind)
+    except (msgspec.DecodeError, ValueError) as error:
+        called = kind.__name__.lower()
+        raise UsageError(
+            f"{where} is no {called} of FlashInfer-Bench: {error}",
+            hint=f"a {called} has {', '.join(kind.__struct_fields__)}",
+        ) from None
+    return found
+
+
+def _decoded(text: bytes, kind: type[S]) -> S | None:
+    """None for what is none."""
+    try:
+        return _required(text, kind, "")
+    except UsageError:
+        return None
 
 
 def _around(path: Path, kind: str) -> Iterator[Path]:
@@ -104,32 +181,32 @@ def _around(path: Path, kind: str) -> Iterator[Path]:
             yield from sorted(p for p in (folder / kind).rglob("*") if p.is_file())
 
 
-def _tensors(path: Path, data: Mapping[str, Any], key: str) -> dict[str, tuple[Any, str]]:
+def _tensors(
+    path: Path, data: Definition, of: Mapping[str, TensorSpec]
+) -> dict[str, tuple[Any, str]]:
     """Name to its axes, numbers where they are constant, and its type."""
-    axes = data["axes"]
     found: dict[str, tuple[Any, str]] = {}
-    for name, spec in data[key].items():
-        shape, dtype = spec.get("shape"), spec.get("dtype", "")
-        if dtype not in DTYPES:
+    for name, spec in of.items():
+        if spec.dtype not in DTYPES:
             raise UsageError(
-                f"{path.name}: '{name}' has the dtype '{dtype}', which cannot be made here",
-                hint=nearest(dtype, DTYPES),
+                f"{path.name}: '{name}' has the dtype '{spec.dtype}', which cannot be made here",
+                hint=nearest(spec.dtype, DTYPES),
             )
-        for axis in shape or ():
-            if axis not in axes:
-                raise UsageError(
-                    f"{path.name}: '{name}' has an unknown axis '{axis}'", hint=nearest(axis, axes)
-                )
-        sizes = None if shape is None else tuple(axes[a].get("value", a) for a in shape)
-        found[name] = (sizes, dtype)
+        if unknown := [axis for axis in spec.shape or () if axis not in data.axes]:
+            raise UsageError(
+                f"{path.name}: '{name}' has an unknown axis '{unknown[0]}'",
+                hint=nearest(unknown[0], data.axes),
+            )
+        sizes = None if spec.shape is None else tuple(data.axes[a].value or a for a in spec.shape)
+        found[name] = (sizes, spec.dtype)
     return found
 
 
 def _workloads(
-    request: Request, path: Path, data: Mapping[str, Any]
+    request: Request, path: Path, data: Definition
 ) -> tuple[dict[str, GivenShape], dict[str, bytes]]:
-    variable = [name for name, axis in data["axes"].items() if "value" not in axis]
-    file = _workload_file(request, path, str(data["name"]))
+    variable = [name for name, axis in data.axes.items() if axis.value is None]
+    file = _workload_file(request, path, data.name)
     if file is None:
         if variable:
             raise UsageError(
@@ -140,24 +217,25 @@ def _workloads(
     found: dict[str, GivenShape] = {}
     files: dict[str, bytes] = {}
     for number, line in enumerate(read_text(file).splitlines(), start=1):
+        where, text = f"{file.name}:{number}", line.encode()
         if not line.strip():
             continue
-        load = _workload(file, number, line, str(data["name"]))
-        if load is None:
+        trace = _required(text, Trace, where)
+        if trace.definition not in ("", data.name):
             continue
-        axes = {name: load["axes"].get(name) for name in variable}
-        if lacking := [name for name, value in axes.items() if not isinstance(value, int)]:
+        load = _required(bytes(trace.workload) or text, Workload, where)
+        if lacking := [name for name in variable if name not in load.axes]:
             raise UsageError(
-                f"{file.name}:{number}: the workload has no axis '{lacking[0]}'",
+                f"{where}: the workload has no axis '{lacking[0]}'",
                 hint=f"variable axes are {', '.join(variable)}",
             )
-        given = _given(load, file, files)
+        axes = {name: load.axes[name] for name in variable}
         name = "_".join(f"{axis}{value}" for axis, value in axes.items()) or "given"
-        name = name if name not in found else f"{name}-{str(load.get('uuid', number))[:8]}"
-        found[name] = GivenShape({**axes, **given})
+        name = name if name not in found else f"{name}-{(load.uuid or str(number))[:8]}"
+        found[name] = GivenShape({**axes, **_given(load, file, files)})
     if not found:
         raise UsageError(
-            f"{file.name} has no workload of '{data['name']}'", hint="one JSON object a line"
+            f"{file.name} has no workload of '{data.name}'", hint="one JSON object a line"
         )
     return found, files
 
@@ -169,66 +247,40 @@ def _workload_file(request: Request, path: Path, name: str) -> Path | None:
     return next((f for f in lines if f.stem == name), lines[0] if len(lines) == 1 else None)
 
 
-def _workload(file: Path, number: int, line: str, name: str) -> dict[str, Any] | None:
-    """Of a line, which may be a trace; None where it is one of another definition."""
-    try:
-        data = json_text.as_data(line)
-    except ValueError as error:
-        raise UsageError(f"{file.name}:{number} is no JSON: {error}") from None
-    if data.get("definition", name) != name:
-        return None
-    load = data.get("workload", data)
-    if not isinstance(load, dict) or not {"axes", "inputs"} <= set(load):
-        raise UsageError(
-            f"{file.name}:{number} is no workload", hint="a workload has axes and inputs"
-        )
-    return load
-
-
-def _given(load: Mapping[str, Any], file: Path, files: dict[str, bytes]) -> dict[str, Parameter]:
+def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Parameter]:
     """Plain values, and where stored tensors are; their files come along."""
     found: dict[str, Parameter] = {}
-    for name, spec in load["inputs"].items():
-        kind = spec.get("type")
-        if kind == "scalar":
-            found[name] = spec["value"]
-        elif kind == "safetensors":
+    for name, spec in load.inputs.items():
+        if isinstance(spec, Scalar):
+            found[name] = spec.value
+        elif isinstance(spec, Stored):
             stored = next(
-                (f for f in (p / spec["path"] for p in file.resolve().parents) if f.is_file()), None
+                (f for f in (p / spec.path for p in file.resolve().parents) if f.is_file()), None
             )
             if stored is None:
                 raise UsageError(
-                    f"{file.name}: {spec['path']} of input '{name}' is nowhere above it",
+                    f"{file.name}: {spec.path} of input '{name}' is nowhere above it",
                     hint="paths of safetensors are relative to the folder of the data set",
                 )
             files[stored.name] = stored.read_bytes()
-            found[name] = f"{stored.name}:{spec['tensor_key']}"
-        elif kind != "random":
-            raise UsageError(
-                f"{file.name}: input '{name}' is of type '{kind}'",
-                hint=nearest(str(kind), ("random", "scalar", "safetensors")),
-            )
+            found[name] = f"{stored.name}:{spec.tensor_key}"
     return found
 
 
-def _solution(request: Request, path: Path, name: str) -> dict[str, Any] | None:
+def _solution(request: Request, path: Path, name: str) -> Solution | None:
     """The one named, else the only one of this definition around it."""
     if request.solution is not None:
-        found = _json(require(request.solution, "file"))
-        if not {"spec", "sources"} <= set(found):
+        file = require(request.solution, "file")
+        found = _required(read_text(file).encode(), Solution, file.name)
+        if found.definition != name:
             raise UsageError(
-                f"{request.solution.name} is no solution: it has no spec and sources",
-                hint="a solution of FlashInfer-Bench is a JSON file with name, spec, sources",
-            )
-        if found.get("definition") != name:
-            raise UsageError(
-                f"{request.solution.name} is a solution of '{found.get('definition')}', not of "
-                f"'{name}'",
+                f"{file.name} is a solution of '{found.definition}', not of '{name}'",
                 hint="name the definition that it is of",
             )
         return found
-    known = [_json(f) for f in _around(path, "solutions") if f.suffix == ".json" and f != path]
-    mine = [s for s in known if s.get("definition") == name and {"spec", "sources"} <= set(s)]
+    beside = [f for f in _around(path, "solutions") if f.suffix == ".json" and f != path]
+    known = (_decoded(read_text(file).encode(), Solution) for file in beside)
+    mine = [one for one in known if one is not None and one.definition == name]
     if len(mine) > 1:
         raise UsageError(
             f"there are {len(mine)} solutions of '{name}'",
@@ -237,34 +289,32 @@ def _solution(request: Request, path: Path, name: str) -> dict[str, Any] | None:
     return mine[0] if mine else None
 
 
-def _baseline(
-    solution: Mapping[str, Any], outputs: list[str]
-) -> tuple[Module, bool, dict[str, bytes]]:
-    """The entry point, whether it writes into its outputs, and the sources."""
-    spec, called = solution["spec"], str(solution["name"])
-    sources = {s["path"]: s["content"].encode() for s in solution["sources"]}
-    file, _, entry = str(spec.get("entry_point", "")).partition("::")
+def _baseline(solution: Solution, outputs: list[str]) -> Module:
+    """A call of its entry point."""
+    spec, called = solution.spec, solution.name
+    sources = [source.path for source in solution.sources]
+    file, _, entry = spec.entry_point.partition("::")
     if not entry or file not in sources:
         raise UsageError(
             f"the solution {called} has no entry point among its sources: '{file}::{entry}'",
             hint='"entry_point": "main.py::run", with main.py one of its sources',
         )
-    style = bool(spec.get("destination_passing_style", True))
-    language, binding = spec.get("language", "python"), spec.get("binding")
-    if language in PYTHON:
+    if spec.language in PYTHON:
         loads = f'_given = given.File(__file__, "{file}")'
-    elif binding == "torch":
+    elif spec.binding == "torch":
         compiled = [name for name in sources if name.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
         given = f"__file__, {literal(study_name(called))}, {literal(compiled)}"
         loads = f"_given = given.Extension({given})"
     else:
         raise UsageError(
-            f"the solution {called} is in {language} with the binding {binding or 'tvm-ffi'}",
+            f"the solution {called} is in {spec.language} with the binding "
+            f"{spec.binding or 'tvm-ffi'}",
             hint='tried are python, triton, and cuda or cpp with "binding": "torch"',
         )
     out = f"given.called(_given.{entry}, inputs)"
-    out = out if style else f"given.by_name({out}, {literal(outputs)})"
-    return calling(f"{called}, {file}::{entry}", loads, out), style, sources
+    if not spec.destination_passing_style:
+        out = f"given.by_name({out}, {literal(outputs)})"
+    return calling(f"{called}, {file}::{entry}", loads, out)
 
 
 FORMAT = Format(

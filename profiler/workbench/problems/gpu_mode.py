@@ -7,15 +7,17 @@ As ``libkernelbot/task.py`` reads it: ``tests`` are checked, ``benchmarks`` time
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import Versus, bound, compared_with, functions, modules, parsed
 from workbench.study.text import read_text
+from workbench.words import Parameter
 
 TASK = "task.yml"
 INSTALL = "pip install pyyaml, or '.[problems]' in the workbench's own checkout"
@@ -23,6 +25,27 @@ SUBMISSION, SUBMITTED = "@SUBMISSION@", "submission.py"
 REFERENCE, KERNEL, ENTRY = "reference.py", "ref_kernel", "custom_kernel"
 GENERATE, CHECK = "generate_input", "check_implementation"
 EVAL = "eval.py"  # how the benchmark times, which is not how it is timed here
+
+
+class TaskFile(msgspec.Struct, frozen=True):
+    """``source`` is where it stands in terms of the folder."""
+
+    name: str
+    source: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    """``task.yml``, as far as it is read here."""
+
+    files: tuple[TaskFile, ...] | None = None
+    tests: tuple[dict[str, Parameter], ...] | None = None
+    benchmarks: tuple[dict[str, Parameter], ...] | None = None
+    lang: str = "py"
+    multi_gpu: bool = False
+
+    @property
+    def sources(self) -> dict[str, str]:
+        return {file.name: file.source for file in self.files or ()}
 
 
 def is_task(path: Path) -> bool:
@@ -39,7 +62,7 @@ def read(request: Request) -> Problem:
     task = _task(folder / TASK)
     submission = _submission(request, path, folder)
     files = _files(task, folder, submission)
-    reference = parsed(folder / _listed(task).get(REFERENCE, REFERENCE))
+    reference = parsed(folder / task.sources.get(REFERENCE, REFERENCE))
     for part in (GENERATE, CHECK, KERNEL):
         if part not in bound(reference):
             raise UsageError(
@@ -84,7 +107,7 @@ def read(request: Request) -> Problem:
     )
 
 
-def _task(path: Path) -> Mapping[str, Any]:
+def _task(path: Path) -> Task:
     try:
         import yaml
     except ModuleNotFoundError:
@@ -93,17 +116,18 @@ def _task(path: Path) -> Mapping[str, Any]:
         ) from None
     text = read_text(path)
     try:
-        task = yaml.safe_load(text)
+        task = msgspec.convert(yaml.safe_load(text), Task)
+    except msgspec.ValidationError as error:
+        hint = "a task has files, tests and benchmarks, each a list"
+        raise UsageError(f"{path} is no task: {error}", hint=hint) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # nested; no day of a month
         raise UsageError(f"{path} is no YAML: {error}", hint="fix this line") from None
-    if not isinstance(task, dict):
-        raise UsageError(f"{path} has no keys", hint="a task has files, tests and benchmarks")
-    if task.get("lang", "py") != "py":
+    if task.lang != "py":
         raise UsageError(
-            f"{path} is a task in '{task['lang']}'",
+            f"{path} is a task in '{task.lang}'",
             hint="tasks in Python are tried; a kernel of a .cu file is with --launch",
         )
-    if task.get("multi_gpu"):
+    if task.multi_gpu:
         raise UsageError(f"{path} is a task for several GPUs", hint="one GPU is measured here")
     return task
 
@@ -120,15 +144,9 @@ def _submission(request: Request, path: Path, folder: Path) -> Path:
     )
 
 
-def _listed(task: Mapping[str, Any]) -> dict[str, str]:
-    """Files of the task, and where each stands in terms of the folder."""
-    listed = [one for one in task.get("files") or [] if isinstance(one, dict)]
-    return {one["name"]: one["source"] for one in listed if {"name", "source"} <= set(one)}
-
-
-def _files(task: Mapping[str, Any], folder: Path, submission: Path) -> dict[str, bytes]:
+def _files(task: Task, folder: Path, submission: Path) -> dict[str, bytes]:
     found = {}
-    for name, source in _listed(task).items():
+    for name, source in task.sources.items():
         if source == SUBMISSION or name == EVAL:
             continue
         file = folder / source
@@ -142,17 +160,12 @@ def _files(task: Mapping[str, Any], folder: Path, submission: Path) -> dict[str,
     return found | {SUBMITTED: submission.read_bytes()}
 
 
-def _shapes(task: Mapping[str, Any], path: Path) -> dict[str, GivenShape]:
+def _shapes(task: Task, path: Path) -> dict[str, GivenShape]:
     """Cases as they are; what is both test and benchmark is timed."""
-    found: dict[str, GivenShape] = {}
-    for key, timed in (("tests", False), ("benchmarks", True)):
-        for number, case in enumerate(task.get(key) or []):
-            if not isinstance(case, dict):
-                raise UsageError(f"{path}: '{key}' must be a list of cases", hint="see task.yml")
-            found[f"{key[:-1]}{number}"] = GivenShape(case, timed)
-    if not any(shape.timed for shape in found.values()):
+    if not task.benchmarks:
         raise UsageError(f"{path} has no benchmarks", hint="one case under benchmarks: is timed")
-    return found
+    tests = {f"test{i}": GivenShape(case, False) for i, case in enumerate(task.tests or ())}
+    return tests | {f"benchmark{i}": GivenShape(case) for i, case in enumerate(task.benchmarks)}
 
 
 def _unpacked(tree: ast.Module) -> list[str]:
