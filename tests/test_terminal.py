@@ -106,7 +106,11 @@ def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: li
     assert main(["ablate", "--study", study, "--project", str(ROOT)]) == 0
     written = io.StringIO()
     write(shown, Console(file=written, width=80, color_system=None, highlight=False))
-    assert len(written.getvalue().splitlines()) <= 45
+    lines = written.getvalue().splitlines()
+    assert len(lines) <= 45
+    assert not any(line.endswith("…") for line in lines)  # no change is cut inside a word
+    below = [line for line in lines if line.startswith("  ")]
+    assert len({line.split()[0] for line in below[1:]}) >= {"transpose": 0, "moe": 8}.get(study, 3)
     (rows,) = (block.rows for block in shown if isinstance(block, Table))
     assert len(rows) <= 20
     answer = shown[0]

@@ -12,7 +12,7 @@ from workbench.words import ABSENT, NONE
 if TYPE_CHECKING:
     from workbench.derive.speedup import Ratio, Time
 
-
+LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one", "per", "the", "to")
 NEAR_ONE = 1.1  # up to which a ratio is reported to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
@@ -154,6 +154,16 @@ def clip(text: str, width: int | None) -> str:
     if width is None or cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def whole_words(text: str, width: int) -> str:
+    """As many words as fit, without one at the end that needs a next; a long one is cut."""
+    if len(text) <= width:
+        return text
+    kept = text[: width + 1].rpartition(" ")[0].split()
+    while len(kept) > 1 and kept[-1] in LEADING:
+        kept.pop()
+    return " ".join(kept) or clip(text, width)
 
 
 def one_line(text: str) -> str:

@@ -27,7 +27,7 @@ from workbench.render.document.blocks import (
     plain,
     words,
 )
-from workbench.render.numbers import clip, printable
+from workbench.render.numbers import clip, printable, whole_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -177,6 +177,8 @@ def _cell(row: TableRow, shown: FittedColumn, *, first: bool) -> Styled:
     if text.cell_len > shown.width:
         if first and " " not in text.plain.strip():
             return styled((), KINDS[row.kind]).append(_middle(text.plain, shown.width))
+        if cell.short:
+            return styled(words(whole_words(printable(cell.short), shown.width)))
         text.truncate(shown.width, overflow="ellipsis")
     return text
 

@@ -9,7 +9,7 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -65,6 +65,7 @@ class Step(TomlTable, frozen=True):
     variant: Name of the module without ``.py``, or ``name[param=value,...]``.
     parent: Step that this one changes. Only the first step has none.
     key_change: The one change, in one line. Required.
+    label: The same in 20 characters at most, for charts and narrow tables.
     bottleneck: What limited the parent.
     rationale: Why the change should help.
     lesson: The result, for the next reader.
@@ -82,6 +83,7 @@ class Step(TomlTable, frozen=True):
     variant: str
     parent: str | None = None
     key_change: str = ""
+    label: Annotated[str, msgspec.Meta(max_length=20)] = ""
     bottleneck: str = ""
     rationale: str = ""
     lesson: str = ""

@@ -202,6 +202,8 @@ def expected(want: Any) -> str:
     kind, *more = get_args(want)
     if _fields(kind):
         return "tables, each below its name in [[ ]]"
+    if get_origin(want) is Annotated and more[0].max_length:
+        return f"{WORDS[kind]} of at most {more[0].max_length} characters"
     if get_origin(want) is Annotated:
         lowest = "above zero" if more[0].ge is None else "from zero"
         return f"{WORDS[kind]} {lowest} and at most {more[0].le:g}"

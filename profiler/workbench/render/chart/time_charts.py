@@ -40,7 +40,7 @@ from workbench.render.chart.scene import (
     plot,
     text_width,
 )
-from workbench.render.document.phrases import shape_words, verdict
+from workbench.render.document.phrases import shape_words, short_change, verdict
 from workbench.render.document.timings import ALT, CAPTION, NAME, told_apart
 from workbench.render.numbers import number
 from workbench.words import Verdict
@@ -208,7 +208,7 @@ def _draw(steps: Sequence[Timed], references: Sequence[Timed]) -> tuple[list[Ite
     """
     lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
     named = row_left([row.variant for row, _ in steps], NAMES, SIZE)
-    changes = [row.step.key_change if row.step else row.title for row, _ in steps]
+    changes = [short_change(row) for row, _ in steps]
     values = named + min(CHANGES, max(text_width(text, NUMBER) for text in changes)) + BEFORE
     values += max(text_width(_value(time), SIZE, bold=True) for _, time in steps)
     scale = Log(min(lows) / 1.2, max(highs) * 1.15, values + BEFORE, WIDTH - EDGE)

@@ -72,13 +72,14 @@ class TableColumn:
 @dataclass(frozen=True)
 class Cell:
     """``sort`` orders it in a table that can be sorted, None last; ``note`` is its interval or the
-    like; ``data`` is what JSON has of it.
+    like; ``data`` is what JSON has of it; ``short`` stands in for a text that does not fit.
     """
 
     text: Text
     sort: float | str | None = None
     note: str = ""
     data: Any = None
+    short: str = ""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
                 told = line(told, " Against ", code(row.variant), f", {kernels_alone(best, row)}.")
         shown.append(Paragraph(told))
     if more := len(ablation.rows) - len(ablation.table_rows):
-        command = code(f"workbench ablate --wide --study {ablation.study}")
+        command = code(f"workbench ablate --all --study {ablation.study}")
         shown.append(Paragraph(line(f"{more} more step{'s' * (more != 1)}: ", command)))
     if ablation.sizes:
         of = f"Of {ablation.study} on {ablation.gpu}."

@@ -16,7 +16,6 @@ from workbench.render.document.blocks import (
     Paragraph,
     Section,
     Table,
-    Text,
     code,
     field,
     figure_cell,
@@ -99,7 +98,7 @@ def fields(ablation: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
             "occupancy", "occupancy %", _occupancy, 8, source=metric, json="achieved_occupancy_pct"
         ),
         field("stall", "top stall", measured(_top_stall), rank=9, source=STALLS),
-        field("change", "key change", _key_change, rank=5, json="key_change"),
+        field("change", "key change", key_change, rank=5, json="key_change"),
         field("verdict", "verdict", partial(_verdict, notes=notes), rank=4, json="verdict"),
     ]
     return [f for f in columns if ablation.reference or f.column.key not in OF_REFERENCES]
@@ -213,12 +212,6 @@ def _top_stall(row: Row) -> Cell:
     if top is None:
         return Cell(words(ABSENT))
     return Cell(words(f"{reasons(top.reasons)} {share(top.share, top.error)}"), sort=top.share)
-
-
-def _key_change(row: Row) -> Cell:
-    change: Text = key_change(row)
-    text = row.step.key_change if row.step else row.title
-    return Cell(change, sort=text.lower(), data=text)
 
 
 def _verdict(row: Row, notes: Sequence[str]) -> Cell:

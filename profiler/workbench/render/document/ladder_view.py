@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from math import ceil, floor
 
 from workbench.derive.speedup import Ratio
@@ -12,15 +14,13 @@ from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
     Cell,
+    CodeBlock,
     Field,
     Paragraph,
     Table,
     TableColumn,
-    Text,
-    code,
     field,
-    joined,
-    line,
+    plain,
     table,
     warned,
     words,
@@ -31,6 +31,8 @@ from workbench.render.numbers import number, shorten
 from workbench.study.params import base_name
 from workbench.words import NONE, Verdict
 
+WIDTH, LINES = 80, 42  # of a screen, less two blank lines, what is left out and what to run next
+HEADER = 3  # lines of a table
 NAME_WIDTH, RATIO_WIDTH = 14, 18  # with the other columns at 80 cells
 
 
@@ -47,15 +49,29 @@ def whole(judged: Ablation) -> list[Block]:
 
 def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     """What fits a screen of 80 by 45: the path to the best step, what failed beside it and the
-    ``named`` steps; references and other shapes in a line each.
+    ``named`` steps; references, and a line for each other shape.
+
+    Where it does not fit, fewer failures are shown (two at least), then two shapes a line.
     """
-    rows = _rows(judged, named)
-    told = (_references(judged), _other_shapes(judged), _left(judged, len(judged.rows) - len(rows)))
-    return [
-        Paragraph(result.answer(judged)),
-        brief_table(judged, rows),
-        *map(Paragraph, filter(None, told)),
-    ]
+    answer, rows = result.answer(judged), _rows(judged, named)
+    references, shapes = _wrapped(_references(judged)), _other_shapes(judged)
+    path = {row.variant for row in judged.path or rows} | set(named)
+    beside = [row for row in rows if row.variant not in path][2:]
+
+    def over() -> bool:
+        table = HEADER + len(rows) + len(_notes(rows))
+        return len(_wrapped(plain(answer))) + table + len(references) + len(shapes) > LINES
+
+    while beside and over():
+        rows.remove(beside.pop())
+    if over():
+        shapes = _in_pairs(shapes)
+    tail = [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
+    return [Paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH)
 
 
 def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
@@ -67,7 +83,7 @@ def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
 
 
 def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
-    notes = tuple(dict.fromkeys(filter(None, map(brief_note, rows))))
+    notes = _notes(rows)
     names = dict(zip((row.variant for row in rows), _names(rows), strict=True))
     fastest = {row.chained.fastest for row in rows} - {""}
     beside = fastest.pop() if len(fastest) == 1 else "fastest"
@@ -88,6 +104,10 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
         del columns[4]
     made = table("ladder", columns, rows, key=lambda row: row.variant, kind=kind)
     return replace(made, notes=notes)
+
+
+def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(brief_note, rows))))
 
 
 def _names(rows: Sequence[Row]) -> Iterator[str]:
@@ -117,8 +137,9 @@ def _time(row: Row) -> Cell:
 def _over_parent(row: Row) -> Cell:
     """Of a dispatcher: over the best of those that it chooses among."""
     if row.over_chosen:
-        told = f"{_ratio(row.over_chosen.ratio)}x of {row.chosen}"
-        return Cell(words(shorten(told, RATIO_WIDTH)))
+        over = f"{_ratio(row.over_chosen.ratio)}x"
+        of = " of" if len(f"{over} of {row.chosen}") <= RATIO_WIDTH else ""
+        return Cell(words(shorten(f"{over}{of} {row.chosen}", RATIO_WIDTH)))
     return Cell(words(_interval(row.over_parent) if parent_of(row) else ""))
 
 
@@ -143,34 +164,47 @@ def _ratio(value: float, whole: Callable[[float], int] = round) -> str:
     return number(value, 2 if value < 0.1 else 3)
 
 
-def _references(judged: Ablation) -> Text:
+def _references(judged: Ablation) -> str:
     """Their times, the fastest first."""
     timed = sorted((r.time.value, r.variant) for r in judged.references if r.time)
-    if not timed:
-        return ()
-    return line("references (µs): ", joined([words(f"{name} {number(us)}") for us, name in timed]))
+    told = ", ".join(f"{name} {number(us)}" for us, name in timed)
+    return f"references (µs): {told}" if told else ""
 
 
-def _other_shapes(judged: Ablation) -> Text:
-    """The ladder's outcome over the fastest reference at each of them."""
+def _other_shapes(judged: Ablation) -> list[str]:
+    """The ladder's outcome over the fastest reference at each of them, below a line of its own."""
     across = judged.across
-    others = [
-        words(f"{each.shape} {_ratio(each.speedup_over_fastest.ratio)}x")
+    others = {
+        each.shape: f"{_interval(each.speedup_over_fastest):18}  {each.fastest}"
         for each in (across.shapes if across else ())
         if each.shape != judged.shape and each.speedup_over_fastest
-    ]
+    }
     if not across or not others:
-        return ()
-    return line("other shapes, ", code(across.variant), " over the fastest: ", joined(others))
+        return []
+    width = max(map(len, others))
+    told = [f"  {name:{width}}  {over}" for name, over in others.items()]
+    return [f"other shapes, {across.variant} vs the fastest reference:", *told]
 
 
-def _left(judged: Ablation, steps: int) -> Text:
+def _in_pairs(shapes: list[str]) -> list[str]:
+    """The shapes in two columns, with as much of each as fits."""
+    head, *told = shapes
+    room, half = WIDTH // 2, (len(told) + 1) // 2
+    short = [text.rpartition("  ")[0].rstrip() for text in told]
+    if max(map(len, short)) > room:
+        short = [text.partition(" [")[0] for text in short]
+    pairs = zip_longest(short[:half], short[half:], fillvalue="")
+    return [head, *(f"{left:{room}}{right}".rstrip() for left, right in pairs)]
+
+
+def _left(judged: Ablation, steps: int) -> Iterator[str]:
     """What ``--all`` has besides."""
     count = len(result.warnings(judged))
     parts = [
         f"{n} {what}{'s' * (n != 1)}" for n, what in ((steps, "more step"), (count, "warning")) if n
     ]
-    return words(f"{', '.join(parts)}: --all") if parts else ()
+    if parts:
+        yield f"{', '.join(parts)}: --all"
 
 
 def account(judged: Ablation) -> list[Block]:

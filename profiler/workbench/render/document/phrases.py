@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
-from workbench.render.document.blocks import Marking, Text, authored, code, joined
+from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, GateState, NodeKind, Role, Status, Verdict
 
 REASON_WIDTH, NOTE_WIDTH = 60, 160
+_CLAUSE = re.compile(r"[,;:]? \(|[,;:] ")
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
 
 
@@ -74,8 +76,11 @@ def note(row: Row) -> str:
 
 
 def brief_note(row: Row) -> str:
-    """What changes a verdict: another shape, what is wrong, or that it fixes a bug."""
-    return note(replace(row, elsewhere=(), over_chosen=None))
+    """What changes a verdict: another shape, what is wrong, or that it fixes a bug; in one line."""
+    told = note(replace(row, elsewhere=(), over_chosen=None))
+    while len(told) > REASON_WIDTH + 15 and (cut := max(told.rfind("; "), told.rfind(", "))) > 0:
+        told = told[:cut]
+    return told
 
 
 def _why_failed(row: Row) -> list[str]:
@@ -95,8 +100,15 @@ def kind(row: Row) -> Marking:
     return Marking.REJECTED if row.verdict.is_rejected else Marking(row.verdict)
 
 
-def key_change(row: Row) -> Text:
-    return authored(row.step.key_change if row.step else row.title)
+def key_change(row: Row) -> Cell:
+    text = row.step.key_change if row.step else row.title
+    return Cell(authored(text), sort=text.lower(), data=text, short=short_change(row))
+
+
+def short_change(row: Row) -> str:
+    """The label of a step; of one without the first clause of its change."""
+    text = (row.step.label or row.step.key_change) if row.step else row.title
+    return _CLAUSE.split(plain(authored(text)))[0]
 
 
 def figure(row: Row, name: str) -> float | None:
