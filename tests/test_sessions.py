@@ -19,7 +19,7 @@ from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import CheckOutcome
-from workbench.evidence.timing import Series, Session
+from workbench.evidence.timing import Call, Series, Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
     EVENTS,
@@ -187,14 +187,34 @@ def test_who_changes_something_beside_others_twice_is_out(serve: Callable[..., S
     assert sessions_of(events)[-1][2] == [*HONEST]
 
 
-def test_times_that_are_changed_after_they_were_read_end_the_session(
-    serve: Callable[..., Served],
-) -> None:
-    events, code = serve(lambda number, names: set(), ["changed"])
-    assert code == 1
-    (broken,) = [event for event in events if isinstance(event, Broken)]
-    assert broken.error.message.startswith("RuntimeError: times were changed in the process after")
+def test_whose_times_are_changed_after_they_were_read_fails(serve: Callable[..., Served]) -> None:
+    events, _ = serve(lambda number, names: set(), ["changed"])
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert failed.error.message.startswith("times were changed in the process after")
     assert not any(isinstance(event, TimedSession) for event in events)
+
+
+@pytest.mark.parametrize("culprits", [{"bad"}, set()])
+def test_an_error_of_a_session_costs_only_who_ends_its_own(
+    culprits: set[str], serve: Callable[..., Served]
+) -> None:
+    """Nobody's name is known where it is raised; where no variant is at fault, it ends the job."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        if culprits & {*names} or (not culprits and len(names) > 1):
+            raise IndexError("list index out of range")
+        return set()
+
+    events, code = serve(fate, [*HONEST, "bad"], [])
+    failed = [(e.variant, e.error.message) for e in events if isinstance(e, Failed)]
+    ended = [e.error.message for e in events if isinstance(e, Broken)]
+    if culprits:
+        assert [name for name, _ in failed] == ["bad"]
+        assert failed[0][1].startswith("IndexError: list index out of range")
+        assert sessions_of(events)[-1][2] == [*HONEST]
+    else:
+        assert (failed, code) == ([], 1)
+        assert "with no variant that is timed alone" in ended[0]
 
 
 @pytest.mark.parametrize("code", [CONTEXT_LOST, 1])
@@ -503,6 +523,49 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     timing.one(Group("bad"), {})
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs only itself: the others of the session are timed."""
+    from workbench.run.worker.timing import session
+    from workbench.run.worker.timing.instances import Group, NotTimed
+
+    class Empty:
+        unchecked = False
+
+        def __init__(self, *anything: Any) -> None: ...
+
+        @property
+        def nodes(self) -> Call:
+            raise NotTimed("launched nothing")
+
+    monkeypatch.setattr(session, "Instance", Empty)
+    seal = SimpleNamespace(release=list)
+    guard = SimpleNamespace(watching=lambda name: nullcontext(), seal=seal)
+    timing = timing_of(
+        2, out=set(), instances=[], calls={}, around=None, guard=guard, current=str, fail=print
+    )
+    timing.one(Group("bad"), {})
+    assert (timing.out, timing.calls) == ({"bad"}, {})
+
+
+def test_no_marked_graph_is_in_two_rounds_in_a_row() -> None:
+    from workbench.run.worker.timing.session import order_of
+
+    run: list[int] = []
+
+    def take(number: int) -> None:
+        time.sleep(0.01)
+        run.append(number)
+
+    rounds = SimpleNamespace(run=take, clock=[1.0], finish=list, seconds=0.0)
+    timing = timing_of(2, wanted=4, instances=[SimpleNamespace(each=1.0)], throttled=[])
+    timing.gauge = SimpleNamespace(load=lambda: SimpleNamespace(throttled=None))
+    timing.warm_up(rounds)
+    timing.rounds(rounds)
+    marked = [any(one.marked for one in order_of([0], number)) for number in run]
+    assert run[-4:] == [0, 1, 2, 3]
+    assert marked == [True, False] * (len(run) // 2)
 
 
 def audited_instance(variant: str) -> Any:

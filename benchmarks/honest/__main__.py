@@ -41,7 +41,7 @@ from workbench.words import CheckResult, GateState, Inputs, Status
 HERE = Path(__file__).parent
 TIMED, PROFILED, FOUND = "--timed", "--profiled", "found.json"
 COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived__lts|sm__sass|"
-                     r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*off|"
+                     r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
 
@@ -186,7 +186,8 @@ def case_of(one: Found, report: Path, work: Work) -> Case:
         ways={one.name: one.ways}, sessions=(one.session,) if one.session else (), method=METHOD,
         provenance=origin,
     )  # fmt: skip
-    return Case(evidence, timing, work)
+    clocks = two_clocks(timing.sessions).get(one.name)
+    return Case(evidence, timing, work, clocks=clocks)
 
 
 def told(one: Found, case: Case) -> tuple[str, bool, bool]:
@@ -197,13 +198,12 @@ def told(one: Found, case: Case) -> tuple[str, bool, bool]:
     opened = [gate for gate in gates if gate.state == GateState.OPEN]
     time = added_time(case)
     under_ncu = profiled(case, time.ghz if time else None)
-    clocks = two_clocks(case.timing.sessions if case.timing else ()).get(one.name)
     cells = [f"{one.name:40}"]
     if time and under_ncu:
         longest, total = under_ncu.longest, under_ncu.total
         cells.append(f"{time.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
         cells.append(f"{time.microseconds / longest:.3f}, {time.microseconds - longest:+.3f} µs")
-    if clocks:
+    if clocks := case.clocks:
         cells.append(f"clocks {clocks.stamps - clocks.events:+.3f} µs ± {clocks.scatter:.3f}")
     for gate in (*failed, *opened):
         cells.append(f"{gate.name} {gate.state.value.upper()}: {sentence(gate.why)}")

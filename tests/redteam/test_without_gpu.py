@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -293,6 +294,22 @@ def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Pat
     assert called("parent") == 7
     with pytest.raises(Tampered), guard.watching("bad"):
         sys.addaudithook(lambda *anything: None)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_own"),
+    [("sys.addaudithook(lambda *anything: None)", True), ("call(sys, 'addaudithook')", False)],
+)
+def test_a_library_may_add_a_hook_of_its_own(line: str, is_own: bool, tmp_path: Path) -> None:
+    """As filelock does when torch's compiler imports it: not one that it is asked to add."""
+    guard = Guard(tmp_path, {})
+    code = compile(line, f"{sysconfig.get_path('purelib')}/filelock/fork.py", "exec")
+
+    def call(module: Any, name: str) -> None:
+        getattr(module, name)(lambda *anything: None)
+
+    with nullcontext() if is_own else pytest.raises(Tampered), guard.watching("torch"):
+        exec(code, {"sys": sys, "call": call})
 
 
 class Later(torch.Tensor):

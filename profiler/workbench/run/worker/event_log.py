@@ -100,6 +100,7 @@ NO_COMPILER = (
     "nvcc: not found",
     "nvcc: No such file",
 )
+BESIDE_HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 STREAM_HINT = (
     "all of its work belongs on torch.cuda.current_stream(): CuPy launches there inside "
     "`with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)`, Numba on "

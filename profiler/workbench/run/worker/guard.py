@@ -9,19 +9,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
 
 from workbench.errors import WorkbenchError
+from workbench.run.worker.event_log import BESIDE_HINT
 from workbench.run.worker.lines import prepare
-from workbench.run.worker.seal import Seal
+from workbench.run.worker.seal import Seal, is_users
 from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
 from workbench.study.sources import CODE
 from workbench.study.workspace import load_module
-
-HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 
 
 class Tampered(WorkbenchError):
@@ -75,7 +74,7 @@ class Guard:
             self.opened.added_hook, why = False, why or "adds an audit hook"
         if why:
             self.seal.mend()
-            raise Tampered(why, hint=HINT)
+            raise Tampered(why, hint=BESIDE_HINT)
         if why := unseen(seen, self.folder, self.sources.get(variant, ())):
             raise Tampered(why, hint="name the file in a plain string of the module")
 
@@ -102,7 +101,7 @@ class Guard:
     def require_whole(self) -> None:
         """Raises Tampered where somebody, later than expected, changed the harness."""
         if why := self.seal.broken() or self.replaced():
-            raise Tampered(f"{why} while it is timed", hint=HINT)
+            raise Tampered(f"{why} while it is timed", hint=BESIDE_HINT)
 
     def replaced(self) -> str:
         """The source that is not what it was, in words, and puts it back; "" where there is none.
@@ -130,6 +129,7 @@ def _stamp_of(path: Path) -> tuple[int, int, int]:
 
 
 IGNORED = ("__pycache__",)
+HOOK = "addaudithook"
 
 
 class Opened:
@@ -166,7 +166,11 @@ class Opened:
             self._seen = seen
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "sys.addaudithook" and self._seen is not None:
+        if (
+            event == f"sys.{HOOK}"
+            and self._seen is not None
+            and not adds_own_hook(sys._getframe(1).f_code)
+        ):
             self.added_hook = True
             raise RuntimeError  # it is not added then, and who adds it hears nothing of that
         if event != "open" or self._seen is None:
@@ -176,6 +180,13 @@ class Opened:
             name = os.path.realpath(os.fsdecode(path))
             if name.startswith(self._folders) and not set(IGNORED) & set(Path(name).parts):
                 self._seen[name] = None
+
+
+def adds_own_hook(code: CodeType) -> bool:
+    """Whether it is a library's that adds a hook where it says so itself, as filelock does when
+    torch's compiler imports it: not one that a variant has it add.
+    """
+    return HOOK in code.co_names and not is_users(code)
 
 
 def unseen(opened: Iterable[str], folder: Path, known: Iterable[str]) -> str:

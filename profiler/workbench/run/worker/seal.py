@@ -323,7 +323,7 @@ def _another_thread(known: set[int]) -> str:
     for thread, innermost in sys._current_frames().items():
         frame: FrameType | None = innermost
         while frame is not None and thread not in known:
-            if _is_users(frame.f_code):
+            if is_users(frame.f_code):
                 return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             frame = frame.f_back
     for each in threading.enumerate():
@@ -332,12 +332,13 @@ def _another_thread(known: set[int]) -> str:
             while isinstance(called, partial):
                 called = called.func
             code = getattr(called, "__code__", None)
-            if each.ident not in known and code is not None and _is_users(code):
+            if each.ident not in known and code is not None and is_users(code):
                 return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
     return ""
 
 
-def _is_users(code: CodeType) -> bool:
+def is_users(code: CodeType) -> bool:
+    """Neither Python's own nor of an installed package."""
     return not code.co_filename.startswith(("<frozen", STDLIB, *LIBRARIES))
 
 

@@ -18,7 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
+from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.timing import Session, other_ways
 from workbench.run.protocol import (
     Broken,
@@ -32,7 +32,7 @@ from workbench.run.protocol import (
     TimedSession,
     read_job,
 )
-from workbench.run.worker.event_log import EventLog, describe, or_broken
+from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe, or_broken
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     LOOK_SECONDS,
@@ -59,11 +59,12 @@ class Answer:
     timed: TimedSession | None = None
 
 
-def require_samples(samples: Iterable[Sequence[float]], session: Session) -> None:
-    """Raises RuntimeError where a session has other times than left its process one by one."""
-    told = Counter(series.microseconds for series in session.series)
-    if Counter(map(tuple, samples)) != told:
-        raise RuntimeError("times were changed in the process after they were read")
+CHANGED = ToolFailed("times were changed in the process after they were read", hint=BESIDE_HINT)
+
+
+def has_samples(session: Session, samples: Iterable[Sequence[float]]) -> bool:
+    """Whether its times are those that left its process one by one."""
+    return Counter(map(tuple, samples)) == Counter(one.microseconds for one in session.series)
 
 
 class Server:
@@ -74,11 +75,14 @@ class Server:
         self.parent = Parent()
         self.done = 0
         self.told = False
+        self.has_others = False
+        self.failed: set[str] = set()
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
 
     def run(self) -> None:
         self.journal.write(Hello(pid=os.getpid()))
         variants = wait_at_gate()
+        self.has_others = len(variants) > 1
         references = [name for name in variants if name in self.job.references]
         steps = [name for name in variants if name not in self.job.references]
         if references and steps and self.job.references_alone:
@@ -103,8 +107,8 @@ class Server:
         """In a child; the variants that failed in it.
 
         Of one that changes what is not its own only what it does alone counts, or that it does so
-        beside others in a second session. Where somebody did so unseen, the session is held again,
-        without who does so alone.
+        beside others in a second session. Where somebody did so unseen, or an error ended it that
+        nobody is named for, the session is held again, without who fails alone.
         """
         answer = self.forked(variants, alone)
         if answer.timed is not None:
@@ -121,7 +125,10 @@ class Server:
             out |= self.guilty({*variants} - out - suspects)
         if answer.timed is None:
             if not out:
-                raise RuntimeError("the harness was changed, by no variant that is timed alone")
+                first = next(iter(answer.suspects.values()))
+                raise ToolFailed(
+                    f"{first.message}, but with no variant that is timed alone", hint=first.hint
+                )
             left = [name for name in variants if name not in out]
             out |= self.session(left, alone) if left else set()
         return out
@@ -158,16 +165,35 @@ class Server:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
         self.told = True
-        if answer.timed is not None:
-            require_samples(samples.values(), answer.timed.session)
+        if answer.timed and not has_samples(answer.timed.session, samples.values()):
+            self.failed |= answer.out
+            return self.blamed(variants, CHANGED)
         return answer
+
+    def blamed(self, variants: Sequence[str], error: WorkbenchError) -> Answer:
+        """For what one of them did: each is a suspect that has not failed, unless it was alone."""
+        left = [name for name in variants if name not in self.failed]
+        if len(variants) > 1:
+            return Answer({*variants} & self.failed, dict.fromkeys(left, error))
+        for name in left:
+            self.fail(name, error)
+        return Answer({*variants})
 
     def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
         """One session; never returns."""
         code = 1
         try:
             gc.disable()
-            pipe.send(self.measured(variants, alone, pipe.send))
+            try:
+                answer = self.measured(variants, alone, pipe.send)
+            except Exception as error:
+                from workbench.run.worker.guard import Tampered
+
+                if not (self.has_others or isinstance(error, Tampered)):
+                    raise
+                traceback.print_exc()
+                answer = self.blamed(variants, describe(error).error())
+            pipe.send(answer)
             code = 0
         except BaseException as error:
             self.journal.write(Broken(error=describe(error)))
@@ -208,12 +234,7 @@ class Server:
         timing = TimingProcess(
             self.job, study, loader, guard, fail, self.current, self.heard, sent=sent
         )
-        try:
-            session = timing.session(self.done, variants, alone)
-        except Tampered as error:  # unseen, by somebody
-            for name in variants:
-                fail(name, error)
-            return Answer({*variants} - suspects.keys(), suspects)
+        session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs, timed = timing.around.inputs, None
         if session.series:
@@ -240,6 +261,7 @@ class Server:
         self.journal.write(Start(variant=name, phase=Phase.TIME, compiling=compiling))
 
     def fail(self, variant: str, error: BaseException) -> None:
+        self.failed.add(variant)
         self.journal.fail(variant, Phase.TIME, error)
 
 

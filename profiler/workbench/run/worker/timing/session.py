@@ -49,6 +49,9 @@ POWER_SECONDS = 1.0  # a card that runs into its power limit needs so long to se
 LONG_MICROSECONDS = 40.0  # calls from which on it may
 LONGEST_WARM_UP_SECONDS = 4.0
 SHORT_WARM_UP_SECONDS = 0.1
+# One has marked graphs, the next none: to launch one again while it runs would wait for it, and
+# nobody would tell who is at work.
+WARM_UP_ROUNDS = -2, -1
 LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
 LOOKS = 2  # at an instance
 SIGMAS = 6  # of the sum of many errors with random signs
@@ -144,8 +147,9 @@ class TimingProcess:
         try:
             with self.guard.watching(name):
                 instance = Instance(self.around, group, each.get(name, 0.0))
+                nodes = instance.nodes
                 if not instance.unchecked:
-                    self.calls.setdefault(name, []).append(instance.nodes)
+                    self.calls.setdefault(name, []).append(nodes)
             instance.require_nodes()
             self.guard.seal.hold(instance)
         except KeyboardInterrupt:
@@ -175,7 +179,8 @@ class TimingProcess:
             rounds.clock.clear()
             stretch = time.monotonic() + (STRETCH_SECONDS if long else SHORT_WARM_UP_SECONDS)
             while True:
-                rounds.run(-2)
+                for number in WARM_UP_ROUNDS:
+                    rounds.run(number)
                 if time.monotonic() > stretch:
                     break
             now = sum(rounds.clock) / len(rounds.clock) if rounds.clock else 0.0
