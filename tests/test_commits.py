@@ -26,7 +26,7 @@ from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
 
 found = repository_of(find_workspace(Path(sys.argv[1])))
-with found.checked_out([found.commit("HEAD")]):
+with found.worktrees() as trees, trees.at(found.commit("HEAD")):
     print("there", flush=True)
     time.sleep(600)
 """
@@ -113,7 +113,7 @@ def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> No
     found = repository_of(find_workspace(made.workspace))
     made.edit("workbench.toml", "study", "sudty")
     commit = found.commit("HEAD")
-    with pytest.raises(WorkbenchError) as error, found.checked_out([commit]):
+    with found.worktrees() as trees, pytest.raises(WorkbenchError) as error, trees.at(commit):
         pass
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
 

@@ -30,7 +30,7 @@ from workbench.judge.commits import BisectResult, first_bad, judge_change
 from workbench.judge.comparison import AtCommit, is_same
 from workbench.render.document.sentences import sentence
 from workbench.run.plan import Plan
-from workbench.run.repository import Commit, Repository, older, repository_of
+from workbench.run.repository import Commit, Repository, Worktrees, older, repository_of
 from workbench.study.workspace import Workspace
 from workbench.words import Move, shown
 
@@ -58,7 +58,7 @@ class History:
 
     executor: Executor
     workspace: Workspace
-    repository: Repository
+    trees: Worktrees
     sought: Sought
     commits: list[Commit]
     scratch: Path
@@ -69,7 +69,7 @@ class History:
     @contextmanager
     def at(self, commit: Commit) -> Iterator[Side]:
         """The study as it was there."""
-        with self.repository.checked_out([commit]) as (workspace,):
+        with self.trees.at(commit) as workspace:
             yield side_of(commit, workspace, self.sought.study, [self.sought.variant])
 
     def answer(self, place: int, ask: Callable[[Side], bool | None]) -> bool | None:
@@ -121,19 +121,19 @@ class History:
         side.facts = side.at(name, counters=False)
 
 
-def kept(executor: Executor, repository: Repository, bad: Commit, sought: Sought) -> Commit:
+def kept(executor: Executor, trees: Worktrees, bad: Commit, sought: Sought) -> Commit:
     """The newest commit that recorded evidence of the variant, by which it is correct as it was
     there. Raises UsageError where there is none before ``bad``.
     """
-    name = sought.variant
-    with repository.checked_out([bad]) as (workspace,):
+    name, repository = sought.variant, trees.repository
+    with trees.at(bad) as workspace:
         study = workspace.study(sought.study).name
         folders = evidence_folders(workspace.ablations, study)
         files = [path for folder in folders for path in folder.of_variant(name)]
         top = workspace.root.resolve()
         paths = [repository.inside / path.resolve().relative_to(top) for path in files]
     for commit in repository.touching(paths, bad.sha) if paths else []:
-        with repository.checked_out([commit]) as (workspace,):
+        with trees.at(commit) as workspace:
             side = side_of(commit, workspace, sought.study, [name])
             known = (
                 side.evidence.check(name).current if name in side.names and side.evidence else None
@@ -271,12 +271,15 @@ def bisect(
         raise unknown("question", what, (WRONG, SLOW, EITHER))
     repository = repository_of(workspace)
     last = repository.commit(bad)
-    first = repository.commit(good) if good else kept(executor, repository, last, sought)
-    every = repository.between(first, last)
-    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+    with (
+        repository.worktrees() as trees,
+        tempfile.TemporaryDirectory(prefix="workbench-") as folder,
+    ):
+        first = repository.commit(good) if good else kept(executor, trees, last, sought)
+        every = repository.between(first, last)
         (Path(folder) / "cubins").mkdir()
         commits = changed(repository, every)
-        history = History(executor, workspace, repository, sought, commits, Path(folder))
+        history = History(executor, workspace, trees, sought, commits, Path(folder))
         with history.at(last) as side:
             if sought.variant not in side.names:
                 raise unknown("variant", sought.variant, side.names)

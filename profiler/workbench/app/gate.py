@@ -210,7 +210,8 @@ def gate(
     if tier is None:
         tier = 2 if executor.gpu is not None else 1
     with ExitStack() as stack:
-        workspaces = stack.enter_context(repository.checked_out(commits))
+        trees = stack.enter_context(repository.worktrees())
+        workspaces = [stack.enter_context(trees.at(commit)) for commit in commits]
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
         known = paired(repository, commits, workspaces, study)
         cubins = (cache or scratch / "cubins").resolve()

@@ -127,34 +127,15 @@ class Repository:
         return bool(self.git("status", "--porcelain", "--", str(self.inside)).strip())
 
     @contextmanager
-    def checked_out(self, commits: Sequence[Commit]) -> Iterator[list[Workspace]]:
-        """Their workspaces, each in a worktree that is gone afterwards. Raises UsageError for a
-        commit that has no workspace there.
-        """
+    def worktrees(self) -> Iterator[Worktrees]:
+        """Gone afterwards."""
         self.git("worktree", "prune")  # those of killed runs whose folders are gone
-        with empty_scratch(SCRATCH) as scratch:
-            places = [
-                scratch.resolve() / f"{number}-{one.short}" for number, one in enumerate(commits)
-            ]
-            try:
-                for place, one in zip(places, commits, strict=True):
-                    try:
-                        self.git("worktree", "add", "--detach", "--quiet", str(place), one.sha)
-                    except ToolFailed:  # git does not say why it could not write
-                        if disk_usage(scratch).free < FULL:
-                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-                        raise
-                yield [
-                    self.workspace(place, one) for place, one in zip(places, commits, strict=True)
-                ]
-            except WorkbenchError as error:
-                for place, one in zip(places, commits, strict=True):
-                    error.message = self.worded(error.message, place / self.inside, one)
-                raise
-            finally:
-                for place in filter(Path.exists, places):
-                    with suppress(ToolFailed):
-                        self.git("worktree", "remove", "--force", str(place))
+        try:
+            with empty_scratch(SCRATCH) as scratch:
+                yield Worktrees(self, scratch.resolve())
+        finally:
+            with suppress(ToolFailed):
+                self.git("worktree", "prune")
 
     def worded(self, message: str, root: Path, commit: Commit) -> str:
         """With the files of a commit's workspace at ``root`` as git names them: COMMIT:PATH."""
@@ -169,6 +150,40 @@ class Repository:
                 hint="name a commit in which the workspace stands where it does now",
             )
         return find_workspace(root)
+
+
+@dataclass(eq=False)
+class Worktrees:
+    """A free one is moved to the next commit: at 320 steps, six of their own took 6 s."""
+
+    repository: Repository
+    folder: Path
+    free: list[Path] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, commit: Commit) -> Iterator[Workspace]:
+        """The workspace of a commit. Raises UsageError where there is none."""
+        place = self.free.pop() if self.free else None
+        try:
+            if place is None:
+                place = self.folder / str(sum(1 for _ in self.folder.iterdir()))
+                add = ("worktree", "add", "--detach", "--quiet", str(place), commit.sha)
+                self.repository.git(*add)
+            else:
+                _git(place, "checkout", "--detach", "--force", "--quiet", commit.sha)
+                _git(place, "clean", "-ffdxq")
+        except ToolFailed:  # git does not say why it could not write
+            if disk_usage(self.folder).free < FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+            raise
+        try:
+            yield self.repository.workspace(place, commit)
+        except WorkbenchError as error:
+            root = place / self.repository.inside
+            error.message = self.repository.worded(error.message, root, commit)
+            raise
+        finally:
+            self.free.append(place)
 
 
 def repository_of(workspace: Workspace) -> Repository:
