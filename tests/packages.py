@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.cuda import compiler
+from workbench.cuda import cubin_folder
 from workbench.shipped import facts, op
 from workbench.shipped.dispatch import Instances
 from workbench.shipped.facts import ONE, TENSOR, Domain, Facts, Given, given_of, inferred
@@ -74,7 +74,7 @@ def handmade(
         ),
     )
     monkeypatch.syspath_prepend(root)
-    monkeypatch.setattr(compiler, "_folder", None)
+    monkeypatch.setattr(cubin_folder, "_folder", None)
     if on_gpu:
         monkeypatch.setattr(op, "elsewhere", lambda tensors: "")
         monkeypatch.setattr(op, "on_device", lambda device: nullcontext())

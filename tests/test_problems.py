@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from workbench.app.executor import Local
-from workbench.app.try_ import learned, prepare, rounded_up
+from workbench.app.trial import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.expressions import read_call, read_input, read_launch, read_output

@@ -27,7 +27,7 @@ from workbench import cuda
 from workbench.app import packaging, ship, shipped_subject
 from workbench.app.shipped_subject import other_code, timed
 from workbench.cli.main import main
-from workbench.cuda import compiler
+from workbench.cuda import cubin_folder
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
 from workbench.errors import EnvironmentLacks, UsageError
@@ -155,8 +155,8 @@ def cubins(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """A copy of the package's, from which kernels are loaded."""
     folder = tmp_path / "cubins"
     shutil.copytree(package / "torch-ext" / MODULE / "cubins", folder)
-    monkeypatch.setattr(compiler, "_codes", {})
-    monkeypatch.setattr(compiler, "_folder", folder)
+    monkeypatch.setattr(cubin_folder, "_codes", {})
+    monkeypatch.setattr(cubin_folder, "_folder", folder)
     return folder
 
 
@@ -193,8 +193,8 @@ assert list(again.counts().values()) == list({MODULE}.counts().values()) == [1]
 
 def test_every_kernel_finds_its_cubin_and_no_other_source_does(cubins: Path, sources: Path) -> None:
     def found(arch: str) -> list[bool]:
-        keys = [compiler.key_of(kernel.source, arch) for kernel in declared(sources)]
-        return [compiler._carried(cubins, key) is not None for key in keys]
+        keys = [cubin_folder.key_of(kernel.source, arch) for kernel in declared(sources)]
+        return [cubin_folder._carried(cubins, key) is not None for key in keys]
 
     assert found("sm_90a") == [True] * 4
     assert found("sm_80") == [False] * 4
@@ -205,8 +205,8 @@ def test_every_kernel_finds_its_cubin_and_no_other_source_does(cubins: Path, sou
 
 def test_a_carried_cubin_is_what_was_compiled(cubins: Path, sources: Path) -> None:
     kernel = declared(sources)[0]
-    code = compiler.code_of(kernel.source, "sm_90a")
-    assert compiler.code_of(kernel.source, "sm_90a") is code  # loaded once
+    code = cubin_folder.code_of(kernel.source, "sm_90a")
+    assert cubin_folder.code_of(kernel.source, "sm_90a") is code  # loaded once
     compiled = kernel.compile("sm_90a")[1]
     assert code_digests(bytes(code.code)) == code_digests(bytes(compiled.code)) != {}
 
@@ -215,16 +215,16 @@ def test_a_cubin_that_is_another_is_refused(cubins: Path, sources: Path) -> None
     for path in cubins.glob("*.cubin"):
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UsageError, match="is not the cubin that was shipped"):
-        compiler.code_of(declared(sources)[0].source, "sm_90a")
+        cubin_folder.code_of(declared(sources)[0].source, "sm_90a")
 
 
 def test_without_nvrtc_other_architectures_say_so(
     cubins: Path, sources: Path, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "compiler_version", lambda: "")
+    monkeypatch.setattr(cubin_folder, "compiler_version", lambda: "")
     said = r"there is no cubin of \w+.cu for sm_80, and NVRTC is not installed"
     with pytest.raises(EnvironmentLacks, match=said):
-        compiler.code_of(declared(sources)[0].source, "sm_80")
+        cubin_folder.code_of(declared(sources)[0].source, "sm_80")
     words = (package / "torch-ext" / MODULE / "_runtime" / "words.py").read_text()
     assert "INSTALL = \"pip install 'transpose-h200[nvrtc]'\"" in words
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from workbench.cuda import CompileError, declare, nvcc
-from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin, key_of
+from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin
+from workbench.cuda.cubin_folder import key_of
 from workbench.cuda.programs import entries, is_host, items, masked, without, without_host_code
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems import cuda_file

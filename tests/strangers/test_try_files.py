@@ -16,7 +16,8 @@ from test_problems import file, problem
 from test_problems import tried as tried
 from workbench.app import measure
 from workbench.app.executor import Local
-from workbench.app.try_ import Attempt, learned, prepare, refusal
+from workbench.app.trial import learned, prepare
+from workbench.app.try_ import Attempt, refusal
 from workbench.cli.main import main
 from workbench.errors import (
     EnvironmentLacks,
@@ -30,8 +31,9 @@ from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.findings import finding
 from workbench.judge.gates import Gate
 from workbench.problems.expressions import read_input
-from workbench.problems.given.calls import File, bound, call
+from workbench.problems.given.calls import bound, call
 from workbench.problems.given.inputs import Empty
+from workbench.problems.given.user_module import File
 from workbench.problems.writing import write
 from workbench.run import machine, process
 from workbench.run.measurement import Measurement

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
-from workbench.app.executor import Executor, Task
+from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
-from workbench.errors import GateFailed, UsageError, unknown
-from workbench.evidence.layout import EvidenceFolder
+from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
+from workbench.errors import GateFailed, UsageError
 from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import Snapshot
@@ -24,7 +22,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, Problem, Request, split
-from workbench.problems.writing import TrialFacts, write
+from workbench.problems.writing import TrialFacts
 from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
@@ -32,34 +30,14 @@ from workbench.render.document.environment import Save
 from workbench.render.document.environment import told as told_of
 from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
-from workbench.run.plan import Plan
-from workbench.run.protocol import Built, Failed, Learned, TrialJob
-from workbench.run.side_jobs import trial_of
-from workbench.study.config import Gates, for_study
-from workbench.study.model import Study
+from workbench.run.protocol import Built, Failed, Learned
+from workbench.study.config import Gates
 from workbench.study.own_files import all_or_nothing, write_new
 from workbench.study.text import is_plain_name, stands
-from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
+from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
-# Largest errors relative in norm: what an implementation that is as careful as torch's stays below
-# (float32 as KernelBench has it; two units in the last place of halves).
-RELATIVE = {
-    "float64": 1e-10,
-    "float32": 1e-4,
-    "float16": 2e-3,
-    "bfloat16": 1.6e-2,
-    "float8_e4m3fn": 0.13,
-    "float8_e5m2": 0.25,
-}
-# Units in the last place of 1.
-UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-INTEGERS = 0.0
-TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
 ARCH = "sm_90a"  # compiled for where there is no GPU
-# Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
-# reference of a unit in the last place.
-PEAK = 10.0
 
 
 @dataclass(frozen=True)
@@ -249,94 +227,6 @@ def scratch(request: Request, problem: Problem) -> Path:
     text = repr((request.source.resolve(), asked))
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
     return cache / "workbench" / "try" / f"{problem.name}-{digest}"
-
-
-def prepare(
-    executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Problem, TrialFacts, Learned, str]:
-    """Write the workspace, call everything once, and write down what was learned."""
-    timed = [name for name, given in problem.shapes.items() if given.timed]
-    if shape is not None:
-        if shape not in problem.shapes:
-            raise unknown("shape", shape, problem.shapes)
-        if shape not in timed:
-            hint = f"timed are {', '.join(timed)}"
-            raise UsageError(f"shape '{shape}' is only checked", hint=hint)
-        problem = replace(problem, default_shape=shape)
-    write(problem, root, TrialFacts())
-    workspace = find_workspace(root)
-    study = workspace.study(problem.name)
-    name = shape or study.default_shape
-    shapes = tuple(dict.fromkeys([name, *timed]))
-    if not on_gpu:
-        shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
-    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
-    began = time.monotonic()
-    trial = called_once(executor, workspace, study, name, job)
-    if on_gpu:
-        executor.note(f"trial call in {time.monotonic() - began:.1f} s")
-    if problem.ranges:
-        same = tuple(m for m in problem.references if m.name not in trial.failures)
-        problem = replace(problem, references=same)
-    facts = learned(problem, trial)
-    write(problem, root, facts)
-    return problem, facts, trial, name
-
-
-def called_once(
-    executor: Executor, workspace: Workspace, study: Study, shape: str, job: TrialJob
-) -> Learned:
-    gpu = executor.gpu
-    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
-    config = for_study(workspace.config, study.ladder)
-    task = Task(workspace, study, config, folder, Plan(shape), instead=job)
-    (found,) = executor.perform([task], lambda event: None)
-    assert found.learned is not None
-    return found.learned
-
-
-def size_of(problem: Problem, shape: str) -> float:
-    parameters = problem.shapes[shape].parameters
-    return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
-
-
-def learned(problem: Problem, trial: Learned) -> TrialFacts:
-    """The facts of a trial, and the errors that they allow.
-
-    What the format's own check accepts is right, however far it is from the reference.
-    """
-    known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
-    if trial.accepted:
-        known.append(trial.errors[problem.baseline.name])
-    base = RELATIVE.get(trial.dtype, INTEGERS)
-    relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
-    half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
-    one = UNIT[trial.dtype] if half else base
-    absolute = max([PEAK * one * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in known)])
-    return TrialFacts(
-        destinations=trial.destinations,
-        in_place=trial.in_place,
-        exact=trial.exact,
-        structured=trial.structured,
-        dtype=trial.dtype,
-        bytes=trial.bytes,
-        absolute=rounded_up(absolute),
-        relative=rounded_up(relative),
-    )
-
-
-def rounded_up(value: float) -> float:
-    """To the next of 1, 2, 5, 10, ...: another draw seldom gives another study, which would have
-    to be measured again.
-    """
-    if not value:
-        return 0.0
-    decade = math.floor(math.log10(value))
-    return next(
-        rounded
-        for step in (1, 2, 5, 10)
-        if (rounded := float(f"{step}e{decade}")) >= value or step == 10
-    )
 
 
 def measured(

@@ -8,7 +8,8 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.cuda.compiler import NVRTC, Compiled, Source, arch_of, code_of
+from workbench.cuda.compiler import NVRTC, Compiled, Source, arch_of
+from workbench.cuda.cubin_folder import code_of
 from workbench.errors import UsageError
 from workbench.words import Parameter
 

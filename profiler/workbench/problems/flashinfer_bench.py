@@ -35,7 +35,7 @@ PYTHON = ("python", "triton", "tilelang")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Axis(msgspec.Struct, frozen=True):
+class DefinitionAxis(msgspec.Struct, frozen=True):
     """``value`` is None of a variable one."""
 
     value: int | None = None
@@ -50,7 +50,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 class Definition(msgspec.Struct, frozen=True):
     name: str
-    axes: dict[str, Axis]
+    axes: dict[str, DefinitionAxis]
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
     reference: str

@@ -34,7 +34,7 @@ class TaskFile(msgspec.Struct, frozen=True):
     source: str
 
 
-class Task(msgspec.Struct, frozen=True):
+class TaskSpec(msgspec.Struct, frozen=True):
     """``task.yml``, as far as it is read here."""
 
     files: tuple[TaskFile, ...] | None = None
@@ -107,7 +107,7 @@ def read(request: Request) -> Problem:
     )
 
 
-def _task(path: Path) -> Task:
+def _task(path: Path) -> TaskSpec:
     try:
         import yaml
     except ModuleNotFoundError:
@@ -116,7 +116,7 @@ def _task(path: Path) -> Task:
         ) from None
     text = read_text(path)
     try:
-        task = msgspec.convert(yaml.safe_load(text), Task)
+        task = msgspec.convert(yaml.safe_load(text), TaskSpec)
     except msgspec.ValidationError as error:
         hint = "a task has files, tests and benchmarks, each a list"
         raise UsageError(f"{path} is no task: {error}", hint=hint) from None
@@ -144,7 +144,7 @@ def _submission(request: Request, path: Path, folder: Path) -> Path:
     )
 
 
-def _files(task: Task, folder: Path, submission: Path) -> dict[str, bytes]:
+def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
     found = {}
     for name, source in task.sources.items():
         if source == SUBMISSION or name == EVAL:
@@ -160,7 +160,7 @@ def _files(task: Task, folder: Path, submission: Path) -> dict[str, bytes]:
     return found | {SUBMITTED: submission.read_bytes()}
 
 
-def _shapes(task: Task, path: Path) -> dict[str, GivenShape]:
+def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:
     """Cases as they are; what is both test and benchmark is timed."""
     if not task.benchmarks:
         raise UsageError(f"{path} has no benchmarks", hint="one case under benchmarks: is timed")

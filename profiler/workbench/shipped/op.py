@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from workbench.cuda.compiler import carry
+from workbench.cuda.cubin_folder import carry
 from workbench.cuda.declare import overridden, take_declared
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.shipped.dispatch import Instances, aligned, like, settled, tensors_of

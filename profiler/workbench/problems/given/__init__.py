@@ -4,9 +4,6 @@ Imported without torch too, so every function imports it for itself.
 """
 
 from workbench.problems.given.annotated import Annotated as Annotated
-from workbench.problems.given.calls import Dotted as Dotted
-from workbench.problems.given.calls import Extension as Extension
-from workbench.problems.given.calls import File as File
 from workbench.problems.given.calls import Network as Network
 from workbench.problems.given.calls import accepted as accepted
 from workbench.problems.given.calls import afterwards as afterwards
@@ -14,7 +11,6 @@ from workbench.problems.given.calls import by_name as by_name
 from workbench.problems.given.calls import call as call
 from workbench.problems.given.calls import called as called
 from workbench.problems.given.calls import compared as compared
-from workbench.problems.given.calls import compiled as compiled
 from workbench.problems.given.calls import exact as exact
 from workbench.problems.given.calls import one as one
 from workbench.problems.given.calls import plain as plain
@@ -27,3 +23,7 @@ from workbench.problems.given.inputs import named as named
 from workbench.problems.given.inputs import structured as structured
 from workbench.problems.given.inputs import without as without
 from workbench.problems.given.inputs import workload as workload
+from workbench.problems.given.user_module import Dotted as Dotted
+from workbench.problems.given.user_module import Extension as Extension
+from workbench.problems.given.user_module import File as File
+from workbench.problems.given.user_module import compiled as compiled

@@ -10,8 +10,9 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from workbench.problems.given.calls import File, only
+from workbench.problems.given.calls import only
 from workbench.problems.given.inputs import filled, seeded
+from workbench.problems.given.user_module import File
 from workbench.problems.user_files import parameters
 from workbench.words import Inputs
 

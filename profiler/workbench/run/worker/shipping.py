@@ -17,7 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from workbench import cuda
-from workbench.cuda.compiler import compiler_version, key_of, write_cubin
+from workbench.cuda.compiler import compiler_version
+from workbench.cuda.cubin_folder import key_of, write_cubin
 from workbench.errors import UsageError
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.startup import job_of

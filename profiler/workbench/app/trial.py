@@ -1,0 +1,126 @@
+"""The trial call of a problem, and the errors that what it shows allows."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from workbench.app.executor import Executor, Task
+from workbench.errors import UsageError, unknown
+from workbench.evidence.layout import EvidenceFolder
+from workbench.problems.problem import Problem
+from workbench.problems.writing import TrialFacts, write
+from workbench.run.plan import Plan
+from workbench.run.protocol import Learned, TrialJob
+from workbench.run.side_jobs import trial_of
+from workbench.study.config import for_study
+from workbench.study.model import Study
+from workbench.study.workspace import Workspace, find_workspace
+
+# Largest errors relative in norm: what an implementation that is as careful as torch's stays below
+# (float32 as KernelBench has it; two units in the last place of halves).
+RELATIVE = {
+    "float64": 1e-10,
+    "float32": 1e-4,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    "float8_e4m3fn": 0.13,
+    "float8_e5m2": 0.25,
+}
+# Units in the last place of 1.
+UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+INTEGERS = 0.0
+TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
+# Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
+# reference of a unit in the last place.
+PEAK = 10.0
+
+
+def prepare(
+    executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
+) -> tuple[Problem, TrialFacts, Learned, str]:
+    """Write the workspace, call everything once, and write down what was learned."""
+    timed = [name for name, given in problem.shapes.items() if given.timed]
+    if shape is not None:
+        if shape not in problem.shapes:
+            raise unknown("shape", shape, problem.shapes)
+        if shape not in timed:
+            hint = f"timed are {', '.join(timed)}"
+            raise UsageError(f"shape '{shape}' is only checked", hint=hint)
+        problem = replace(problem, default_shape=shape)
+    write(problem, root, TrialFacts())
+    workspace = find_workspace(root)
+    study = workspace.study(problem.name)
+    name = shape or study.default_shape
+    shapes = tuple(dict.fromkeys([name, *timed]))
+    if not on_gpu:
+        shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
+    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
+    began = time.monotonic()
+    trial = called_once(executor, workspace, study, name, job)
+    if on_gpu:
+        executor.note(f"trial call in {time.monotonic() - began:.1f} s")
+    if problem.ranges:
+        same = tuple(m for m in problem.references if m.name not in trial.failures)
+        problem = replace(problem, references=same)
+    facts = learned(problem, trial)
+    write(problem, root, facts)
+    return problem, facts, trial, name
+
+
+def called_once(
+    executor: Executor, workspace: Workspace, study: Study, shape: str, job: TrialJob
+) -> Learned:
+    gpu = executor.gpu
+    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
+    config = for_study(workspace.config, study.ladder)
+    task = Task(workspace, study, config, folder, Plan(shape), instead=job)
+    (found,) = executor.perform([task], lambda event: None)
+    assert found.learned is not None
+    return found.learned
+
+
+def size_of(problem: Problem, shape: str) -> float:
+    parameters = problem.shapes[shape].parameters
+    return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
+
+
+def learned(problem: Problem, trial: Learned) -> TrialFacts:
+    """The facts of a trial, and the errors that they allow.
+
+    What the format's own check accepts is right, however far it is from the reference.
+    """
+    known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
+    if trial.accepted:
+        known.append(trial.errors[problem.baseline.name])
+    base = RELATIVE.get(trial.dtype, INTEGERS)
+    relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
+    half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
+    one = UNIT[trial.dtype] if half else base
+    absolute = max([PEAK * one * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in known)])
+    return TrialFacts(
+        destinations=trial.destinations,
+        in_place=trial.in_place,
+        exact=trial.exact,
+        structured=trial.structured,
+        dtype=trial.dtype,
+        bytes=trial.bytes,
+        absolute=rounded_up(absolute),
+        relative=rounded_up(relative),
+    )
+
+
+def rounded_up(value: float) -> float:
+    """To the next of 1, 2, 5, 10, ...: another draw seldom gives another study, which would have
+    to be measured again.
+    """
+    if not value:
+        return 0.0
+    decade = math.floor(math.log10(value))
+    return next(
+        rounded
+        for step in (1, 2, 5, 10)
+        if (rounded := float(f"{step}e{decade}")) >= value or step == 10
+    )

@@ -1,0 +1,159 @@
+"""The user's files and names as modules: loaded at their first use, and anew for each variant."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workbench.errors import GateFailed, UsageError, unknown
+from workbench.problems.user_files import dotted, functions, package_root
+from workbench.study.users_code import in_words, line_in
+from workbench.study.workspace import load_module
+
+
+class Dotted:
+    """``torch.nn.functional.softmax``, looked up at its first call.
+
+    Raises UsageError where it is none, or cannot be called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *given: Any, **keywords: Any) -> Any:
+        return self.function(*given, **keywords)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        parts = self.name.split(".")
+        found: Any = importlib.import_module(parts[0])
+        for at, part in enumerate(parts[1:], start=1):
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                try:
+                    found = importlib.import_module(".".join(parts[: at + 1]))
+                except ImportError:
+                    raise unknown(f"name in {'.'.join(parts[:at])}", part, dir(found)) from None
+        if not callable(found):
+            raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
+        function: Callable[..., Any] = found
+        return function
+
+
+class WithoutRuns(SourceFileLoader):
+    """Loads a script without the calls of its own tests and benchmarks: they would run again in
+    every process.
+    """
+
+    def source_to_code(  # type: ignore[override]
+        self, data: Any, path: Any, *, _optimize: int = -1
+    ) -> Any:
+        tree = ast.parse(data, path)
+        own = functions(tree)
+        tree.body = [node for node in tree.body if not _runs(node, own)]
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+_SCRIPT = re.compile(r"(run_)?(test|bench|main|profile)")
+_BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
+
+
+def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef]) -> bool:
+    """Whether it only calls one of its ``own`` functions that is a test or a benchmark."""
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    name = ast.unparse(node.value.func).partition(".")[0]
+    marks = [ast.unparse(mark) for mark in own[name].decorator_list] if name in own else []
+    return name in own and (
+        _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
+    )
+
+
+OWN = "workbench_"  # what the names of modules begin with that are loaded by path
+
+
+class File:
+    """A user's file ``name`` in the folder of the module ``beside``, loaded at its first use.
+
+    With everything that it imports from its own folder, anew: two variants share no module.
+    """
+
+    def __init__(self, beside: str, name: str) -> None:
+        self.path = Path(beside).resolve().parent / name
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """Raises GateFailed for an AttributeError, which would look like a missing attribute of
+        this class.
+        """
+        try:
+            return self.loaded()
+        except AttributeError as error:
+            where = f"{self.path.name}{line_in(self.path, error)}"
+            raise GateFailed(
+                f"{where} fails while it is imported: {in_words(error)}", hint="fix this line"
+            ) from error
+
+    def loaded(self) -> ModuleType:
+        """Anew; as a part of its package where its folder has an ``__init__.py``."""
+        folder = package_root(self.path)
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+        for name in [name for name in sys.modules if not name.startswith(OWN)]:
+            beside = folder / name.partition(".")[0]
+            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+                del sys.modules[name]
+        if folder != self.path.parent:
+            importlib.invalidate_caches()
+            return importlib.import_module(dotted(self.path.relative_to(folder)))
+        name = f"{OWN}given_{self.path.stem}"
+        return load_module(self.path, name, WithoutRuns(name, str(self.path)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            raise UsageError(
+                f"{self.path.name} defines no '{name}'", hint="is it defined under a condition?"
+            ) from None
+
+
+class Extension(File):
+    """Sources in C++ or CUDA, compiled by torch at their first use."""
+
+    def __init__(self, beside: str, name: str, sources: list[str]) -> None:
+        super().__init__(beside, sources[0])
+        self.name, self.sources = name, sources
+
+    @cached_property
+    def module(self) -> ModuleType:
+        from torch.utils.cpp_extension import load
+
+        folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
+        found: ModuleType = load(
+            name=self.name,
+            sources=[str(folder / name) for name in self.sources],
+            extra_include_paths=[str(folder)],
+            extra_cuda_cflags=["-lineinfo"],
+        )
+        return found
+
+
+def compiled(file: File, name: str) -> Callable[..., Any]:
+    import torch
+
+    known = vars(file).setdefault("compiled", {})
+    if name not in known:
+        known[name] = torch.compile(getattr(file, name))
+    found: Callable[..., Any] = known[name]
+    return found
