@@ -13,15 +13,16 @@ from workbench.judge.gates import (
     Gate,
     compiler_gate,
     correct_gate,
+    corrected_at,
     faster_gate,
-    for_step,
+    for_bug_fix,
     given_up,
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
 from workbench.render.document.sentences import sentence
 from workbench.study.config import Gates
-from workbench.study.model import Prediction, Step
+from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState
 
 LIMITS = Gates()
@@ -59,11 +60,38 @@ def test_what_corrects_its_parent_has_to_be_no_slower(
     low: float, high: float, expected: str
 ) -> None:
     over = Ratio((low + high) / 2, low, high)
-    limits = for_step(LIMITS, Step("b", "a", "a fence", corrects="reads too early"))
-    gate = faster_gate(over, limits, corrects=True)
+    limits = for_bug_fix(LIMITS)
+    gate = faster_gate(over, limits, corrects=True, fails_at="ragged")
     assert verdict([*PASSED, gate], over, limits) == expected
-    assert sentence(gate.why).endswith("0.9709x over the parent, which it corrects")
-    assert for_step(LIMITS, Step("b", "a", "a fence")) == LIMITS
+    assert sentence(gate.why).endswith("over the parent, which fails its check at ragged")
+
+
+def with_error(status: str, error: float | None = None) -> Check:
+    return Check(status=CheckResult(status), times_reference=error, fingerprint="")
+
+
+@pytest.mark.parametrize(
+    ("parent", "own", "shown"),
+    [
+        (with_error("correct"), with_error("correct"), False),
+        (with_error("wrong"), with_error("correct"), True),
+        (with_error("hung"), with_error("correct"), True),
+        (with_error("unsupported"), with_error("correct"), False),
+        (with_error("wrong"), with_error("wrong"), False),
+        (with_error("wrong"), with_error("unsupported"), False),
+        (with_error("wrong"), None, False),
+        (with_error("correct", 2.5), with_error("correct", 1.1), True),
+        (with_error("correct", 2.5), with_error("correct", 2.4), False),
+        (None, with_error("correct"), False),
+    ],
+)
+def test_a_bug_is_shown_by_a_check_that_the_parent_fails_and_the_step_passes(
+    parent: Check | None, own: Check | None, shown: bool
+) -> None:
+    plain = {"plain": with_error("correct")}
+    parents = plain | ({"ragged": parent} if parent else {})
+    checks = plain | ({"ragged": own} if own else {})
+    assert corrected_at(checks, parents, LIMITS) == ("ragged" if shown else None)
 
 
 def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
@@ -132,14 +160,14 @@ def test_warnings_and_spills_fail_the_compiler_gate() -> None:
     assert compiler_gate(None, LIMITS).passed is None
 
 
-def check(status: CheckResult, why: str = "", error: float | None = None) -> Check:
+def checked(status: CheckResult, why: str = "", error: float | None = None) -> Check:
     return Check(status=status, why=why, max_abs=error, relative=None, fingerprint="")
 
 
 def test_one_wrong_shape_fails_the_correctness_gate() -> None:
-    good = check(CheckResult.CORRECT, error=1e-3)
-    bad = check(CheckResult.WRONG, "off by one", 1.0)
-    refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    good = checked(CheckResult.CORRECT, error=1e-3)
+    bad = checked(CheckResult.WRONG, "off by one", 1.0)
+    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
     assert (
         sentence(correct_gate({"s": good, "t": refused}, "s").why)
         == "max error 0.001 over 1 shapes"
@@ -152,20 +180,20 @@ def test_one_wrong_shape_fails_the_correctness_gate() -> None:
 
 
 def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
-    good = check(CheckResult.CORRECT, error=1e-3)
+    good = checked(CheckResult.CORRECT, error=1e-3)
     told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
     assert told.passed is True
     assert sentence(told.why) == "max error 0.001 over 1 shapes, not checked at 2 others"
     due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
     assert (due.passed, due.binding) == (None, True)
     assert sentence(due.why) == "not collected at ragged"
-    wrong = correct_gate({"s": good, "t": check(CheckResult.WRONG, "off")}, "s", due=["ragged"])
+    wrong = correct_gate({"s": good, "t": checked(CheckResult.WRONG, "off")}, "s", due=["ragged"])
     assert wrong.passed is False
 
 
 def test_what_a_step_gives_up_must_be_declared() -> None:
-    good = check(CheckResult.CORRECT, error=1e-3)
-    refused = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    good = checked(CheckResult.CORRECT, error=1e-3)
+    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
     checks = {"s": good, "t": refused}
     lost = given_up(checks, {"s": good, "t": good})
     assert lost == ("t",)

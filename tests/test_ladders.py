@@ -18,12 +18,14 @@ from workbench.app.executor import Local
 from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
+from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
 from workbench.judge.snapshot import snapshot
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_table import ladder_table, shapes_table
+from workbench.render.document.phrases import note
 from workbench.render.document.result import across
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
@@ -274,7 +276,16 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     assert [result.shape for result in across.shapes] == ["normal", "large"]
 
 
-def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> None:
+def with_checks(timed: Snapshot, variant: str, **results: CheckResult) -> Snapshot:
+    """With these results of a variant's checks by shape beside those that it has."""
+    there = timed.shapes["normal"]
+    own = there.variants[variant]
+    checks = {**own.checks, **{shape: check(result) for shape, result in results.items()}}
+    variants = {**there.variants, variant: replace(own, checks=checks)}
+    return replace(timed, shapes={**timed.shapes, "normal": replace(there, variants=variants)})
+
+
+def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() -> None:
     steps = [
         step("base", None),
         msgspec.structs.replace(step("right", "base"), corrects="it reads too early"),
@@ -283,6 +294,15 @@ def test_a_step_that_corrects_its_parent_is_kept_where_it_is_not_slower() -> Non
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
+    row = judge(timed, Config()).ladders[0].row("right")
+    assert row.verdict == Verdict.SLOWER
+    faster = next(gate.why for gate in row.gates if gate.name == "faster")
+    assert sentence(faster).endswith("a bug fix, but no recorded check shows the bug")
+    assert note(row) == "bug fix: no recorded check shows the bug"
+
+    timed = with_checks(timed, "base", ragged=CheckResult.WRONG)
+    for name in ("right", "slow"):
+        timed = with_checks(timed, name, ragged=CheckResult.CORRECT)
     found = judge(timed, Config())
     (ladder,) = found.ladders
     verdicts = {row.variant: row.verdict for row in ladder.rows}
@@ -307,15 +327,16 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     ]
     times = {"base": 20.0, "right": 10.0, "other": 10.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
-    there = timed.shapes["normal"]
-    wrong = replace(there.variants["wrong"], checks={"normal": check(CheckResult.WRONG, "off")})
-    shapes = {"normal": replace(there, variants={**there.variants, "wrong": wrong})}
-    (ladder,) = judge(replace(timed, shapes=shapes), Config()).ladders
+    unsupported = with_checks(timed, "wrong", normal=CheckResult.UNSUPPORTED)
+    row = judge(unsupported, Config()).ladders[0].row("right")
+    assert row.verdict == Verdict.INCONCLUSIVE
+    timed = with_checks(timed, "wrong", normal=CheckResult.WRONG)
+    (ladder,) = judge(timed, Config()).ladders
     assert ladder.row("wrong").verdict == Verdict.WRONG
     row = ladder.row("right")
     assert row.verdict == Verdict.KEPT
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert sentence(faster.why) == "wrong, which it corrects, has no times that count"
+    assert sentence(faster.why) == "wrong, which fails its check at normal, has no time"
     assert ladder.row("other").verdict == Verdict.INCONCLUSIVE
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from workbench.app.judge import judged, open_unseen
 from workbench.app.measure import Ensured, Wanted, ensure, first_look, measure_unseen, profiled_with
 from workbench.app.target import Target
-from workbench.judge.gates import for_step, verdict
+from workbench.judge.gates import for_bug_fix, shows_bug, verdict
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
 from workbench.study.config import for_study
@@ -88,4 +88,5 @@ def _by_known_gates(row: Row, target: Target) -> Row:
         return row
     gates = for_study(target.workspace.config, target.study.ladder).gates
     known = [gate for gate in row.gates if gate.state != GateState.OPEN]
-    return replace(row, verdict=verdict(known, row.deciding_speedup, for_step(gates, row.step)))
+    limits = for_bug_fix(gates) if shows_bug(row.gates) else gates
+    return replace(row, verdict=verdict(known, row.deciding_speedup, limits))

@@ -20,9 +20,10 @@ from workbench.judge.gates import (
     by_speed,
     compiler_failed,
     correct_gate,
+    corrected_at,
     failed_check,
     faster_gate,
-    for_step,
+    for_bug_fix,
     gate_of,
     given_up,
     lines_missing,
@@ -89,7 +90,8 @@ class Judgement:
 
 def judge_step(view: View, step: Step) -> Judgement:
     """A step by the evidence at one shape."""
-    evidence, limits = view.variant(step.variant), for_step(view.config.gates, step)
+    evidence, fails_at = view.variant(step.variant), _fails_at(view, step)
+    limits = for_bug_fix(view.config.gates) if fails_at else view.config.gates
     price = _price(view, step)
     gates = [
         correct_gate(
@@ -110,14 +112,17 @@ def judge_step(view: View, step: Step) -> Judgement:
     beside = filter(None, (*parents, view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
     if not parents:
-        why = finding("faster.parent_untimed", parent=step.parent)
+        why = finding("faster.parent_untimed", parent=step.parent, fails_at=fails_at)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
     gates += filter(None, [unseen_gate(evidence, limits)])
     over = view.times.ratio(step.parent, step.variant)
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
-    gates.append(faster_gate(over, limits, absent, idle=idle, corrects=bool(step.corrects)))
+    faster = faster_gate(
+        over, limits, absent, idle=idle, corrects=bool(step.corrects), fails_at=fails_at
+    )
+    gates.append(faster)
     return Judgement(
         gates=tuple(gates),
         verdict=verdict(gates, over, limits),
@@ -142,7 +147,17 @@ def _parents(view: View, step: Step) -> tuple[str, ...]:
     if step.parent is None:
         return ()
     fails = standing(view.variant(step.parent), view.shape)[0] == Status.FAILED
-    return () if fails and step.corrects else (step.parent,)
+    return () if fails and _fails_at(view, step) else (step.parent,)
+
+
+def _fails_at(view: View, step: Step) -> str | None:
+    """Where a check of the parent shows the bug that the step says it corrects."""
+    if step.parent is None or not step.corrects:
+        return None
+    parent = view.variant(step.parent)
+    if parent.build and parent.build.error:
+        return view.shape
+    return corrected_at(view.variant(step.variant).checks, parent.checks, view.config.gates)
 
 
 def _price(view: View, step: Step) -> tuple[str, ...]:

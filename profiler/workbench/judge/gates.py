@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from workbench.evidence.records import Build, CapturedKernel, Check
     from workbench.judge.known_evidence import VariantEvidence
     from workbench.ncu.capture import Capture
-    from workbench.study.model import Step
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
@@ -135,9 +134,34 @@ def first_line(text: str) -> str:
     return text.splitlines()[0]
 
 
-def for_step(gates: Gates, step: Step) -> Gates:
-    """One that corrects its parent need not be faster by so much, nor may it be slower by that."""
-    return replace(gates, min_speedup=1 / gates.min_speedup) if step.corrects else gates
+def corrected_at(
+    checks: Mapping[str, Check], parents: Mapping[str, Check], gates: Gates
+) -> str | None:
+    """A shape at which the parent fails its check and the step passes; None if none is recorded."""
+    fixed = (
+        shape
+        for shape, check in parents.items()
+        if shape in checks
+        and _fails(check, gates)
+        and checks[shape].status == CheckResult.CORRECT
+        and not _fails(checks[shape], gates)
+    )
+    return next(fixed, None)
+
+
+def _fails(check: Check, gates: Gates) -> bool:
+    error = check.times_reference
+    return check.status not in HARMLESS or (error is not None and error > gates.max_error)
+
+
+def shows_bug(gates: Sequence[Gate]) -> bool:
+    """Whether a check of its parent shows the bug that the step of these gates fixes."""
+    return any("fails_at" in gate.why.values for gate in gates)
+
+
+def for_bug_fix(gates: Gates) -> Gates:
+    """A bug fix need not be faster by so much, nor may it be slower by that."""
+    return replace(gates, min_speedup=1 / gates.min_speedup)
 
 
 def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
@@ -158,12 +182,13 @@ def faster_gate(
     *,
     idle: bool = False,
     corrects: bool = False,
+    fails_at: str | None = None,
 ) -> Gate:
     """The lower end of the interval over the parent must reach the least speedup, chained.
 
     ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
-    variant takes no time at all, which no work can. ``gates`` are those of the step, which says
-    whether it ``corrects`` its parent.
+    variant takes no time at all, which no work can. ``gates`` are those of the step, which may say
+    that it ``corrects`` its parent; the parent ``fails_at`` a shape, if a check of it failed.
     """
     if over_parent is None:
         return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
@@ -175,7 +200,8 @@ def faster_gate(
         low=over_parent.low,
         least=gates.min_speedup,
         level=None if over_parent.level == LEVEL else over_parent.level,
-        corrects=corrects or None,
+        fails_at=fails_at,
+        unfounded=(corrects and not fails_at) or None,
     )
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 

@@ -12,7 +12,7 @@ from workbench.derive.figures import added
 from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
 from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.findings import Finding, finding
-from workbench.judge.gates import for_step, speed_verdict
+from workbench.judge.gates import for_bug_fix, speed_verdict
 from workbench.study.config import Budget
 from workbench.words import HEADLINE, Move, Regime, Verdict
 
@@ -29,6 +29,7 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     the primary reference, in the order of the ladder; empty where every verdict is clear. Who is
     beside a variant changes its time: further sessions hold what all its ratios are of.
 
+    Of a bug fix both gates count: the checks that decide which holds are not known here.
     A step that is judged at another shape than the timing's is none of them, nor is one whose
     parent was not timed beside it: further sessions would not decide about it.
     """
@@ -43,7 +44,8 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
         over = ratio_of(before, after, timing.first_planned) if before and after else None
         if over is None:
             continue
-        if speed_verdict(over, for_step(gates, step)) == Verdict.INCONCLUSIVE:
+        limits = [gates, *([for_bug_fix(gates)] if step.corrects else [])]
+        if any(speed_verdict(over, limit) == Verdict.INCONCLUSIVE for limit in limits):
             found |= {step.variant, step.parent}
     if found and ladder.primary_reference in timing.chained:
         found.add(ladder.primary_reference)

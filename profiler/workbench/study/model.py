@@ -74,7 +74,8 @@ class Step(TomlTable, frozen=True):
     chooses: Steps among which this dispatcher chooses. The fastest of them is compared.
     drops: Shapes that the parent supports and this step does not.
     kind: Kind of change, by its id in the catalogue of advice.
-    corrects: Bug of the parent that this step fixes. Such a step need not be faster.
+    corrects: Bug of the parent that this step fixes. The step need not be faster if a recorded
+        check shows the bug.
     written: Default of ``written`` for the predictions of the step.
     expected: ``"wrong"`` for a step that is kept as an example of a wrong result. ``check`` accepts
         that, and refuses any other result.

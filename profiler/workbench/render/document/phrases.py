@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from workbench.derive.speedup import Ratio
+from workbench.judge.gates import shows_bug
 from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
 from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
 from workbench.render.document.sentences import sentence
@@ -69,7 +70,7 @@ def note(row: Row) -> str:
         else "",
         *_why_failed(row),
         f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
-        "bug fix: need not be faster" if row.step is not None and row.step.corrects else "",
+        _bug_fix(row),
         otherwise(row),
     ]
     return "; ".join(filter(None, parts))
@@ -81,6 +82,13 @@ def brief_note(row: Row) -> str:
     while len(told) > REASON_WIDTH + 15 and (cut := max(told.rfind("; "), told.rfind(", "))) > 0:
         told = told[:cut]
     return told
+
+
+def _bug_fix(row: Row) -> str:
+    if row.step is None or not row.step.corrects:
+        return ""
+    shown = shows_bug(row.gates)
+    return "bug fix: need not be faster" if shown else "bug fix: no recorded check shows the bug"
 
 
 def _why_failed(row: Row) -> list[str]:

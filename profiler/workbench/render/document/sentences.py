@@ -62,6 +62,10 @@ ADVICE = {
     "imbalance": "an average SM is done before the busiest one",
 }
 
+BUG_FIX = (
+    "over the parent|, which fails its check at {fails_at}|"
+    "|; a bug fix, but no recorded check shows the bug{unfounded}|"
+)
 SPEED = "{ratio:.3f}x [{low:.3f}, {high:.3f}]| at {level} %| of its speed before"
 
 SENTENCES: Mapping[str, str] = {
@@ -104,11 +108,9 @@ SENTENCES: Mapping[str, str] = {
     "made_by.front_ends": "by {front_ends:[ and ]}",
     "made_by.unknown": "elsewhere",
     "faster.one_session": "one session: its interval is not collected",
-    "faster.parent_untimed": "{parent}, which it corrects, has no times that count",
-    "faster.reached": "lower end| at {level} %| {low:.3f}x ≥ {least:.4g}x over the parent"
-    "|, which it corrects{corrects}|",
-    "faster.below": "lower end| at {level} %| {low:.3f}x < {least:.4g}x over the parent"
-    "|, which it corrects{corrects}|",
+    "faster.parent_untimed": "{parent}, which fails its check at {fails_at}, has no time",
+    "faster.reached": f"lower end| at {{level}} %| {{low:.3f}}x ≥ {{least:.4g}}x {BUG_FIX}",
+    "faster.below": f"lower end| at {{level}} %| {{low:.3f}}x < {{least:.4g}}x {BUG_FIX}",
     "accurate.not_collected": f"not collected{VARIES}",
     "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
