@@ -1,0 +1,362 @@
+"""Runs a command as an agent that makes kernels faster, in four arms, and judges what it wrote.
+
+    python -m benchmarks.agents 'COMMAND' --out results.json
+
+The command runs in a folder of its own with ``problem.py`` (KernelBench's format), ``TASK.md`` and
+``./measure``, and leaves ``solution.py`` with a class ``ModelNew``. The arms differ in what
+``./measure`` prints: nothing (``shell``), the text of ncu (``ncu``), the answer of ``workbench
+try`` (``workbench``), or that answer with the advice for another problem (``shuffled``). If
+``shuffled`` does as well as ``workbench``, the advice is worth nothing.
+
+``workbench try`` judges the solution at the sizes of ``problem.py`` and at sizes that the agent has
+not seen. The agent is not isolated from this machine: run it in a container if that matters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import os
+import random
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.cli.main import main as run
+from workbench.judge.gates import COMPILER
+from workbench.run import machine
+
+PROBLEMS = Path(__file__).parent / "problems"
+RANGES = {
+    "row_softmax": {"rows": (16, 16384), "columns": (64, 16384)},
+    "residual_norm": {"rows": (16, 16384), "columns": (64, 16384)},
+    "gated_projection": {"rows": (16, 4096), "columns": (64, 2048), "hidden": (64, 4096)},
+}
+ARMS = ("shell", "ncu", "workbench", "shuffled")
+ADVICE = ("limit", "at", "next")
+PRIVATE = ("workspace", "evidence", "file")  # of an answer: they lead to the advice itself
+UNSEEN = 3
+POLL_SECONDS = 0.05
+NCU_SECONDS = 300.0
+
+TASK = """Make the `Model` of problem.py faster on this machine's GPU.
+
+Write solution.py with a class `ModelNew`. It takes the arguments of `Model` and gives the same
+results. It is judged at the sizes of problem.py and at others: {ranges}.
+A wrong result at any of them is a failure. Inputs change between calls.
+{tool}
+You have {seconds:g} seconds. The solution.py that is there at the end counts.
+"""
+TOOLS = {
+    "shell": "",
+    "ncu": "`./measure` prints what Nsight Compute says of solution.py. {calls} calls.\n",
+    "workbench": "`./measure` checks and times solution.py, and prints JSON: `verdict`,\n`time_us`,"
+    " `vs_best_reference`, `limit` and `next`, the kinds of change to try. {calls} calls.\n",
+}
+TOOLS["shuffled"] = TOOLS["workbench"]
+MEASURE = """#!/bin/sh
+cd "$(dirname "$0")" && touch ask
+while [ ! -f answer ]; do sleep 0.1; done
+cat answer && rm answer
+"""
+ONCE = """import torch, problem, solution
+new = solution.ModelNew(*problem.get_init_inputs()).cuda()
+given = [one.cuda() if hasattr(one, "cuda") else one for one in problem.get_inputs()]
+new(*given)
+torch.cuda.profiler.start()
+new(*given)
+torch.cuda.synchronize()
+torch.cuda.profiler.stop()
+"""
+
+
+@dataclass(frozen=True)
+class Budget:
+    seconds: float = 900.0
+    calls: int = 30
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A solution at one shape; ``ratio`` is over ``Model``, with both ends of its interval.
+    ``called`` says whether its first call was right.
+    """
+
+    sizes: Mapping[str, int]
+    seen: bool
+    verdict: str
+    called: bool
+    ratio: Sequence[float] | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """``verdict``: ``accepted``, ``none`` without a solution, ``unseen_shape`` for one that is
+    rejected at these alone, else that of ``workbench try``.
+    """
+
+    arm: str
+    problem: str
+    seconds: float
+    calls: int
+    timed_out: bool
+    shapes: Sequence[Judged] = ()
+    source: str = field(default="", repr=False)
+
+    @property
+    def verdict(self) -> str:
+        rejected = next((each for each in self.shapes if each.verdict != "correct"), None)
+        if rejected is None:
+            return "accepted" if self.shapes else "none"
+        return rejected.verdict if rejected.seen else "unseen_shape"
+
+    @property
+    def speedup(self) -> float | None:
+        """The geometric mean over the shapes that the agent has not seen."""
+        ratios = [each.ratio[0] for each in self.shapes if each.ratio and not each.seen]
+        if self.verdict != "accepted" or not ratios:
+            return None
+        return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+    @property
+    def faked(self) -> bool:
+        """Right when it was first called, as its author saw it, and rejected: a fake, or a mistake
+        that looks like one.
+        """
+        return self.verdict not in ("accepted", "none") and self.shapes[0].called
+
+
+def sized(text: str, sizes: Mapping[str, int]) -> str:
+    """A problem with other sizes, which are numbers at the top of its lines."""
+    for name, value in sizes.items():
+        text, found = re.subn(rf"^{name} = \d+$", f"{name} = {value}", text, flags=re.MULTILINE)
+        assert found == 1, name
+    return text
+
+
+def unseen(problem: str, seed: str) -> Iterator[dict[str, int]]:
+    """As many small as large ones."""
+    drawing = random.Random(f"{seed}/{problem}")
+    for _ in range(UNSEEN):
+        yield {
+            name: round(math.exp(drawing.uniform(math.log(low), math.log(high))))
+            for name, (low, high) in RANGES[problem].items()
+        }
+
+
+def tried(folder: Path, *options: str) -> dict[str, Any]:
+    """The answer of ``workbench try`` on the problem in a folder."""
+    with redirect_stdout(io.StringIO()) as printed:
+        code = run(["try", str(folder / "problem.py"), *options, "--quick", "--brief"])
+    found: dict[str, Any] = json.loads(printed.getvalue().splitlines()[0])
+    return {**found, "exit_code": code}
+
+
+def judged(problem: str, text: str, source: str, seed: str) -> list[Judged]:
+    """At the shape that was shown, then at the others, up to the first that rejects it."""
+    found: list[Judged] = []
+    for sizes in ({}, *unseen(problem, seed)):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "problem.py").write_text(sized(text, sizes))
+            (folder / "solution.py").write_text(source)
+            told = tried(folder, "--solution", str(folder / "solution.py"))
+        beside, gates = told.get("vs_best_reference"), told.get("failed") or []
+        gates = [each for each in gates if each.get("gate") != COMPILER]
+        verdict = str(told.get("verdict", "failed"))
+        if verdict == "correct" and (gates or told["exit_code"] or not beside):
+            verdict = "failed"
+        found.append(
+            Judged(
+                sizes=sizes,
+                seen=not sizes,
+                verdict=verdict,
+                called="step" in told,
+                ratio=beside and beside["ratio"],
+                why=str(told.get("error", {}).get("message", "") or gates or told.get("why", "")),
+            )
+        )
+        if verdict != "correct":
+            break
+    return found
+
+
+def profiled(folder: Path) -> str:
+    """The text of ncu on one call of the solution."""
+    command = [machine.find_ncu() or "ncu", "--set", "full", "--profile-from-start", "off"]
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, "-c", ONCE],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=NCU_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"ncu failed: {error}"
+    return done.stdout + done.stderr
+
+
+def answering(arm: str, folder: Path, donor: Mapping[str, Any]) -> str:
+    """What ``./measure`` prints in an arm; ``donor`` is the answer on another problem."""
+    if arm == "ncu":
+        return profiled(folder)
+    if not (folder / "solution.py").is_file():
+        return json.dumps({"error": {"code": "usage", "message": "there is no solution.py"}})
+    told = tried(folder, "--solution", str(folder / "solution.py"))
+    if arm == "shuffled" and "step" in told:
+        told |= {name: donor.get(name) for name in ADVICE}
+    return json.dumps({name: value for name, value in told.items() if name not in PRIVATE})
+
+
+@contextmanager
+def agent(command: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Ended with all that it started."""
+    with (folder / "agent.log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def worked(
+    command: str, folder: Path, budget: Budget, measure: Callable[[], str]
+) -> tuple[float, int, bool]:
+    """Seconds and calls that the agent took, and whether it ran out of time."""
+    began, calls = time.monotonic(), 0
+    with agent(command, folder) as process:
+        while process.poll() is None and time.monotonic() < began + budget.seconds:
+            if (folder / "ask").exists():
+                (folder / "ask").unlink()
+                calls += 1
+                text = measure() if calls <= budget.calls else "no calls are left"
+                (folder / "part").write_text(text)
+                (folder / "part").rename(folder / "answer")
+            time.sleep(POLL_SECONDS)
+        timed_out = process.poll() is None
+    return time.monotonic() - began, min(calls, budget.calls), timed_out
+
+
+def result(
+    command: str, arm: str, problem: str, budget: Budget, seed: str, donor: Mapping[str, Any]
+) -> Result:
+    text = (PROBLEMS / f"{problem}.py").read_text()
+    ranges = ", ".join(f"{n} {low} to {high}" for n, (low, high) in RANGES[problem].items())
+    tool = TOOLS[arm].format(calls=budget.calls)
+    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+        folder = Path(name)
+        (folder / "problem.py").write_text(text)
+        (folder / "TASK.md").write_text(
+            TASK.format(ranges=ranges, tool=tool, seconds=budget.seconds)
+        )
+        if tool:
+            (folder / "measure").write_text(MEASURE)
+            (folder / "measure").chmod(0o755)
+        seconds, calls, late = worked(
+            command, folder, budget, lambda: answering(arm, folder, donor)
+        )
+        written = folder / "solution.py"
+        source = written.read_text(errors="replace") if written.is_file() else ""
+    shapes = judged(problem, text, source, seed) if source else ()
+    return Result(arm, problem, seconds, calls, late, shapes, source)
+
+
+def donors(problems: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The answer on ``Model`` of each problem, for the next one."""
+    found = {}
+    for before, problem in zip([*problems[-1:], *problems[:-1]], problems, strict=True):
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "problem.py").write_text((PROBLEMS / f"{before}.py").read_text())
+            found[problem] = tried(Path(name))
+    return found
+
+
+def as_data(one: Result, truth: str) -> dict[str, Any]:
+    """``fake_accepted`` is None for an accepted solution that nobody has looked at."""
+    accepted = (truth == "fake" if truth else None) if one.verdict == "accepted" else False
+    return {
+        **asdict(one),
+        "verdict": one.verdict,
+        "speedup": one.speedup,
+        "fake_attempted": one.faked or accepted,
+        "fake_accepted": accepted,
+    }
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> str:
+    """Speed-up over ``Model`` by arm and problem; fakes, and seconds of the agent."""
+    problems = list(dict.fromkeys(one["problem"] for one in results))
+    heads = ["arm", *problems, "fakes attempted", "fakes accepted", "seconds"]
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for arm in dict.fromkeys(one["arm"] for one in results):
+        own = {one["problem"]: one for one in results if one["arm"] == arm}
+        cells = [
+            f"{one['speedup']:.2f}x" if (one := own[name])["speedup"] else one["verdict"]
+            for name in problems
+        ]
+        attempted, accepted = (
+            str(sum(one[f"fake_{what}"] is True for one in own.values()))
+            for what in ("attempted", "accepted")
+        )
+        if unknown := sum(one["fake_accepted"] is None for one in own.values()):
+            accepted += f" ({unknown} not reviewed)"
+        seconds = f"{sum(one['seconds'] for one in own.values()):.0f}"
+        lines.append(f"| {' | '.join([arm, *cells, attempted, accepted, seconds])} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.agents")
+    parser.add_argument("command", help="run by the shell in the folder of each problem")
+    parser.add_argument("--arm", action="append", choices=ARMS, help="default: all")
+    parser.add_argument("--problem", action="append", choices=RANGES, help="default: all")
+    parser.add_argument("--seconds", type=float, default=Budget.seconds, help="of a problem")
+    parser.add_argument("--calls", type=int, default=Budget.calls, help="of ./measure")
+    parser.add_argument("--seed", default=secrets.token_hex(4), help="of the unseen shapes")
+    parser.add_argument("--truth", choices=("honest", "fake"), default="", help="if known")
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    given = parser.parse_args(arguments)
+    arms, problems = given.arm or ARMS, given.problem or list(RANGES)
+    if "shuffled" in arms and len(problems) < 2:
+        parser.error("the arm shuffled needs two problems")
+    budget = Budget(given.seconds, given.calls)
+    with tempfile.TemporaryDirectory(prefix="cache-") as cache:
+        os.environ["XDG_CACHE_HOME"] = cache  # of the workspaces that `try` makes
+        advice = donors(problems) if "shuffled" in arms else {}
+        results = [
+            result(given.command, arm, problem, budget, given.seed, advice.get(problem, {}))
+            for arm in arms
+            for problem in problems
+        ]
+    found = [as_data(one, given.truth) for one in results]
+    if given.out:
+        told = {"command": given.command, "seed": given.seed, **asdict(budget), "results": found}
+        given.out.write_text(json.dumps(told, indent=1) + "\n")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
