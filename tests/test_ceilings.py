@@ -21,7 +21,6 @@ from workbench.derive.roofline.point import (
     MeasuredCeilings,
     Point,
     measured_ceilings,
-    other_clock,
     point,
 )
 from workbench.errors import UsageError
@@ -154,7 +153,7 @@ def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
     found = found_point(metrics({**ROOF, **LEVELS}))
     # 1e12 FLOP/s of 1.9e13; 1000 bytes in 1 µs of 1.8e12; 1e12 of 2.5e12; 4e12 of 9e12
     assert found.share_of_measured == pytest.approx(1 / 19)
-    shares = [found.measured_of(level) for level in ("dram", "l2", "l1")]
+    shares = [level.share_of_measured for level in found.levels]
     assert shares == pytest.approx([1e9 / 1.8e12, 0.4, 4 / 9])
     assert found.sm_clock_hz == pytest.approx(1e9)
     # The theoretical ones are as they were.
@@ -173,7 +172,7 @@ def test_the_measured_share_is_of_the_arithmetic_that_ran() -> None:
 def test_without_its_ceiling_a_share_is_not_known() -> None:
     found = point(metrics(ROOF), {"fp64": 1e13})
     assert found is not None
-    assert math.isnan(found.measured_of("compute"))
+    assert math.isnan(found.share_of_measured)
 
 
 def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
@@ -199,13 +198,6 @@ def test_above_theory_is_an_error_in_the_data() -> None:
     assert [roof.id for roof in low.wrong] == ["dram"]
     assert "above theory: an error in the data" in markdown.table(rooflines.ceilings(low))
     assert not measured_ceilings(calibration(), None).wrong
-
-
-def test_a_capture_at_another_clock_is_told() -> None:
-    found = found_point(metrics(ROOF))
-    assert other_clock(found, measured_ceilings(calibration(), None)) is None
-    assert other_clock(found, measured_ceilings(calibration(fp32=1019.0), None)) is None
-    assert other_clock(found, measured_ceilings(calibration(fp32=1250.0), None)) == (1000, 1250)
 
 
 def measured() -> MeasuredCeilings:

@@ -11,7 +11,6 @@ from msgspec import structs
 from snapshots import AROUND, MHZ, series, session, timing
 from workbench.derive.speedup import (
     T_975,
-    Interval,
     Ratio,
     adds_nothing,
     between_sessions,
@@ -25,7 +24,6 @@ from workbench.derive.speedup import (
 from workbench.evidence.journal import medians
 from workbench.evidence.timing import Series, Session
 from workbench.render.document.timings import time_cell
-from workbench.render.numbers import ends
 from workbench.words import Regime
 
 CHAINED = Regime.CHAINED
@@ -136,20 +134,10 @@ def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_b
     assert between_sessions([0.01], [0.02]).low is None
 
 
-def test_a_ratio_turned_round_keeps_its_level() -> None:
-    cycles = Interval(1.9, 1.8, 2.0, 15, 99)
-    turned = Ratio(2.0, 1.9, 2.1, 15, cycles, 99).inverse
-    assert turned.cycles is not None
-    assert (turned.level, turned.cycles.level) == (99, 99)
-    assert ends(turned) == "[0.476, 0.526] at 99 %"
-    assert ends(Ratio(2.0, 1.9, 2.1, 5)) == "[1.90, 2.10]"
-
-
 def test_one_session_has_a_ratio_and_no_interval() -> None:
     found = ratio_interval([[20.0, 20.0]], [[10.0, 10.0]])
     assert found.value == pytest.approx(2)
     assert (found.low, found.high, found.half_width) == (None, None, None)
-    assert not found.holds(found.value)
 
 
 def test_the_table_of_students_t_ends_in_a_wide_one() -> None:
@@ -215,8 +203,6 @@ def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
     assert found.cycles is not None
     assert found.cycles.value == pytest.approx(3.0, rel=0.01)
     assert found.differs_in_cycles
-    assert found.inverse.cycles is not None
-    assert found.inverse.cycles.value == pytest.approx(1 / 3, rel=0.01)
     assert not Ratio(2.0, 1.9, 2.1, 5).differs_in_cycles
 
 
@@ -230,5 +216,8 @@ def test_intervals_of_twins_leave_out_one_as_often_as_they_should() -> None:
             shared = draw.gauss(0, 0.004)
             sides = [sum(shared + draw.gauss(0, 0.006) for _ in range(4)) / 4 for _ in range(2)]
             logs.append(sides[0] - sides[1])
-        missed += not over_sessions(logs).holds(1.0)
+        found = over_sessions(logs)
+        assert found.low is not None
+        assert found.high is not None
+        missed += not found.low <= 1.0 <= found.high
     assert 30 <= missed <= 80

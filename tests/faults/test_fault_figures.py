@@ -100,9 +100,8 @@ def test_a_figure_is_a_number_or_not_collected(
         for base in LEVELS:
             at = point(table, {"dram": 1e12, "fp32": 1e13}, base)
             if at is not None:
-                assert not math.isinf(at.share)
                 assert all(level.share_of_bandwidth >= 0 for level in at.levels)
-                at.nearest, at.memory, at.measured_of("compute")
+                assert at.memory
         told = bottlenecks(capture.rules, capture.lines, known, parts(table))
         sides.append((known, work, told))
     (was, before, _), (now, after, _) = sides
@@ -148,5 +147,6 @@ def test_a_fill_has_its_place_under_the_levels_that_it_uses() -> None:
     """Neither FLOPs nor bytes that L1 returns."""
     found = point(metrics(FILL))
     assert found is not None
-    assert found.share == pytest.approx(0.25e-3)
-    assert found.nearest[0] == "dram"
+    assert found.memory is not None
+    assert found.memory.name == "dram"
+    assert found.memory.share_of_bandwidth == pytest.approx(0.25e-3)

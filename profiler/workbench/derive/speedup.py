@@ -52,10 +52,6 @@ class Interval:
             return None
         return math.log(self.high / self.low) / 2
 
-    def holds(self, value: float) -> bool:
-        """Whether a value lies in it; never without an interval."""
-        return self.low is not None and self.high is not None and self.low <= value <= self.high
-
 
 @dataclass(frozen=True)
 class Ratio:
@@ -79,26 +75,6 @@ class Ratio:
         own = Interval(self.ratio, self.low, self.high, self.sessions).half_width or 0.0
         room = max(LEAST_APART, own + (self.cycles.half_width or 0.0))
         return abs(math.log(self.ratio / self.cycles.value)) > room
-
-    @property
-    def inverse(self) -> Ratio:
-        """How many times slower."""
-        cycles = self.cycles
-        return Ratio(
-            1 / self.ratio,
-            None if self.high is None else 1 / self.high,
-            None if self.low is None else 1 / self.low,
-            self.sessions,
-            cycles
-            and Interval(
-                1 / cycles.value,
-                None if cycles.high is None else 1 / cycles.high,
-                None if cycles.low is None else 1 / cycles.low,
-                cycles.sessions,
-                cycles.level,
-            ),
-            self.level,
-        )
 
 
 def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:

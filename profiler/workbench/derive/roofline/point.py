@@ -17,14 +17,13 @@ A measured ceiling is never scaled: it is what this GPU reached at the clock of 
 share of it says how much of that a kernel got. It is held against theory at the same clock, though:
 the rates of arithmetic and of L1 are proportional to the SM clock, so the capture's peak is taken
 at the SM clock of the benchmark. L2 and DRAM have clocks of their own, which hardly move: their
-peaks are the capture's. Where the SM clock of a capture differs from that of a ceiling by more than
-``CLOCK_TOLERANCE``, whoever shows a share has to say so.
+peaks are the capture's.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,7 @@ from workbench.derive.roofline.ceilings import (
 )
 from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.ncu.catalog import TENSOR_OPS
-from workbench.words import CLOCK_TOLERANCE, shown
+from workbench.words import shown
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import ColumnTable
@@ -116,37 +115,10 @@ class Point:
     base: str = DRAM
 
     @property
-    def share(self) -> float:
-        """The achieved part of the roof over the point: of its level's where there are no FLOPs."""
-        if not self.flops:
-            return self._of_level(lambda level: level.share_of_bandwidth, self.base)
-        return self.flops_per_second / self.roof_flops_per_second
-
-    def measured_of(self, roof: str) -> float:
-        """The share of a measured ceiling: a level's, or of ``compute``; nan where not known."""
-        if roof == "compute":
-            return self.share_of_measured
-        return self._of_level(lambda level: level.share_of_measured, roof)
-
-    def _of_level(self, of: Callable[[LevelPoint], float], name: str) -> float:
-        return next((of(level) for level in self.levels if level.name == name), math.nan)
-
-    @property
     def memory(self) -> LevelPoint | None:
         """The level off the SMs that is nearest to its peak bandwidth; None where none is known."""
         off = [level for level in self.levels if level.name != L1]
         return max(off, key=lambda level: level.share_of_bandwidth, default=None)
-
-    @property
-    def nearest(self) -> tuple[str, float]:
-        """The roof it comes nearest to over all levels, and the share of it: level or compute."""
-        shares = (
-            [("compute", self.share_of_arithmetic_peak)]
-            if math.isfinite(self.share_of_arithmetic_peak)
-            else []
-        )
-        shares += [(level.name, level.share_of_bandwidth) for level in self.levels]
-        return max(shares, key=lambda item: item[1], default=(self.limit, self.share))
 
 
 @dataclass
@@ -360,14 +332,3 @@ def _theoretical(name: str, measured: Ceiling, peaks: Peaks) -> float | None:
     if measured.sm_clock_mhz is None:
         return None
     return rate * measured.sm_clock_mhz * 1e6 / peaks.sm_clock
-
-
-def other_clock(point: Point, measured: MeasuredCeilings) -> tuple[float, float] | None:
-    """SM clocks in MHz of a point's capture and of the ceiling of its arithmetic, where apart."""
-    kind = point.tensor_type or "fp16"
-    name = f"{TENSOR} {kind}" if point.arithmetic == TENSOR else point.arithmetic
-    roof = measured.ceilings.get(name)
-    own, ceiling = point.sm_clock_hz * 1e-6, roof.measured.sm_clock_mhz if roof else None
-    if ceiling is None or not math.isfinite(own) or abs(own / ceiling - 1) <= CLOCK_TOLERANCE:
-        return None
-    return own, ceiling

@@ -102,14 +102,6 @@ def costliest(changes: SourceDiff) -> list[Hunk]:
     return sorted(active(changes), key=lambda hunk: (-weight(hunk), hunk.number))
 
 
-def hottest(hunk: Hunk) -> tuple[int, SourceRow] | None:
-    """The side (0 before, 1 after) and line of the hunk with the most stall time."""
-    counted = [row for row in hunk.rows if row.counts]
-    lines = [(side, row.after if side else row.before) for side in (0, 1) for row in counted]
-    known = [(side, text) for side, text in lines if text and text.cost.share]
-    return max(known, key=lambda item: (_weight(item[1].cost), item[0]), default=None)
-
-
 def active(changes: SourceDiff) -> list[Hunk]:
     """Hunks whose lines did anything on the GPU, before or after."""
     return [
@@ -141,12 +133,12 @@ def costs(hunk: Hunk) -> list[str]:
     return told
 
 
-def costliest_lines(changes: SourceDiff, most: int = COSTLIEST) -> tuple[Text, ...]:
+def costliest_lines(changes: SourceDiff) -> tuple[Text, ...]:
     """The dearest hunks in a line each, but for those that hardly cost anything."""
     total = max(_weight(cost) for cost in changes.totals)
     return tuple(
         line(f"hunk {hunk.number}, ", code(where(hunk)), f": {_times(hunk, stalled)}")
-        for hunk in costliest(changes)[:most]
+        for hunk in costliest(changes)[:COSTLIEST]
         if weight(hunk) >= WORTH_TELLING * total
     )
 
@@ -156,7 +148,7 @@ def stalled(cost: Cost) -> str:
     return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
 
 
-def told_shifts(changes: SourceDiff, most: int = SHIFTS) -> list[Shift]:
+def told_shifts(changes: SourceDiff) -> list[Shift]:
     """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
     than three standard errors of their samples.
     """
@@ -169,7 +161,7 @@ def told_shifts(changes: SourceDiff, most: int = SHIFTS) -> list[Shift]:
         for shift in changes.shifts
         if abs(shift.change_microseconds) >= least
         and abs(shift.change_microseconds) > ERRORS * shift.noise
-    ][:most]
+    ][:SHIFTS]
 
 
 def shift_place(shift: Shift) -> str:
