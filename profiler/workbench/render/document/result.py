@@ -104,19 +104,6 @@ def other_regimes(ablation: Ablation) -> Text:
     return line("In other regimes: ", joined(told), ".") if told else ()
 
 
-def brief(ablation: Ablation) -> str:
-    """The last line on a terminal."""
-    best = ablation.best
-    if best is None or best.over_baseline is None:
-        return "no kept variant has a current chained time"
-    over = best.over_fastest
-    against = f"{ratio(over)} of {best.chained.fastest}, the fastest reference; " if over else ""
-    error = best.accuracy
-    told = f"; error {factor(error.times_reference)} that of {ablation.reference}" if error else ""
-    baseline = f"{ratio(best.over_baseline)} over the baseline (chained)"
-    return f"best: {best.variant}, {against}{baseline}{told}"
-
-
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
     """The first sentence of the lessons of kept steps: of those on the path to the best the ones
     that gained most, then of others, in the order of the ladder.
