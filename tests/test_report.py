@@ -195,7 +195,7 @@ def test_bottlenecks_of_the_baseline_are_on_the_page() -> None:
 def test_method_follows_the_recorded_flags() -> None:
     assert "caches left as they were, clocks left alone" in render(ablation(0))
     flags = ("--cache-control", "all", "--clock-control", "base")
-    kept = dataclasses.replace(ablation(0).environment, ncu_flags=flags)
+    kept = msgspec.structs.replace(ablation(0).environment, ncu_flags=flags)
     text = render(ablation(0, environment=kept))
     assert "caches flushed before every pass, clock control base" in text
     assert "cache control not collected" in render(ablation(0, environment=EvidenceEnvironment()))

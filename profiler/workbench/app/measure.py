@@ -13,6 +13,7 @@ from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
 from workbench.errors import with_hint
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import MeasuredPlan, Plan
@@ -284,18 +285,7 @@ def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
         return replace(told, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
     if (check := entry.current) is None:
         return told
-    return replace(
-        told,
-        status=check.status,
-        why=check.why,
-        max_abs=check.max_abs,
-        relative=check.relative,
-        times_reference=check.times_reference,
-        kind=check.kind,
-        varies=check.varies,
-        output=str(check.output or ""),
-        hint=check.hint or "",
-    )
+    return replace(told, **{name: getattr(check, name) for name in CheckOutcome.__struct_fields__})
 
 
 def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -> CheckedStudy:

@@ -135,15 +135,11 @@ def load_journal(folder: EvidenceFolder) -> Journal:
 def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
     first: dict[str, str] = {}
     for entry in entries:
-        match entry:
-            case SessionEntry(found=True):
-                names = []  # it may be from before the journal: `known_of` tells of it
-            case SessionEntry():
-                names = list(entry.fingerprints)
-            case CaptureEntry():
-                names = [entry.variant]
-            case PredictionEntry():
-                names = []
+        names: Iterable[str] = ()
+        if isinstance(entry, CaptureEntry):
+            names = [entry.variant]
+        elif isinstance(entry, SessionEntry) and not entry.found:
+            names = entry.fingerprints  # one found may be older: `known_of` tells of it
         first |= {name: min(entry.date, first.get(name, entry.date)) for name in names}
     return first
 

@@ -62,11 +62,6 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
     ncu_command: str | None = None
 
 
-def require_file_name(field: str, name: str) -> None:
-    if not name or "/" in name or "\0" in name or name.startswith("."):
-        raise ValueError(f"has '{field}' {name!a}, no file in the folder of reports")
-
-
 class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
     thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
@@ -173,7 +168,14 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     resources: tuple[CapturedKernel, ...] | None = None
 
     def __post_init__(self) -> None:
-        require_file_name("report", self.report)
+        name = self.report
+        if not name or "/" in name or "\0" in name or name.startswith("."):
+            raise ValueError(f"has 'report' {name!a}, no file in the folder of reports")
+
+    @property
+    def was_flushed(self) -> bool:
+        """Whether ncu emptied the caches before the capture: its inputs come from DRAM, not L2."""
+        return "--cache-control none" not in " ".join(self.ncu_flags)
 
 
 class TriedSetting(Record, frozen=True, kw_only=True):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.point import MeasuredCeilings
@@ -162,7 +161,7 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
 COMPILERS = ("nvrtc",)
 LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
 HARDWARE = ("gpu", "gpu_uuid", "driver")
-PROVENANCE = [f.name for f in fields(EvidenceEnvironment) if f.name not in ("ncu", "ncu_flags")]
+PROVENANCE = EvidenceEnvironment.__struct_fields__[:-2]  # all but ncu and its flags
 
 
 def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> EvidenceEnvironment:
@@ -176,7 +175,7 @@ def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> 
     )
 
 
-def _first(sources: Iterable[Provenance | None], name: str) -> str | None:
+def _first(sources: Iterable[Provenance | None], name: str) -> Any:
     values = (getattr(source, name) for source in sources if source is not None)
     return next((value for value in values if value is not None), None)
 

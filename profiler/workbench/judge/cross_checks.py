@@ -135,13 +135,6 @@ class Case:
         return capture.launched if capture and self.evidence.was_profiled else None
 
     @property
-    def was_flushed(self) -> bool:
-        """Whether ncu emptied the caches before the capture."""
-        index = self.evidence.index
-        flags = " ".join(index.ncu_flags) if index else ""
-        return "--cache-control none" not in flags
-
-    @property
     def series(self) -> Sequence[Series]:
         return self.timing.by_variant.get(self.variant, ()) if self.timing else ()
 
@@ -264,7 +257,8 @@ def duration_gate(case: Case) -> Gate:
 def _refilling(case: Case) -> float:
     """µs that DRAM needs for what the caches would have had, where ncu emptied them first."""
     figures, rates = case.evidence.figures, rates_of(case)
-    if not case.was_flushed or "dram_read" not in figures or not rates.get(DRAM):
+    index = case.evidence.index
+    if (index and not index.was_flushed) or "dram_read" not in figures or not rates.get(DRAM):
         return 0.0
     return figures["dram_read"].value * 1e12 / rates[DRAM]
 

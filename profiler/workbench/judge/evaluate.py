@@ -37,7 +37,6 @@ from workbench.judge.sessions import company_gate
 from workbench.words import CheckResult, GateState, Role, Status, Verdict
 
 if TYPE_CHECKING:
-    from workbench.evidence.records import CaptureIndex
     from workbench.judge.known_evidence import VariantEvidence
     from workbench.judge.view import View
     from workbench.study.model import Step
@@ -250,7 +249,7 @@ def _with_capture(row: Row, view: View) -> Row:
         stalls=stall_shares(capture.metrics),
         occupancy_limiters=tuple(occupancy_limiters(capture.metrics)),
         bottlenecks=evidence.bottlenecks,
-        roofline=point(capture.metrics, view.ceilings, base_of(index)),
+        roofline=point(capture.metrics, view.ceilings, DRAM if index.was_flushed else L2),
         kernels=capture.kernels,
         capture=capture.path.name,
         tables_only=evidence.tables_only,
@@ -258,11 +257,6 @@ def _with_capture(row: Row, view: View) -> Row:
         advice=view.advice(row.variant),
         hottest=view.hottest(row.variant),
     )
-
-
-def base_of(index: CaptureIndex) -> str:
-    """Where a capture's inputs came from: L2, unless ncu emptied the caches first."""
-    return L2 if "--cache-control none" in " ".join(index.ncu_flags) else DRAM
 
 
 def _with_choice(row: Row, view: View, step: Step) -> Row:

@@ -12,6 +12,7 @@ from workbench.derive.figures import Figure
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time
+from workbench.evidence.records import Environment
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
@@ -147,22 +148,11 @@ class ShapeLadder:
         return next(row for row in (*self.rows, *self.references) if row.variant == variant)
 
 
-@dataclass(frozen=True)
-class EvidenceEnvironment:
-    """GPU, driver and libraries of the timing session, else of the newest capture; None is not
-    collected. ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of
-    the newest capture.
+class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
+    """Of the timing session, else of the newest capture; None is not collected. ``date`` is in UTC,
+    ``command`` what was typed; ``ncu`` and its flags are those of the newest capture.
     """
 
-    gpu: str | None = None
-    compute_capability: str | None = None
-    driver: str | None = None
-    cuda: str | None = None
-    nvrtc: str | None = None
-    cudnn: str | None = None
-    torch: str | None = None
-    cuda_core: str | None = None
-    python: str | None = None
     workbench: str | None = None
     date: str | None = None
     command: str | None = None

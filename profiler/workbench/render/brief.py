@@ -14,6 +14,7 @@ from workbench.render.as_json import TOP, Data, plain_data
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
 from workbench.render.document.sentences import sentence, sentences
+from workbench.render.numbers import shorten
 from workbench.words import CheckResult, GateState, Status, Verdict
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def ratio(found: Ratio | None) -> list[float | None] | None:
 
 
 def short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= TEXT else f"{line[: TEXT - 1]}…"
+    return shorten(text, TEXT)
 
 
 def identity(found: Ablation, row: Row) -> str:
