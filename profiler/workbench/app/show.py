@@ -22,7 +22,6 @@ from workbench.evidence.layout import is_there
 from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks_of
-from workbench.judge.comparison import Comparison
 from workbench.judge.comparison import compare as compare_captures
 from workbench.ncu.capture import (
     Capture,
@@ -38,7 +37,7 @@ from workbench.ncu.capture import (
 from workbench.ncu.captures import current_capture as recorded_capture
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
-from workbench.render.document.launches import Details
+from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.sentences import why_no_lines
 from workbench.render.source_lines import SourceLine
 from workbench.study.front_ends import front_ends_of
@@ -208,16 +207,6 @@ def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
             hint=f"choose one with --kernel NAME or --launch N: {names}",
         )
     return found[0].typical
-
-
-@dataclass(frozen=True)
-class PairRead:
-    """The comparison of two launches."""
-
-    before: Details
-    after: Details
-    comparison: Comparison
-    lines: SourceDiff
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:

@@ -6,20 +6,21 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.judge import judged
-from workbench.app.show import SIDES, PairRead, pairs, read_pair, require_pairs
+from workbench.app.show import SIDES, pairs, read_pair, require_pairs
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import Output, output, show_brief, show_json
-from workbench.derive.matching import LaunchPair, Matching, PairGroup
+from workbench.derive.diff.line_diff import SourceDiff
+from workbench.derive.matching import Matching, PairGroup
 from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
 from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, brief, source_lines
-from workbench.render.document import advice, hunks, launches, pair, variant, why
-from workbench.render.document.blocks import Block, Callout, Paragraph, Section, words
-from workbench.render.document.launches import DETAILED, left_out
+from workbench.render.document import hunks, launches, pair, variant
+from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.launches import DETAILED, PairRead, left_out
 from workbench.render.document.sentences import sentences
 
 
@@ -62,12 +63,19 @@ def variants(options: DiffOptions) -> None:
         *pair.variants(found, changes, ladder.record, source=options.source),
     )
     if options.source:
-        out.gap()
-        if absent := hunks.absences(changes, (one, other)):
-            out.show(Paragraph(words(absent)))
-            out.gap()
-        out.lines(lambda width: source_lines.diff(changes, (one, other), width))
+        show_source(out, changes, (one, other))
     require_current(stale)
+
+
+def show_source(out: Output, changes: SourceDiff, names: tuple[str, str]) -> None:
+    """Every hunk with its costs, or why there are none."""
+    absent = hunks.absences(changes, names)
+    if absent:
+        out.gap()
+        out.show(Paragraph(words(absent)))
+    if changes.hunks or not absent:
+        out.gap()
+        out.lines(lambda width: source_lines.diff(changes, names, width))
 
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
@@ -81,10 +89,11 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
         return require_pairs(matching)
     out = output(options)
     reports = zip((before, after), SIDES, strict=True)
-    head: list[Block] = [launches.about(report, side) for report, side in reports]
-    if told:
-        head.append(Callout("Not quite comparable", tuple(map(words, sentences(told)))))
-    out.show(*head, *launches.unmatched(matching, (before.name, after.name)))
+    out.show(
+        *(launches.about(report, side) for report, side in reports),
+        *pair.comparable(told),
+        *launches.unmatched(matching, (before.name, after.name)),
+    )
     require_pairs(matching)
     out.gap()
     out.show(launches.pair_table(matching.groups))
@@ -92,7 +101,10 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
     shown = matching.groups if every else matching.groups[:DETAILED]
     for group in shown:
         out.gap()
-        show_pair(group.typical, read_pair(before, after, group.typical), out, options.source)
+        read = read_pair(before, after, group.typical)
+        out.show(pair.kernels(group.typical, read, SIDES, source=options.source))
+        if options.source:
+            show_source(out, read.lines, SIDES)
     if len(matching.groups) > len(shown):
         out.gap()
         out.show(left_out("compared", "--kernel NAME or --launch A:B chooses others"))
@@ -109,28 +121,6 @@ def brief_reports(
         "kernels": [brief.kernel_pair(each.comparison, each.after.advice) for each in read],
         "warnings": [*sentences(told)],
     }
-
-
-def show_pair(launch: LaunchPair, read: PairRead, out: Output, source: bool) -> None:
-    """Two launches: what moved, their figures, and on demand the sources."""
-    kernels = dict.fromkeys((launch.before.kernel, launch.after.kernel))
-    numbers = f"launch {launch.before.index} → {launch.after.index}"
-    told = why.account(read.comparison)
-    told.append(pair.figure_pairs(SIDES, read.before.figures, read.after.figures))
-    told.append(pair.memory(SIDES, read.before.figures, read.after.figures))
-    told.append(pair.limiters(SIDES, read.before.occupancy_limiters, read.after.occupancy_limiters))
-    sides = zip(SIDES, (read.before, read.after), strict=True)
-    told.append(pair.bottlenecks([(name, launches.bottlenecks(each)) for name, each in sides]))
-    if not source:
-        told += pair.costliest(read.lines, SIDES)
-    told += advice.to_try(read.after.advice)
-    out.show(Section("pair", words(f"{' → '.join(kernels)}: {numbers}"), tuple(told)))
-    if source:
-        out.gap()
-        if absent := hunks.absences(read.lines, SIDES):
-            out.show(Paragraph(words(absent)))
-        else:
-            out.lines(lambda width: source_lines.diff(read.lines, SIDES, width))
 
 
 def diff_data(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as of_record
 
+from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, added
 from workbench.derive.matching import LaunchGroup, Matching, PairGroup
 from workbench.judge.advice.ranking import Advice
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.document import advice, limits, variant
 from workbench.render.document.blocks import (
@@ -48,6 +50,16 @@ class Details:
     rules_collected: bool
     advice: tuple[Advice, ...] | None = None
     hottest: Spot | None = of_record(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class PairRead:
+    """Two launches read whole, and compared."""
+
+    before: Details
+    after: Details
+    comparison: Comparison
+    lines: SourceDiff
 
 
 def left_out(what: str, way: str) -> Paragraph:

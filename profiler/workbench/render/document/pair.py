@@ -7,10 +7,13 @@ from functools import partial
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
+from workbench.derive.matching import LaunchPair
 from workbench.judge.advice.ranking import AdviceRecord
+from workbench.judge.comparison import Comparison
+from workbench.judge.findings import Finding
 from workbench.judge.rows import Row
 from workbench.judge.view import VariantPair
-from workbench.render.document import advice, hunks, limits, variant, why
+from workbench.render.document import advice, hunks, launches, limits, variant, why
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -20,13 +23,13 @@ from workbench.render.document.blocks import (
     Paragraph,
     Section,
     Table,
-    Text,
     code,
     field,
     line,
     table,
     words,
 )
+from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.timings import time_in
@@ -81,52 +84,79 @@ def _factor(both: Both) -> str:
     return times(before.value if before else None, after.value if after else None)
 
 
-def limiters(names: Names, before: Sequence[str], after: Sequence[str]) -> Paragraph:
+def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
     """What limits the occupancy on either side."""
-    sides = (", ".join(each) or ABSENT for each in (before, after))
-    told = (f"{name} {limit}" for name, limit in zip(names, sides, strict=True))
+    told = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
     return Paragraph(words(f"occupancy limited by: {'; '.join(told)}"))
+
+
+def _compared(
+    names: Names,
+    sides: tuple[Row, Row] | tuple[Details, Details],
+    pair: Comparison | None,
+    limits: Sequence[Sequence[Block]],
+    changes: SourceDiff,
+    *,
+    source: bool,
+) -> list[Block]:
+    """What moved, the figures and ``limits`` of both; ``source`` leaves the costliest hunks to the
+    diff itself.
+    """
+    old, new = (side.figures for side in sides)
+    told = [
+        *(why.account(pair) if pair else []),
+        figure_pairs(names, old, new),
+        memory(names, old, new),
+        limiters(names, *(side.occupancy_limiters for side in sides)),
+        bottlenecks(names, limits),
+    ]
+    return told if source else [*told, *costliest(changes, names)]
 
 
 def variants(
     pair: VariantPair, changes: SourceDiff, record: AdviceRecord | None = None, *, source: bool
 ) -> list[Block]:
-    """``source`` leaves the costliest hunks to the diff itself."""
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
+    limits = [_limits(row) for row in rows]
     told: list[Block] = [
         Paragraph(words(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}")),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
+        *_compared(names, rows, pair.comparison, limits, changes, source=source),
+        *advice.to_try(rows[1].advice, record, names[1]),
     ]
-    if pair.comparison:
-        told += why.account(pair.comparison)
-    told.append(figure_pairs(names, rows[0].figures, rows[1].figures))
-    told.append(memory(names, rows[0].figures, rows[1].figures))
-    told.append(limiters(names, rows[0].occupancy_limiters, rows[1].occupancy_limiters))
-    told.append(bottlenecks([(row.variant, _limits(row)) for row in rows]))
-    if not source:
-        told += costliest(changes, names)
-    told += advice.to_try(rows[1].advice, record, names[1])
-    warnings: list[Block] = []
-    if pair.warnings:
-        warnings.append(
-            Callout("Not quite comparable", tuple(map(words, sentences(pair.warnings))))
-        )
-    return [*warnings, Section("pair", title(names), tuple(told))]
+    title = line(code(names[0]), " → ", code(names[1]))
+    return [*comparable(pair.warnings), Section("pair", title, tuple(told))]
+
+
+def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> Section:
+    """Two launches, as ``variants``."""
+    sides = read.before, read.after
+    limits = [launches.bottlenecks(side) for side in sides]
+    both = " → ".join(dict.fromkeys((launch.before.kernel, launch.after.kernel)))
+    told = [
+        *_compared(names, sides, read.comparison, limits, read.lines, source=source),
+        *advice.to_try(read.after.advice),
+    ]
+    title = f"{both}: launch {launch.before.index} → {launch.after.index}"
+    return Section("pair", words(title), tuple(told))
+
+
+def comparable(warnings: Sequence[Finding]) -> list[Block]:
+    """Why two sides are not quite comparable, where there is anything."""
+    told = tuple(map(words, sentences(warnings)))
+    return [Callout("Not quite comparable", told)] if told else []
 
 
 def _limits(row: Row) -> list[Block]:
     return [limits.bullets(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
 
 
-def bottlenecks(sides: Sequence[tuple[str, Sequence[Block]]]) -> Fold:
-    """Of both sides, folded away; ``sides`` are names and what is said of them."""
+def bottlenecks(names: Names, limits: Sequence[Sequence[Block]]) -> Fold:
+    """Of both sides, folded away."""
+    sides = zip(names, limits, strict=True)
     blocks = [block for name, told in sides for block in (Paragraph(words(f"{name}:")), *told)]
     return Fold(words("Top bottlenecks of both"), tuple(blocks))
-
-
-def title(names: Names) -> Text:
-    return line(code(names[0]), " → ", code(names[1]))
 
 
 def _state(row: Row) -> Paragraph:
