@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.pages import table
+
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.judge.advice.ranking import TOP, Trial, record, to_try
@@ -43,7 +45,7 @@ def share(hits: int, of: int) -> str:
     return f"{hits} of {of} ({PERCENT * hits / of:.0f} %)" if of else "none"
 
 
-def row(name: str, says: Says, trials: Sequence[Trial]) -> str:
+def row(name: str, says: Says, trials: Sequence[Trial]) -> tuple[str, ...]:
     """All steps, those kept and the others, and how many kinds were named on average."""
     hits, kept, named = 0, 0, 0
     for at, trial in enumerate(trials):
@@ -51,8 +53,8 @@ def row(name: str, says: Says, trials: Sequence[Trial]) -> str:
         hit = trial.kind in kinds
         hits, kept, named = hits + hit, kept + (hit and trial.was_kept), named + len(kinds)
     good = sum(trial.was_kept for trial in trials)
-    cells = [share(hits, len(trials)), share(kept, good), share(hits - kept, len(trials) - good)]
-    return f"| {name} | {' | '.join(cells)} | {named / len(trials):.1f} |"
+    shares = (share(hits, len(trials)), share(kept, good), share(hits - kept, len(trials) - good))
+    return name, *shares, f"{named / len(trials):.1f}"
 
 
 def by_chance(trials: Sequence[Trial]) -> str:
@@ -101,15 +103,15 @@ def gains(trials: Sequence[Trial]) -> str:
 
 def steps(trials: Sequence[Trial]) -> str:
     header = ("step", "parent", "kind", "verdict", "promised", "came", "advised at its parent")
-    lines = [f"| {' | '.join(header)} |", "| --- " * len(header) + "|"]
+    rows = []
     for trial in trials:
         kinds = [f"**{k}**" if k == trial.kind else str(k) for k in ours(trial, ())]
         saved = (trial.answered.saved if trial.answered else None, trial.saved)
         parts = ("" if part is None else f"{PERCENT * part:.0f} %" for part in saved)
         verdict = trial.verdict.label if trial.verdict else ""
-        cells = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind, verdict, *parts)
-        lines.append(f"| {' | '.join(map(str, cells))} | {', '.join(kinds)} |")
-    return "\n".join(lines)
+        names = (f"`{trial.variant}`", f"`{trial.parent}`", trial.kind)
+        rows.append((*names, verdict, *parts, ", ".join(kinds)))
+    return table(header, rows, left=len(header))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,14 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{target.study.name}: {len(trials)} steps with a kind and a capture of their parent\n")
     if not trials:
         return 1
-    print("| advice | the step's kind is in it | of kept steps | of others | kinds named |")
-    print("| --- | --: | --: | --: | --: |")
-    for name, says in (
-        ("three, by the capture alone", ours),
-        ("three, with the record of earlier steps", with_record),
-        ("the first alone", first),
-    ):
-        print(row(name, says, trials))
+    head = ("advice", "the step's kind is in it", "of kept steps", "of others", "kinds named")
+    named = {
+        "three, by the capture alone": ours,
+        "three, with the record of earlier steps": with_record,
+        "the first alone": first,
+    }
+    print(table(head, (row(name, says, trials) for name, says in named.items())))
     for told in (by_chance, constant, always, gains, *((steps,) if asked.steps else ())):
         print(f"\n{told(trials)}")
     return 0

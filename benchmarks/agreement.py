@@ -14,7 +14,6 @@ from __future__ import annotations
 import csv
 import gc
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from benchmarks.pages import DOCS, table, with_part
 from torch.cuda import Event
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
@@ -38,8 +38,7 @@ from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
 from workbench.words import NodeKind
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "measuring.md"
-TABLE = re.compile(r"(<!-- agreement -->\n).*?(<!-- /agreement -->)", re.DOTALL)
+PAGE = DOCS / "measuring.md"
 INSIDE = "--inside"  # of ncu
 METRICS = ("gpu__time_duration.sum", "gpc__cycles_elapsed.max")
 NCU = (
@@ -279,23 +278,23 @@ def ratios(found: dict[Point, list[float]]) -> Iterator[float]:
                 yield max(values) / min(values) - 1
 
 
-def table(found: dict[Point, list[float]]) -> str:
-    lines = [f"| kernel | input, MB | {' | '.join(WAYS)} | apart |", "| --- " + "| --: " * 5 + "|"]
+def shown(found: dict[Point, list[float]]) -> str:
+    rows: list[tuple[str, ...]] = []
     for (name, size), times in found.items():
         apart = max(times) - min(times)
         told = f"{apart:.2g} µs, {100 * apart / min(times):.1f} %" + ", **miss**" * off(times)
-        cells = " | ".join(f"{time:.4g}" for time in times)
-        lines.append(f"| {name} | {size / MB:.3g} | {cells} | {told} |")
+        rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in times), told))
     agree, apart_by = sum(not off(times) for times in found.values()), [*ratios(found)]
     within = sum(each <= WITHIN for each in apart_by)
-    lines += ["", f"{agree} of {len(found)} points agree within 3 % or 0.3 µs. Of {len(apart_by)} "]
-    return "\n".join(lines) + f"ratios of kernels of 10 µs or more {within} agree within 3 %.\n"
+    lines = table(("kernel", "input, MB", *WAYS, "apart"), rows)
+    points = f"{agree} of {len(found)} points agree within 3 % or 0.3 µs."
+    long = f"Of {len(apart_by)} ratios of kernels of 10 µs or more {within} agree within 3 %."
+    return f"{lines}\n\n{points} {long}\n"
 
 
 def main() -> None:
-    shown = table(measured())
-    text = PAGE.read_text("utf-8")
-    PAGE.write_text(TABLE.sub(lambda match: f"{match[1]}{shown}{match[2]}", text), "utf-8")
+    text = with_part(PAGE.read_text("utf-8"), "agreement", shown(measured()))
+    PAGE.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

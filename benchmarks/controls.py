@@ -8,10 +8,10 @@ python -m benchmarks.controls
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
+
+from benchmarks.pages import DOCS, ROOT, table, with_part
 
 from workbench.evidence import store
 from workbench.evidence.timing import Timing
@@ -19,9 +19,8 @@ from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.sessions import TimingFacts, Twin, timing_facts
 from workbench.study.workspace import Workspace, find_workspace
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "measuring.md"
-TABLE = re.compile(r"(<!-- controls -->\n).*?(<!-- /controls -->)", re.DOTALL)
+PAGE = DOCS / "measuring.md"
+HEAD = ("study", "timings", "controls", "exclude 1.0", "half-width, median", "furthest from 1.0")
 
 
 def timings(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
@@ -39,32 +38,24 @@ def excludes_one(control: Twin) -> bool:
     return low is not None and high is not None and not low <= 1 <= high
 
 
-def row(name: str, runs: int, controls: list[Twin]) -> str:
+def row(name: str, runs: int, controls: list[Twin]) -> tuple[object, ...]:
     off = sum(map(excludes_one, controls))
     share = f"{off} ({100 * off / len(controls):.1f} %)"
     ends = [(c.ratio.low, c.ratio.high) for c in controls]
     half = median(100 * (high / low - 1) / 2 for low, high in ends if low and high)
     furthest = max(abs(c.ratio.ratio - 1) for c in controls)
-    cells = (name, runs, len(controls), share, f"±{half:.2f} %", f"{100 * furthest:.2f} %")
-    return f"| {' | '.join(map(str, cells))} |"
+    return name, runs, len(controls), share, f"±{half:.2f} %", f"{100 * furthest:.2f} %"
 
 
-def table(workspace: Workspace) -> str:
-    rows = [
-        "| study | timings | controls | exclude 1.0 | half-width, median | furthest from 1.0 |",
-        "| --- | --: | --: | --: | --: | --: |",
-    ]
+def page(text: str, workspace: Workspace) -> str:
+    rows: list[tuple[object, ...]] = []
     runs, every = 0, list[Twin]()
     for study in workspace.studies():
         facts = list(timings(workspace, study))
         if controls := [control for one in facts for control in one.twins]:
             runs, every = runs + len(facts), every + controls
             rows.append(row(study, len(facts), controls))
-    return "\n".join([*rows, row("all", runs, every)]) + "\n"
-
-
-def page(text: str, workspace: Workspace) -> str:
-    return TABLE.sub(lambda match: f"{match[1]}{table(workspace)}{match[2]}", text)
+    return with_part(text, "controls", table(HEAD, [*rows, row("all", runs, every)]) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.pages import table
+
 from workbench.cli.main import main as run
 from workbench.words import Change
 
@@ -156,31 +158,29 @@ def nvidia(found: Sequence[Diagnosis], top: int) -> int:
     return sum(any(each.repairs & kinds for kinds in each.nvidia[:top]) for each in found)
 
 
-def summary(found: Sequence[Diagnosis]) -> list[str]:
+def summary(found: Sequence[Diagnosis]) -> str:
     n = len(found)
-    lines = ["| advice | right kind first | right kind among three |", "| --- | --: | --: |"]
-    for name, count in (
-        ("of the workbench", hits),
-        ("the same, shuffled among the kernels", shuffled),
-        ("kinds drawn at random", by_chance),
-        ("the largest estimates of ncu", nvidia),
-    ):
-        lines.append(f"| {name} | {share(count(found, 1), n)} | {share(count(found, TOP), n)} |")
-    return lines
-
-
-def rows(found: Sequence[Diagnosis]) -> list[str]:
-    lines = [
-        "| kernel | fault | advised | right line | promised | came |",
-        "| --- | --- | --- | --- | --: | --: |",
+    rows = [
+        (name, share(count(found, 1), n), share(count(found, TOP), n))
+        for name, count in (
+            ("of the workbench", hits),
+            ("the same, shuffled among the kernels", shuffled),
+            ("kinds drawn at random", by_chance),
+            ("the largest estimates of ncu", nvidia),
+        )
     ]
+    return table(("advice", "right kind first", "right kind among three"), rows)
+
+
+def faults(found: Sequence[Diagnosis]) -> str:
+    rows = []
     for each in found:
         kinds = [f"**{kind}**" if kind in each.repairs else kind for kind in each.advised[:TOP]]
         line = "no line" if not each.marked else "yes" if each.at in each.marked else "no"
         promised = f"{each.promised:.2f}x" if each.promised else "-"
-        cells = [*each.fault, ", ".join(kinds) or "nothing", line, promised, f"{each.came:.2f}x"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        advised = ", ".join(kinds) or "nothing"
+        rows.append((*each.fault, advised, line, promised, f"{each.came:.2f}x"))
+    return table(("kernel", "fault", "advised", "right line", "promised", "came"), rows, left=4)
 
 
 def main() -> int:
@@ -192,8 +192,8 @@ def main() -> int:
         ("All", found),
         ("No rule was changed for these", [each for each in found if each.fault in ASIDE]),
     ):
-        print(f"{title}: {len(some)} kernels\n", *summary(some), "", sep="\n")
-    print(*rows(found), sep="\n")
+        print(f"{title}: {len(some)} kernels\n", summary(some), "", sep="\n")
+    print(faults(found))
     lined = [each for each in found if each.marked and each.promised]
     print(f"\nRight line: {share(sum(e.at in e.marked for e in lined), len(lined))}")
     return 0

@@ -1,31 +1,52 @@
 """Write docs/reference.md from the code: verbs with options, keys of the settings and of JSON.
 
 python -m benchmarks.reference
+
+The records of JSON are those that docs/json.md names, and those that they hold. Meanings of their
+keys are in json_keys.toml beside this file: under ``[keys]`` by name, or under ``[Record]`` where a
+record uses a name in another sense.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, get_type_hints
 
 import msgspec
-from benchmarks import json_records
+from benchmarks.pages import DOCS
 
+import workbench
 from workbench.cli.main import VERBS, command
+from workbench.render.as_json import shown_names
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.ladder_file import LadderFile, Reference
 from workbench.study.model import Prediction, Step
 from workbench.study.text import expected
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
+PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
 `python -m benchmarks.reference` writes this page from the code. [Verbs](verbs.md) explains how the
 verbs fit together. [Studies and variants](variants.md) explains the files of a study.
 """
+JSON = """## JSON records
+
+[The JSON of the verbs](json.md) says which verb prints which record. "or null" means that the value
+may be missing; an object is a JSON object, with the type of its values.
+
+"""
+PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
+OBJECTS = {"Advice", "Build", "Ceiling", "Check", "GraphNode", "Place"}  # not listed
+WORDS = {"str": "text", "int": "number", "float": "number", "bool": "true or false", "None": "null"}
+SEQUENCE = re.compile(r"(?:tuple|list|Sequence)\[([^\[\]]+?)(?:, \.\.\.)?\]")
+MAPPING = re.compile(r"(?:Mapping|dict)\[[^\[\],]+, ([^\[\]]+)\]")
 LADDER = {
     "": LadderFile,
     "[[step]]": Step,
@@ -88,6 +109,82 @@ def summary(record: type) -> str:
     return " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`") + "\n\n"
 
 
+def classes() -> Iterator[type]:
+    """The dataclasses of the engine that may be printed."""
+    for module in walk_packages(workbench.__path__, "workbench."):
+        if module.name.removeprefix("workbench.").startswith(PACKAGES):
+            for kind in vars(import_module(module.name)).values():
+                if is_dataclass(kind) and isinstance(kind, type):
+                    yield kind
+
+
+def printed() -> dict[str, type]:
+    """By name, in the order in which docs/json.md names them; then what they hold."""
+    every = {kind.__name__: kind for kind in classes() if kind.__name__ not in OBJECTS}
+    named = {name.lower(): name for name in every}
+    links = re.findall(r"reference\.md#(\w+)\)", (DOCS / "json.md").read_text(encoding="utf-8"))
+    wanted = [named[link] for link in links if link in named]
+    found: dict[str, type] = {}
+    while wanted:
+        name, *wanted = wanted
+        if name not in found:
+            kind = found[name] = every[name]
+            inside = " ".join(annotation(kind, field) for field in shown_names(kind))
+            wanted += [each for each in re.findall(r"\w+", inside) if each in every]
+    return found
+
+
+def annotation(record: Any, name: str) -> str:
+    """The annotation of a field, or of what a property returns, as written; of a lambda none."""
+    known = {field.name: str(field.type) for field in fields(record)}
+    if name in known:
+        return known[name]
+    (getter,) = [vars(base)[name].fget for base in record.__mro__ if name in vars(base)][:1]
+    return str(getter.__annotations__.get("return", ""))
+
+
+def type_in_words(text: str, records: dict[str, type]) -> str:
+    """``tuple[Hunk, ...] | None`` as "list of Hunk, or null"."""
+    before = ""
+    while text != before:
+        before = text
+        text = MAPPING.sub(r"object of \1", SEQUENCE.sub(r"list of \1", text))
+    text = re.sub(r"Literal\[.*\]", "text", text)
+    if not text:
+        return ""
+    parts = dict.fromkeys(part.strip() for part in text.split("|"))
+    words = dict.fromkeys(_words(part, records) for part in parts)
+    optional = ", or null" if words.pop("null", "") is None else ""
+    return " or ".join(words) + optional
+
+
+def _words(part: str, records: dict[str, type]) -> str:
+    head, of, name = part.rpartition("of ")
+    name = name.rpartition(".")[2]
+    if name in records:
+        return f"{head}{of}[{name}](#{name.lower()})"
+    if "," in name:
+        return f"{head}{of}values"
+    return f"{head}{of}{WORDS.get(name, 'object' if name in OBJECTS else 'text')}"
+
+
+def records() -> Iterator[str]:
+    """Raises KeyError for a key without a meaning, and ValueError for a meaning without a key."""
+    told, every = tomllib.loads(MEANINGS.read_text(encoding="utf-8")), printed()
+    left = {(table, key) for table, keys in told.items() for key in keys}
+    yield JSON
+    for name, record in every.items():
+        yield f"### `{name}`\n\n" + table("key", "type", "meaning")
+        own = told.get(name, {})
+        for key in shown_names(record):
+            left.discard((name if key in own else "keys", key))
+            kind = type_in_words(annotation(record, key), every)
+            yield f"| `{key}` | {kind} | {own[key] if key in own else told['keys'][key]} |\n"
+        yield "\n"
+    if left:
+        raise ValueError(f"no record has these keys of {MEANINGS.name}: {sorted(left)}")
+
+
 def page() -> str:
     parts = [HEAD, "\n## Verbs\n\n"]
     for name in VERBS:
@@ -105,7 +202,7 @@ def page() -> str:
         parts += [summary(record), *keys(record, ("step", "reference"))]
     parts += ["## Kinds of change\n\n", table("kind", "in words", "how")]
     parts += [row(f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items()]
-    parts += ["\n", *json_records.records()]
+    parts += ["\n", *records()]
     return "".join(parts).rstrip() + "\n"
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import json_records
+from benchmarks import reference
 
 from workbench.cli.main import main
 
 TESTS = Path(__file__).parent
 DOCS = (TESTS.parent / "docs" / "json.md").read_text()
-RECORDS = "".join(json_records.records())
+RECORDS = "".join(reference.records())
 MOST = 120
 # Objects whose keys are data: regimes, gates, stall reasons, shapes, or what a finding is about.
 BY_DATA = ("regimes", "gates", "stalls", "newer", "values")
