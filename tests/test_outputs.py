@@ -139,6 +139,20 @@ def test_the_worst_beside_the_primary_reference_is_named() -> None:
     assert found.times_reference == pytest.approx(2e-6 / 6e-7, rel=0.4)
 
 
+@pytest.mark.parametrize("worse", [1, 5])
+def test_the_error_of_one_number_is_compared_over_many_draws(worse: int) -> None:
+    """Of one draw an honest sum has any multiple of the reference's error."""
+    draw = iter(range(1000))
+
+    def total(x: Any, phase: int, by: float) -> Any:
+        return x.double().sum() + by * 1e-9 * math.sin(7.0 * (next(draw) // 3) + phase)
+
+    study = study_of(lambda x: x.double().sum())
+    found = outcome(study, lambda x: total(x, 1, worse), peer=lambda x: total(x, 0, 1))
+    assert found.times_reference == pytest.approx(worse, rel=0.3)
+    assert next(draw) == 3 * correctness.MOST_DRAWS
+
+
 def test_another_type_than_the_primary_references_is_other_work() -> None:
     study = study_of(lambda x: x.double() * 2)
     found = outcome(study, lambda x: x.double() * 2, peer=lambda x: x * 2)

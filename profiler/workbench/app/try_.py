@@ -120,14 +120,14 @@ class Attempt:
     @property
     @shown
     def times_reference_error(self) -> float | None:
-        """The error relative in norm as a multiple of the first reference's; None without one, and
-        where the error is below half a unit in the last place.
+        """The error relative in norm as a multiple of the first reference's; None without one,
+        where the error is below half a unit in the last place, and of one call with few outputs.
         """
         if self.row is not None:
             worst = max((c.relative or 0.0 for c in self.row.checks.values()), default=0.0)
             times = self.row.accuracy.times_reference if self.row.accuracy else None
             return times if worst > self.rounding else None
-        own = self.trial.errors.get(self.problem.baseline.name)
+        own = None if self.trial.few else self.trial.errors.get(self.problem.baseline.name)
         against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
         if not own or not any(against) or not self.trial.exact or own[1] <= self.rounding:
             return None

@@ -256,7 +256,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     for larger inputs, ``larger_reference`` is the relative one of the reference in its own
     precision. ``constant``: other random inputs have the same result. ``structured``: the reference
     does not bear inputs of which each piece has another factor, such as a matrix that must be
-    positive definite.
+    positive definite. ``few``: an output has too few elements for a ratio of errors.
     """
 
     inputs: dict[str, str]
@@ -273,6 +273,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     larger_reference: float = 0.0
     constant: bool = False
     structured: bool = False
+    few: bool = False
     accepted: bool = False
     refused: str = ""
     failures: dict[str, ErrorText] = {}

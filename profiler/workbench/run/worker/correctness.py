@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -36,12 +37,15 @@ from workbench.words import CheckResult, Inputs
 Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
+FEW = 64  # elements of an output: the ratio of two errors of fewer is chance
+MOST_DRAWS = 24
 
 
 @dataclass(frozen=True)
 class ComparedCall:
     """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
-    the ``output`` that is worst beside it.
+    the ``output`` that is worst beside it. ``errors`` are the largest absolute ones of both by
+    output, of which the smallest has so many ``elements``.
     """
 
     absolute: float
@@ -52,6 +56,8 @@ class ComparedCall:
     output: str = ""
     hint: str = ""
     times: float | None = None
+    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    elements: int = FEW
 
     @property
     def times_reference(self) -> float | None:
@@ -92,7 +98,7 @@ def check_once(
         touched = calls.touched()
         del calls, out
         expected = expected_of(study.reference(**copied(drawn, in_place)))
-        one, relatives = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        one, own = judged(kept, expected, tolerance_at(study.tolerance, shape))
         refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
@@ -102,7 +108,7 @@ def check_once(
     types = {name: tensor.dtype for name, tensor in kept.tensors.items()}
     pairs = paired(kept, expected)
     del kept
-    errors = {name: (types[pairs[name][0]], pairs[name][1], relatives[name]) for name in pairs}
+    errors = {name: (types[pairs[name][0]], pairs[name][1], own[name]) for name in pairs}
     found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
     # What the study's own check accepts may be of another type than the reference's result.
     return one if found.why and hasattr(study, "accepts") else found
@@ -134,11 +140,11 @@ def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
 
 def judged(
     found: Outputs, expected: Outputs, bound: Tolerance
-) -> tuple[ComparedCall, Mapping[str, float]]:
-    """The worst output, the first that is wrong before all others, and the relative error of each
-    by name. Raises NoResult.
+) -> tuple[ComparedCall, Mapping[str, tuple[float, float]]]:
+    """The worst output, the first that is wrong before all others, and the errors of each by name:
+    absolute and relative. Raises NoResult.
     """
-    worst, relatives = ComparedCall(0.0, 0.0, ""), {}
+    worst, errors = ComparedCall(0.0, 0.0, ""), {}
     for name, (mine, its) in paired(found, expected).items():
         out, wanted = found.tensors[mine], expected.tensors[its]
         if why := refuse_kind(out, wanted, name):
@@ -147,17 +153,17 @@ def judged(
         if why:
             why = f"'{name}': {why}" if name else why
             return ComparedCall(absolute, relative, why, output=name), {}
-        relatives[name] = relative
+        errors[name] = absolute, relative
         worst = replace(
             worst,
             absolute=max(worst.absolute, absolute),
             relative=max(worst.relative, relative),
             output=name if relative >= worst.relative else worst.output,
         )
-    return worst, relatives
+    return worst, errors
 
 
-Errors = Mapping[str, tuple[torch.dtype, str, float]]  # type, name in the reference, relative error
+Errors = Mapping[str, tuple[torch.dtype, str, tuple[float, float]]]  # type, name in the reference
 
 
 def beside(
@@ -180,7 +186,9 @@ def beside(
     found: dict[str, tuple[float, float]] = {}
     for name, (kind, wanted, own) in errors.items():
         out, right = its.tensors[theirs[wanted]], expected.tensors[wanted]
-        relative = math.nan if refuse_kind(out, right) else compare(out, right, NO_BOUND)[1]
+        absolute, relative = math.nan, math.nan
+        if not refuse_kind(out, right):
+            absolute, relative, _ = compare(out, right, NO_BOUND)
         if not math.isfinite(relative):
             return one
         if out.dtype != kind:
@@ -188,7 +196,9 @@ def beside(
             what = f"'{name}' is" if name else "its result is"
             why = f"{what} {given}, where the primary reference gives {its_own}"
             return replace(one, why=why, output=name, hint=f"return {its_own}")
-        found[name] = own, relative
+        found[name] = own[1], relative
+        elements = min(one.elements, out.numel() or FEW)
+        one = replace(one, errors={**one.errors, name: (own[0], absolute)}, elements=elements)
     rated = {name: times for name, (e, r) in found.items() if (times := multiple(e, r)) is not None}
     if not rated:
         return replace(one, reference=max((r for _, r in found.values()), default=None))
@@ -212,11 +222,33 @@ def worse_of(found: CheckOutcome, one: ComparedCall, kind: str) -> CheckOutcome:
     )
 
 
+def draws_of(plain: Sequence[ComparedCall]) -> Iterator[tuple[str, Kind | None]]:
+    """Two, and more until the ``plain`` calls so far have enough elements for a ratio of errors."""
+    while len(plain) < 2 or (len(plain) < MOST_DRAWS and plain[0].elements * len(plain) < FEW):
+        yield "", None
+
+
+def pooled(worst: CheckOutcome, plain: Sequence[ComparedCall]) -> CheckOutcome:
+    """With one ratio of errors of all draws, root mean square, where an output has few elements."""
+    if plain[0].elements >= FEW:
+        return worst
+    found: dict[str, float] = {}
+    for name in plain[0].errors:
+        pairs = [one.errors[name] for one in plain if name in one.errors]
+        own, theirs = (math.hypot(*errors) for errors in zip(*pairs, strict=True))
+        if (times := multiple(own, theirs)) is not None:
+            found[name] = times
+    if not found:
+        return worst
+    output = max(found, key=found.__getitem__)
+    return structs.replace(worst, times_reference=found[output], output=output)
+
+
 def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
-    """The worst of two plain draws, and of one of every adversarial kind that the study has."""
+    """The worst of two plain draws, or more, and of one of every adversarial kind of the study."""
     worst = CheckOutcome(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
-    drawn = [("", None)] * 2
-    for name, kind in [*drawn, *getattr(study, "adversarial", {}).items()]:
+    plain: list[ComparedCall] = []
+    for name, kind in chain(draws_of(plain), getattr(study, "adversarial", {}).items()):
         try:
             one = check_once(study, run, shape, kind, peer)
         except NotImplementedError as error:
@@ -231,8 +263,11 @@ def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = No
                 output=one.output,
                 hint=one.hint,
             )
-        worst = worse_of(worst, one, name)
-    return worst
+        if kind is None:
+            plain.append(one)
+        few = one.elements < FEW
+        worst = worse_of(worst, replace(one, times=None, reference=None) if few else one, name)
+    return pooled(worst, plain)
 
 
 def finite(number: float) -> float | None:

@@ -19,6 +19,7 @@ import torch
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
+from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
     Run,
     copied,
@@ -117,6 +118,7 @@ class TrialRun:
             larger=larger,
             larger_reference=self.larger_reference,
             constant=self.is_constant(found["destinations"], expected),
+            few=any(0 < t.numel() < FEW for t in tensors(expected)),
             structured=self.is_structured(inputs, expected),
             accepted=checked and not refused,
             refused=refused,
