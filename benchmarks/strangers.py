@@ -1,6 +1,6 @@
 """Try the public kernel files of strangers.toml, and compare each result with what is expected.
 
-python -m benchmarks.strangers FOLDER [--only TEXT] [--jobs 4] [--quick] [--no-profile]
+python -m benchmarks.strangers FOLDER [--only TEXT] [--jobs 4] [--logs FOLDER] [--quick]
 
 FOLDER has the files of the repositories, as FOLDER/owner/name/path, at the commits of the table. A
 line each: as expected or not, verdict, time, seconds, file. ``--only`` is the label of one line, or
@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -102,8 +103,10 @@ def strangers() -> Iterator[Stranger]:
             yield Stranger(one["name"], one["commit"], path, every, wanted)
 
 
-def tried(stranger: Stranger, folder: Path, options: Sequence[str]) -> Tried:
-    """In a cache of its own, so that nothing is known of it beforehand."""
+def tried(stranger: Stranger, folder: Path, options: Sequence[str], logs: Path | None) -> Tried:
+    """In a cache of its own, so that nothing is known of it beforehand. What it prints is kept in
+    ``logs``.
+    """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         command = [*stranger.command(folder), *options]
@@ -111,6 +114,11 @@ def tried(stranger: Stranger, folder: Path, options: Sequence[str]) -> Tried:
         limited = ["timeout", str(SECONDS), *command]
         done = subprocess.run(limited, capture_output=True, text=True, env=environment)
     out, error = done.stdout, done.stderr or f"error: exit code {done.returncode}"
+    if logs is not None:
+        logs.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.]+", "-", stranger.label)
+        (logs / f"{name}.json").write_text(out, encoding="utf-8")
+        (logs / f"{name}.txt").write_text(error, encoding="utf-8")
     seconds = time.monotonic() - began
     found = json.loads(out) if out.startswith("{") else {}
     verdict = found.get("verdict") or ("broken" if "Traceback" in error else "refused")
@@ -127,13 +135,14 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--logs", type=Path)
     given, options = parser.parse_known_args()
     every = list(strangers())
     chosen = [one for one in every if given.only == one.label]
     chosen = chosen or [o for o in every if given.only in f"{o.label} {o.repository}/{o.path}"]
 
     def told(stranger: Stranger) -> Tried:
-        found = tried(stranger, given.folder.resolve(), options)
+        found = tried(stranger, given.folder.resolve(), options, given.logs)
         print(found.line(), flush=True)
         return found
 

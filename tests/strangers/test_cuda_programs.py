@@ -52,6 +52,7 @@ def registers(file: str, kernel: str, by: str = "", **defines: int) -> int:
         ("instances.cuh", "::hidden"),
         ("instances.cuh", "plain"),
         ("summed.cu", "::summed"),
+        ("halves.cu", "::widened"),
     ],
 )
 def test_a_program_compiles_as_it_is(file: str, kernel: str, compiler: str) -> None:

@@ -213,6 +213,7 @@ _CUB = (
     *(f"cub/block/block_{part}.cuh" for part in ("load", "store", "reduce", "scan", "radix_sort")),
     *(f"cub/warp/warp_{part}.cuh" for part in ("reduce", "scan")),
 )
+_HALVES = ("cuda_fp16.h", "cuda_bf16.h")  # which cuBLAS's headers bring along
 PRELUDE = "prelude.cuh"  # what nvcc gives every source, and NVRTC does not
 HINT = (
     "CPATH=FOLDER names a folder of headers, such as CUTLASS's include; with nvcc and a host "
@@ -240,6 +241,8 @@ def for_nvrtc(text: str, name: str) -> str:
         header = match[1]
         if header == "cub/cub.cuh":
             wanted.extend(_CUB)
+        elif header.startswith("cublas"):
+            wanted.extend(_HALVES)
         elif header in _STANDARD:
             wanted.append(f"cuda/std/{_STANDARD[header]}")
         elif not _HOST_HEADERS.fullmatch(header):
@@ -247,11 +250,15 @@ def for_nvrtc(text: str, name: str) -> str:
         return ""
 
     text = _INCLUDE.sub(included, text)
-    headers = "".join(
-        f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in dict.fromkeys(wanted)
-    )
+    headers = _if_there(wanted)
     prelude = Path(__file__).with_name(PRELUDE).read_text(encoding="utf-8")
     return f'{headers}{prelude}#line 1 "{name}"\n{without_host_code(text)}'
+
+
+def _if_there(headers: Iterable[str]) -> str:
+    return "".join(
+        f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in dict.fromkeys(headers)
+    )
 
 
 def without_host_code(text: str) -> str:
@@ -274,6 +281,8 @@ def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
             missing = [one for pair in _MISSING.findall(error.log) for one in pair if one]
             left_out += missing
             less = without_host_code(_without_headers(text, missing))
+            if any(one.startswith("cublas") for one in missing) and _if_there(_HALVES) not in less:
+                less = _if_there(_HALVES) + less
             if less == text:
                 less = _without_culprits(text, error.log)
             if less == text:
