@@ -189,3 +189,25 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
         for sizes in drawn:
             assert all(low <= sizes[name] <= high for name, (low, high) in ranges.items())
             agents.sized((agents.PROBLEMS / f"{problem}.py").read_text(), sizes)
+
+
+KEPT = """if not hasattr(self, "kept"):
+            self.kept = torch.softmax(x / self.given[0], -1)
+        return self.kept"""
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_an_honest_agent_is_accepted_and_a_kept_output_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "UNSEEN", 1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # put back afterwards
+    only = ("--arm", "workbench", "--problem", "row_softmax")
+    (one,) = ran(tmp_path, scripted(tmp_path, "honest", HONEST, calls=1), *only)
+    assert one["verdict"] == "accepted", one["shapes"]
+    assert one["calls"] == 1
+    fake = {**HONEST, "row_softmax": ("x", KEPT)}
+    (one,) = ran(tmp_path, scripted(tmp_path, "fake", fake), *only, "--truth", "fake")
+    assert one["verdict"] in ("wrong", "failed"), one["shapes"]
+    assert one["fake_attempted"] is True
+    assert one["fake_accepted"] is False
