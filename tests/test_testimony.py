@@ -45,6 +45,7 @@ AROUND = 4.0  # µs of the neighbours
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 MEMSET = GraphNode(kind=NodeKind.MEMSET)
 ORIGIN = Provenance(date="2026-01-02T03:04:05Z")
+H200 = structs.replace(ORIGIN, l2_bytes=62914560)
 
 
 def attention(b: int, h: int, s: int, d: int, part: float = 1.0) -> Work:
@@ -354,6 +355,30 @@ def test_a_capture_that_did_less_than_the_work_is_named() -> None:
     gate = work_gate(replace(found, work=bytes_missing))
     assert gate.state == GateState.FAILED
     assert "bytes through L2 are missing" in sentence(gate.why)
+
+
+@pytest.mark.parametrize("variant", ["fix7", "fix13", "fix14", "sdpa"])
+def test_inputs_that_l2_cannot_hold_come_from_dram(variant: str) -> None:
+    """101 MB of inputs, of which an L2 of 63 MB holds as much at the most."""
+    nodes = nodes_of(capture(variant, LONG))
+    found = case(variant, 300.0, shape=LONG, nodes=nodes)
+    assert "DRAM" not in sentence(work_gate(found).why)  # the size of L2 was not collected
+    for flags, least in ((("--cache-control", "none"), 0.9 * 0.375), ((), 0.9)):
+        own = structs.replace(index(variant, flags), provenance=H200)
+        known = replace(found, evidence=replace(found.evidence, index=own))
+        gate = work_gate(known)
+        assert gate.state == GateState.PASSED
+        assert "1.00 times its inputs from DRAM" in sentence(gate.why)
+        for share in (least - 0.03, least + 0.03):
+            figures = dict(known.evidence.figures)
+            figures["dram_read"] = replace(figures["dram_read"], value=share * 100.66)
+            fewer = replace(known.evidence)
+            fewer.__dict__["figures"] = figures
+            state = GateState.PASSED if share > least else GateState.FAILED
+            assert work_gate(replace(known, evidence=fewer)).state == state
+            beside = timing(variant, 300.0, (MEMSET, *nodes))  # which ncu cannot see
+            passes = work_gate(replace(known, evidence=fewer, timing=beside)).state
+            assert passes == GateState.PASSED
 
 
 def test_operations_that_ncu_cannot_tell_are_not_missing() -> None:

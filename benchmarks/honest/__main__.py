@@ -41,6 +41,7 @@ from workbench.words import CheckResult, GateState, Inputs, Status
 HERE = Path(__file__).parent
 TIMED, PROFILED, FOUND = "--timed", "--profiled", "found.json"
 COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived__lts|sm__sass|"
+                     r"l1tex__m_l1tex2xbar|"
                      r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
@@ -55,6 +56,7 @@ class Found(msgspec.Struct):
     call: Call = ()
     ways: tuple[Call, ...] = ()
     wrong: str = ""
+    l2_bytes: int | None = None
 
 
 def laid_out(folder: Path) -> Path:
@@ -100,6 +102,7 @@ def timed(folder: Path) -> None:
                 job, study, loader, guard, fail, lambda name: None, lambda event: None
             )
             one.session = process.session(0, [point.name], alone=False)
+            one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
             calls = process.calls.get(point.name, [()])
             one.call, one.ways = calls[0], other_ways(*calls)
             del process
@@ -167,7 +170,10 @@ def profile(folder: Path, names: Sequence[str], report: Path) -> None:
 
 def case_of(one: Found, report: Path, work: Work) -> Case:
     """As the judgement of a step would have it."""
-    origin, wanted = Provenance(date=""), range_name("honest", one.name, "it")
+    origin, wanted = (
+        Provenance(date="", l2_bytes=one.l2_bytes),
+        range_name("honest", one.name, "it"),
+    )
     capture = None
     try:
         capture = load_capture(report, wanted)

@@ -285,7 +285,7 @@ def work_gate(case: Case) -> Gate:
     work, capture = case.work, case.evidence.capture
     if work is None or capture is None or not case.evidence.was_profiled:
         return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
-    parts = [_operations(case, work), _bytes(case, work), _floor(case, work)]
+    parts = [_operations(case, work), _bytes(case, work), _reads(case, work), _floor(case, work)]
     known = [part for part in parts if part is not None]
     failed = next((part for part in known if part.state == GateState.FAILED), None)
     if failed is not None:
@@ -320,6 +320,33 @@ def _bytes(case: Case, work: Work) -> Gate | None:
     if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
         return None
     return _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
+
+
+def _reads(case: Case, work: Work) -> Gate | None:
+    """What L2 cannot have held comes from DRAM: it may hold as much for every launch, unless ncu
+    emptied it. What a call wrote is no input: by L2, or by DRAM and as much as L2 may keep. None
+    beside copies and memsets, of which ncu sees nothing.
+    """
+    figures, index, nodes = case.evidence.figures, case.evidence.index, case.nodes
+    l2 = index.provenance.l2_bytes if index else None
+    launches = len(case.launched or ())
+    if index is None or not l2 or not launches or not nodes:
+        return None
+    if any(node.kind != NodeKind.KERNEL for node in nodes):
+        return None
+    if not {"dram_read", "dram_write", "l1_to_l2"} <= figures.keys():
+        return None
+    read, to_dram, to_l2 = (
+        figures[name].value * 1e6 for name in ("dram_read", "dram_write", "l1_to_l2")
+    )
+    inputs = work.bytes - min(to_l2, to_dram + launches * l2)
+    needed = inputs - (0 if index.was_flushed else launches * l2)
+    if needed <= 0:
+        return None
+    is_missing = read < LEAST_WORK * needed
+    code = "work.reads_missing" if is_missing else "work.reads"
+    why = finding(code, done=read, needed=needed, inputs=inputs, ratio=read / inputs)
+    return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
 
 
 def _at_least(done: float, needed: float, what: str) -> Gate:

@@ -142,6 +142,9 @@ SENTENCES: Mapping[str, str] = {
     "work.bytes": "{ratio:.2f} times the bytes through L2 that it needs",
     "work.bytes_missing": "{done:.3g} B of {needed:.3g} that one call needs: bytes through L2 are "
     "missing",
+    "work.reads": "{ratio:.2f} times its inputs from DRAM",
+    "work.reads_missing": "{done:.3g} B from DRAM, of {inputs:.3g} of inputs of which L2 can hold "
+    "all but {needed:.3g}: reads are missing",
     "work.floor": "the GPU's floor is {least_us:.3g} µs",
     "work.too_fast": "{microseconds:.3g} µs, where the GPU needs {least_us:.3g} µs for its {unit} "
     "alone",
