@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import json
 import re
 import sys
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 
+from standin import StandIn
 from workbench.app.new import AGENTS
+from workbench.cli import mcp
 from workbench.cli.main import VERBS, command, main
 from workbench.render import brief
-from workspaces import FIXTURE
+from workbench.run.protocol import SessionsJob
+from workspaces import FIXTURE, GOOD, make
 
 SKILL = AGENTS["SKILL.md"]
 
@@ -86,14 +91,47 @@ def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) ->
             ("diff", {"before": "fix1", "after": "fix2"}),
             ("advise", {"variant": "fix99"}),
             ("show", {"name": "--help"}),
+            ("step", {"name": "fix3"}),
         ]
         return [(await client.call_tool(*call)).content[0].text for call in calls]  # type: ignore[union-attr]
 
-    advised, compared, unknown, option = with_client(asked)
+    advised, compared, unknown, option, step = with_client(asked)
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
     assert json.loads(advised) == json.loads(capsys.readouterr().out)
     assert json.loads(compared)["after"] == "fix2"
     assert json.loads(unknown)["error"]["code"] == "usage"
     assert "--help" in json.loads(option)["error"]["message"]
-    assert max(map(len, (advised, compared, unknown))) <= brief.LIMIT
+    assert json.loads(step)["verdict"] == "wrong"
+    assert max(map(len, (advised, compared, unknown, step))) <= brief.LIMIT
+
+
+def test_the_tool_step_has_the_two_stages_of_ablate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"baseline": 20.0, "near": 9.0, "far": 25.0}
+    monkeypatch.chdir(make(tmp_path / "ws", dict.fromkeys(times, GOOD)))
+    gpu = StandIn(monkeypatch, lambda run: times[run.variant])
+
+    async def here(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
+        with redirect_stdout(io.StringIO()) as printed:
+            main([verb, *options, "--", *names])
+        return printed.getvalue()
+
+    async def called(arguments: dict[str, Any]) -> dict[str, Any]:
+        async with Client(mcp.server()) as client:
+            found = await client.call_tool("step", arguments)
+        return dict(json.loads(found.content[0].text))  # type: ignore[union-attr]
+
+    monkeypatch.setattr(mcp, "answer", here)
+    for arguments, verdict, provisional, sessions in (
+        ({"name": "near", "quick": True}, "kept", True, [3]),
+        ({"name": "near"}, "inconclusive", None, [5]),  # nothing is captured here
+        ({"name": "far"}, "slower", True, [3]),
+    ):
+        gpu.jobs.clear()
+        told = asyncio.run(called(arguments))
+        assert (told["verdict"], told.get("provisional")) == (verdict, provisional)
+        assert [job.sessions for job in gpu.jobs if isinstance(job, SessionsJob)] == sessions
+    assert "near" in gpu.captured
+    assert "far" not in gpu.captured
