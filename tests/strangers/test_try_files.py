@@ -54,7 +54,10 @@ without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU h
 
 @pytest.fixture
 def answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    trials_here: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Any:
     """The exit code of ``try --json`` on the CPU, what it printed, and stderr."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

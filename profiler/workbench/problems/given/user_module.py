@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from workbench.errors import GateFailed, UsageError, unknown
-from workbench.problems.user_files import dotted, functions, package_root
+from workbench.problems.user_files import INIT, dotted, functions, package_root
 from workbench.study.users_code import in_words, line_in
 from workbench.study.workspace import load_module
 
@@ -107,9 +107,10 @@ class File:
         """Anew; as a part of its package where its folder has an ``__init__.py``."""
         folder = package_root(self.path)
         sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
-        for name in [name for name in sys.modules if not name.startswith(OWN)]:
-            beside = folder / name.partition(".")[0]
-            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+        files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
+        beside = {path.stem for path in files}
+        for name in [n for n in sys.modules if n.partition(".")[0] in beside]:
+            if not name.startswith(OWN):
                 del sys.modules[name]
         if folder != self.path.parent:
             importlib.invalidate_caches()
