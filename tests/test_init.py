@@ -7,12 +7,14 @@ import json
 import os
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from workbench.app.new import starters
 from workbench.cli.main import main
+from workbench.run import machine
 from workbench.study.workspace import find_workspace
 
 TEMPLATES = ("cuda", "triton", "torch")
@@ -225,3 +227,44 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
     assert fix["stalls"]
     report = root / "reports" / "rmsnorm" / "OPTIMIZATION_REPORT.md"
     assert "still a copy of baseline" in report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("template", "code", "told"),
+    [
+        ("torch", 0, "checked fix1: correct at 3 shapes"),
+        ("triton", 0, "checked fix1: correct at "),
+        ("cuda", 3, "no step can be checked here: CUDA C needs a GPU"),
+    ],
+)
+def test_a_new_workspace_is_checked_on_the_cpu(
+    template: str,
+    code: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    root = made(tmp_path, template)
+    if template == "triton" and find_spec("triton") is None:
+        code, told = 3, "needs triton, which is not installed"
+    assert main(["check", "--project", str(root)]) == code
+    assert told in capsys.readouterr().err
+    if template == "torch":
+        path = root / "kernels" / "rmsnorm" / "fix1.py"
+        path.write_text(path.read_text().replace("+ eps", "- eps").replace("wide * scale", "wide"))
+        assert main(["check", "fix1", "--project", str(root)]) == 1
+        assert "error: fix1: wrong at" in capsys.readouterr().err
+
+
+def test_without_torch_the_check_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
+    assert main(["check", "--project", str(made(tmp_path, "torch"))]) == 3
+    told = capsys.readouterr().err
+    assert "error: torch is not installed" in told
+    assert "hint: pip install torch" in told

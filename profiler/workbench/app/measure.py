@@ -4,6 +4,7 @@ variants with the float64 reference.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from msgspec import structs
 
 from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
-from workbench.errors import with_hint
+from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
@@ -283,9 +284,38 @@ def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     )
     if build is not None and build.error:
         return replace(told, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
-    if (check := entry.current) is None:
-        return told
-    return replace(told, **{name: getattr(check, name) for name in CheckOutcome.__struct_fields__})
+    return told if entry.current is None else outcome_row(told, entry.current)
+
+
+def outcome_row(row: CheckRow, found: CheckOutcome) -> CheckRow:
+    return replace(row, **{name: getattr(found, name) for name in CheckOutcome.__struct_fields__})
+
+
+def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> CheckedStudy:
+    """Where neither a GPU nor evidence is: what can be called without one. ``lost`` are the others.
+
+    Raises EnvironmentLacks where that is no step.
+    """
+    from workbench.run.side_jobs import check_on_cpu as called
+
+    names = collectable(executor, study, variants or list(study.variants))
+    with executor.reporter.progress() as hear:
+        found, failed = called(study, names, hear)
+    steps = {step.variant for step in study.ladder.steps}
+    if not any(one.variant in steps for one in found) and failed:
+        why = failed[0].error
+        raise EnvironmentLacks(f"no step can be checked here: {why.message}", hint=why.hint)
+    done = {(one.variant, one.shape): one for one in found}
+    rows = []
+    for name, shape in itertools.product(names, study.shapes):
+        bound = tolerance_at(study.tolerance, study.shapes[shape])
+        row = CheckRow(name, shape, ABSENT, bound.absolute, bound.relative)
+        outcome = done.get((name, shape))
+        rows.append(row if outcome is None else outcome_row(row, outcome))
+    lost = {one.variant: with_hint(one.error.message, one.error.hint) for one in failed}
+    own = tolerance_at(study.tolerance, study.shapes[study.default_shape])
+    bound = ErrorBound(own.absolute, own.relative)
+    return CheckedStudy(study.name, "cpu", Origin.MEASURED, bound, tuple(rows), lost)
 
 
 def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -> CheckedStudy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.measure import check
+from workbench.app.measure import check, check_on_cpu
 from workbench.app.target import (
     find_study,
     in_place,
@@ -14,12 +14,14 @@ from workbench.app.target import (
 from workbench.cli.options import CheckOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note, note_failures
-from workbench.errors import UsageError
+from workbench.errors import EnvironmentLacks, UsageError
 from workbench.render import brief
 from workbench.render.document import checks as document
 from workbench.render.document.blocks import Paragraph, words
 from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Status
+
+ON_CPU = "checked on the CPU, at small shapes: no GPU was found here, and nothing is recorded"
 
 
 def run(options: CheckOptions) -> int:
@@ -28,14 +30,20 @@ def run(options: CheckOptions) -> int:
     here = executor("check", options.on)
     workspace, study = find_study(here, options.project, options.study)
     including(study, options.variants or [])
-    targets = of_one_gpu(
-        [target_at(here, workspace, each) for each in profiled_shapes(study, options.shape)]
-    )
-    found = check(targets, options.variants or [], everywhere=options.all_shapes)
+    picked = profiled_shapes(study, options.shape)
+    try:
+        targets = of_one_gpu([target_at(here, workspace, each) for each in picked])
+    except EnvironmentLacks:
+        if here.at_once or options.shape:
+            raise
+        found, text = check_on_cpu(here, study, options.variants or []), ON_CPU
+    else:
+        found = check(targets, options.variants or [], everywhere=options.all_shapes)
+        live = targets[-1].live
+        study = targets[-1].study
+        text = "" if live else f"recorded evidence ({found.gpu}): no GPU here to check on"
     checks, lost = found.checks, found.lost
-    target = targets[-1]
-    text = f"recorded evidence ({target.folder.gpu}): no GPU here to check on"
-    head = [] if target.live else [Paragraph(words(text))]
+    head = [Paragraph(words(text))] if text else []
     tell(
         options,
         lambda: found,
@@ -55,10 +63,10 @@ def run(options: CheckOptions) -> int:
     bad = [name for name in of if name in wrong - declared]
     for name in bad:
         for why in document.reasons(of[name]):
-            note(f"error: {name}: {in_place(why, target.study)}")
+            note(f"error: {name}: {in_place(why, study)}")
         for hint in dict.fromkeys(one.hint for one in of[name]):
             if hint:
-                note(f"hint: {in_place(hint, target.study)}")
+                note(f"hint: {in_place(hint, study)}")
     note_failures(lost, study)
     if bad:
         note("hint: a variant that is wrong is not timed: fix it first")

@@ -42,7 +42,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     that are not their own, checked at ``check_shapes``, where the error of ``reference`` stands
     beside theirs, and captured inside the NVTX ``ranges``. ``sources`` are the files that their
     fingerprints cover, ``derived`` the parameters of shapes that ``study.py`` does not list.
-    Those that are ``known`` are not checked.
+    Those that are ``known`` are not checked. ``on_cpu``: they are only checked, without a GPU.
     """
 
     study: str
@@ -59,6 +59,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     gated: bool = False
     derived: dict[str, dict[str, Parameter]] = {}
     known: tuple[str, ...] = ()
+    on_cpu: bool = False
 
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):

@@ -14,14 +14,17 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run import machine
 from workbench.run.compilation import worker_stopped
+from workbench.run.plan import variants_job
 from workbench.run.process import E, Worker, WorkerEnd, empty_scratch, run_worker, scratch_folder
 from workbench.run.protocol import (
     Broken,
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
+    Checked,
     DeviceFound,
     Event,
+    Failed,
     Learned,
     Packable,
     ShipJob,
@@ -31,7 +34,7 @@ from workbench.run.recording import provenance
 from workbench.shipped.facts import CUBINS
 from workbench.study.model import Study, Variant
 from workbench.study.sources import virtual_name
-from workbench.words import INSTALL
+from workbench.words import INSTALL, Phase
 
 CEILINGS = (
     "dram",
@@ -118,8 +121,7 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
     EnvironmentLacks without torch.
     """
-    if "torch" in machine.missing_to_run():
-        raise EnvironmentLacks("torch is not installed, so nothing can be called", hint=INSTALL)
+    require_torch()
     with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, TRIAL_SECONDS, lambda event: None)
     if outcome.timed_out and not outcome.of(Learned):
@@ -128,6 +130,39 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
         )
     own = virtual_name(study.name, "")  # a file is called as the user's is
     return told(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
+
+
+LARGEST_ON_CPU = 1 << 23  # see Shape.size
+
+
+def require_torch() -> None:
+    """Raises EnvironmentLacks."""
+    if "torch" in machine.missing_to_run():
+        raise EnvironmentLacks(
+            "torch is not installed, so nothing can be called",
+            hint=f"pip install torch, or {INSTALL}",
+        )
+
+
+def check_on_cpu(
+    study: Study, variants: Sequence[str], on_event: Callable[[Event], None]
+) -> tuple[list[Checked], list[Failed]]:
+    """At the smallest shapes first, until one takes long; and what cannot be called without a GPU.
+
+    Raises EnvironmentLacks without torch, KeyboardInterrupt when it was stopped.
+    """
+    require_torch()
+    job = variants_job(study, study.default_shape, variants, (Phase.CHECK,), everywhere=True)
+    sizes = {name: study.shapes[name].size for name in job.check_shapes}
+    shapes = tuple(sorted((n for n in sizes if sizes[n] <= LARGEST_ON_CPU), key=sizes.__getitem__))
+    job = structs.replace(job, on_cpu=True, check_shapes=shapes)
+    with scratch_folder(study) as scratch:
+        outcome = run_worker(scratch, job, TRIAL_SECONDS, on_event)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not outcome.finished:
+        raise worker_stopped(outcome)
+    return outcome.of(Checked), outcome.of(Failed)
 
 
 SHIP_SECONDS = 600.0  # the longest silence: all kernels are compiled in it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,11 @@ class Shape(Mapping[str, Parameter]):
     def always_checked(self) -> bool:
         """Whether a variant is checked there whatever shape is asked for."""
         return self.captured or not self.profiled
+
+    @property
+    def size(self) -> float:
+        """The product of its whole numbers: larger shapes have more to do."""
+        return math.prod(v for v in self.parameters.values() if type(v) is int and v > 0)
 
     def __getitem__(self, key: str) -> Parameter:
         return self.parameters[key]

@@ -8,8 +8,9 @@ that file; a crash here loses only what was under way.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from msgspec import structs
 
 from workbench import cuda
 from workbench.cuda.includes import source_text
-from workbench.errors import ToolFailed, UsageError
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.ncu.command import variant_module
 from workbench.run.protocol import (
@@ -70,6 +71,9 @@ class JobWorker:
 
     def run(self) -> None:
         phases = self.job.phases
+        if self.job.on_cpu:
+            self.load_reference()
+            return self.each(Phase.CHECK, self.check_on_cpu)
         if self.job.gated:
             self.variants = wait_for_parent(self.folder, self.job)
         if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
@@ -182,6 +186,28 @@ class JobWorker:
             if wrong or unsupported:
                 self.failed.add(name)
 
+    def check_on_cpu(self, name: str) -> None:
+        """At one shape after the other, until one takes long: not all code is as fast as torch's.
+
+        Raises EnvironmentLacks for CUDA C.
+        """
+        from workbench.run.worker.correctness import check_variant
+
+        cuda.take_declared()
+        run = self.held(name, self.load(name))
+        if cuda.take_declared():
+            raise EnvironmentLacks(CUDA_C, hint="`workbench build` compiles it without one")
+        signal.signal(signal.SIGPROF, out_of_time)
+        for shape in self.job.check_shapes:
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            try:
+                outcome = check_variant(self.study, run, self.study.shapes[shape], self.reference)
+            except OutOfTime:
+                return
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            self.journal.write(Checked(variant=name, shape=shape, **structs.asdict(outcome)))
+
     def telling(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, which tells when it has returned for the first time: nothing compiles any more,
         and what takes long from then on is the kernel.
@@ -249,6 +275,18 @@ class JobWorker:
         self.journal.write(Captured(variant=name))
 
 
+CPU_SECONDS = 8.0  # at one shape
+CUDA_C = "CUDA C needs a GPU"
+
+
+class OutOfTime(BaseException):
+    """Not even an interpreter of kernels keeps it for itself."""
+
+
+def out_of_time(*_: object) -> None:
+    raise OutOfTime
+
+
 def guard_of(folder: Path, job: VariantsJob) -> Guard:
     """Of all that variants may meet here."""
     from workbench.run.worker import correctness  # noqa: F401
@@ -269,7 +307,12 @@ def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
 
 
 def main() -> None:
-    with job_of(VariantsJob) as (job, journal):
+    with job_of(VariantsJob) as (job, journal), ExitStack() as stack:
+        if job.on_cpu:
+            from workbench.run.worker.device import on_cpu
+
+            os.environ["TRITON_INTERPRET"] = "1"
+            stack.enter_context(on_cpu())
         JobWorker(job, journal).run()
 
 
