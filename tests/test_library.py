@@ -305,7 +305,9 @@ def test_a_plot_needs_matplotlib_and_a_kind_that_there_is(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("kind", ["times", "roofline"])
 def test_a_ladder_is_plotted(kind: str) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib
+
+    matplotlib.use("Agg")
     ladder = wb.study("attention", project=FIXTURE).evidence().ladder
     axes = ladder.plot(kind)
     assert axes.get_yscale() == "log"

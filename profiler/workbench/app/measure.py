@@ -314,8 +314,8 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
         rows.append(row if outcome is None else outcome_row(row, outcome))
     lost = {one.variant: with_hint(one.error.message, one.error.hint) for one in failed}
     own = tolerance_at(study.tolerance, study.shapes[study.default_shape])
-    bound = ErrorBound(own.absolute, own.relative)
-    return CheckedStudy(study.name, "cpu", Origin.MEASURED, bound, tuple(rows), lost)
+    allowed = ErrorBound(own.absolute, own.relative)
+    return CheckedStudy(study.name, "cpu", Origin.MEASURED, allowed, tuple(rows), lost)
 
 
 def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -> CheckedStudy:

@@ -27,10 +27,10 @@ def plot(found: Ablation, kind: str, axes: Any = None) -> Axes:
         raise EnvironmentLacks(
             f"plot() needs matplotlib: {error}", hint="pip install matplotlib"
         ) from error
-    axes = axes if axes is not None else pyplot.subplots()[1]
-    axes.set_title(f"{found.title}, {found.shape}, {found.gpu}")
-    kinds[kind](found, axes)
-    return axes
+    drawn: Axes = pyplot.subplots()[1] if axes is None else axes
+    drawn.set_title(f"{found.title}, {found.shape}, {found.gpu}")
+    kinds[kind](found, drawn)
+    return drawn
 
 
 def _times(found: Ablation, axes: Any) -> None:
