@@ -171,6 +171,23 @@ def test_a_file_of_a_package_is_loaded_as_its_part(
     assert tried(found).errors["baseline"][1] < 1e-6
 
 
+def test_the_rest_of_a_package_is_loaded_once_for_a_variant(tmp_path: Path) -> None:
+    """Instances have the user's file anew; two variants share no module."""
+    package = tmp_path / "layers"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import mine\n")
+    (package / "other.py").write_text("made = object()\n")
+    file(package, "from .other import made\n\nown = object()\n")
+
+    def loaded(variant: str) -> File:
+        return File(str(tmp_path / f"{variant}.py"), "layers/mine.py")
+
+    first, second, another = loaded("baseline"), loaded("baseline"), loaded("fix1")
+    assert first.made is second.made
+    assert first.made is not another.made
+    assert len({id(one.own) for one in (first, second, another)}) == 3
+
+
 def test_a_relative_import_needs_no_init_file(tmp_path: Path, tried: Any) -> None:
     file(tmp_path, "def factor():\n    return 2\n", "helpers.py")
     path = file(tmp_path, "from .helpers import factor\n\n\ndef f(x):\n    return x * factor()\n")

@@ -79,15 +79,18 @@ def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef]) -> bool:
 
 
 OWN = "workbench_"  # what the names of modules begin with that are loaded by path
+_packages: dict[str, dict[str, ModuleType]] = {}  # of each variant, by the path of its module
 
 
 class File:
     """A user's file ``name`` in the folder of the module ``beside``, loaded at its first use.
 
-    With everything that it imports from its own folder, anew: two variants share no module.
+    With everything that it imports from its own folder, anew: two variants share no module. The
+    rest of its package is loaded once for each of them: some have a hundred modules.
     """
 
     def __init__(self, beside: str, name: str) -> None:
+        self.beside = beside
         self.path = Path(beside).resolve().parent / name
 
     @cached_property
@@ -107,14 +110,16 @@ class File:
         """Anew; as a part of its package where its folder has an ``__init__.py``."""
         folder = package_root(self.path)
         sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
-        files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
-        beside = {path.stem for path in files}
-        for name in [n for n in sys.modules if n.partition(".")[0] in beside]:
-            if not name.startswith(OWN):
-                del sys.modules[name]
+        for name in _below(folder):
+            del sys.modules[name]
         if folder != self.path.parent:
+            package = _packages.setdefault(self.beside, {})
+            own = dotted(self.path.relative_to(folder))
+            sys.modules.update({n: module for n, module in package.items() if n != own})
             importlib.invalidate_caches()
-            return importlib.import_module(dotted(self.path.relative_to(folder)))
+            module = importlib.import_module(own)
+            package.update(_below(folder))
+            return module
         name = f"{OWN}given_{self.path.stem}"
         return load_module(self.path, name, WithoutRuns(name, str(self.path)))
 
@@ -127,6 +132,14 @@ class File:
             raise UsageError(
                 f"{self.path.name} defines no '{name}'", hint="is it defined under a condition?"
             ) from None
+
+
+def _below(folder: Path) -> dict[str, ModuleType]:
+    """The modules that are loaded from a folder, by name."""
+    files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
+    own = {path.stem for path in files}
+    found = {name: m for name, m in sys.modules.items() if name.partition(".")[0] in own}
+    return {name: module for name, module in found.items() if not name.startswith(OWN)}
 
 
 class Extension(File):
