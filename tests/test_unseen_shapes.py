@@ -13,6 +13,7 @@ from workbench.app.judge import on_record
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.errors import UsageError
+from workbench.run.protocol import VariantsJob
 from workbench.study.unseen import DRAWN, unseen_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import GateState
@@ -73,6 +74,8 @@ def test_a_step_is_checked_at_all_of_them_and_timed_at_one(
     assert states(root)["unseen"] == GateState.PASSED
     timed = {job.shape for job in gpu.jobs if hasattr(job, "sessions")}
     assert timed & set(drawn(root)) == {drawn(root)[0]}
+    (unseen,) = [job for job in gpu.jobs if isinstance(job, VariantsJob) and job.derived]
+    assert unseen.check_shapes == drawn(root)  # in one process, and not at the study's own again
     jobs = len(gpu.jobs)
     assert main(["ablate", "fix", "--project", str(root)]) == 0
     assert len(gpu.jobs) == jobs

@@ -163,7 +163,8 @@ class Wanted:
             todo = replace(todo, known=tuple(v for v in todo.timed if is_checked(evidence, v)))
         if not self.timed:
             return todo if self.profile else replace(todo, captured=())
-        return replace(todo, captured=(), here=set(todo.timed) <= set(checked))
+        others = () if set(todo.timed) <= set(checked) else None
+        return replace(todo, captured=(), others=others)
 
 
 def captured(target: Target, names: list[str]) -> list[str]:
@@ -233,32 +234,33 @@ def ensured(result: MeasuredPlan, plan: Plan) -> Ensured:
 
 
 def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
-    """Check steps at the shapes that are drawn for each, and time them beside their parents at the
+    """Check steps and their parents at the shapes that are drawn for each, and time them at the
     first. What failed, by variant.
     """
     failed: dict[str, str] = {}
     for name in names:
         step, drawn = target.study.ladder.step(name), unseen_shapes(target.study, name)
-        beside = [step.parent, name] if step and step.parent else [name]
-        at = [replace(target, study=drawn.study, shape=shape) for shape in drawn.names]
-        for number, one in enumerate(at):
-            if number:
-                failed |= measure(one, [name], here=True)
-            else:
-                failed |= ensure(Wanted(one, beside, timed=True)).failures
+        beside = (step.parent, name) if step and step.parent else (name,)
+        if drawn.names:
+            at = replace(target, study=drawn.study, shape=drawn.names[0])
+            todo = Plan(at.shape, timed=beside, others=drawn.names[1:])
+            failed |= _carried_out([(Wanted(at, list(beside), timed=True), todo)])[0].failures
     return failed
 
 
 def measure(
-    target: Target, names: list[str], *, everywhere: bool = False, here: bool = False
+    target: Target,
+    names: list[str],
+    *,
+    everywhere: bool = False,
+    others: tuple[str, ...] | None = None,
 ) -> dict[str, str]:
-    """What failed without a record, by variant. ``here``: only at the
-    target's shape, and not at those where everything always is checked.
+    """What failed without a record, by variant; ``everywhere`` and ``others`` as in ``Plan``.
 
     Raises Interrupted.
     """
     names = collectable(target.executor, target.study, names)
-    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, here=here)
+    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, others=others)
     (measured,) = target.executor.measure([task(target, plan)])
     evidence = target.evidence()
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
@@ -329,7 +331,8 @@ def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -
         names = target.variants(variants)
         if target.live:
             again = set(names) <= checked
-            lost |= measure(target, names, everywhere=everywhere, here=again)
+            others = () if again else None
+            lost |= measure(target, names, everywhere=everywhere, others=others)
             checked |= set(names) - lost.keys()
         checks += results(target, names, alone=len(targets) > 1)
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])

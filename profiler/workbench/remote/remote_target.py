@@ -199,7 +199,7 @@ class Remote(Executor):
         runs = [self.begin(task, self.gpu.name) for task in tasks]
         for task in tasks:
             if task.instead is None:
-                self.recorder(task).derived_shape()
+                self.recorder(task).note_derived(task.plan.others or ())
         recorders = [self.recorder(task) for task in tasks]  # each knows the shapes of all
         for task, recorder in zip(tasks, recorders, strict=True):
             if task.instead is None:

@@ -77,7 +77,7 @@ class Measurement:
 
     def run(self) -> MeasuredPlan:
         self.recorder.predictions()
-        self.recorder.derived_shape()
+        self.recorder.note_derived(self.plan.others or ())
         with scratch_folder(self.study, self.cubins, extensions=self.extensions) as scratch:
             ahead = None
             try:
@@ -138,7 +138,7 @@ class Measurement:
                 variants,
                 phases,
                 everywhere=self.plan.everywhere,
-                here=self.plan.here,
+                others=self.plan.others,
                 known=self.plan.known,
             )
             self.events.together, self.events.suspects = len(variants) > 1, []
@@ -165,7 +165,7 @@ class Measurement:
                 job = variants_job(
                     *(self.study, self.plan.shape, [name], phases),
                     everywhere=self.plan.everywhere,
-                    here=self.plan.here,
+                    others=self.plan.others,
                     known=self.plan.known,
                 )
                 workers.append(Worker(folder, job, cubins=scratch))

@@ -20,7 +20,7 @@ class Plan:
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
     sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
-    and not at those alone that always are; ``here``: not at these either, where they just were.
+    and not at those alone that always are; ``others``: at these beside ``shape`` instead.
     ``known`` are timed without another check.
     """
 
@@ -29,7 +29,7 @@ class Plan:
     timed: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
     everywhere: bool = False
-    here: bool = False
+    others: tuple[str, ...] | None = None
     known: tuple[str, ...] = ()
 
     @property
@@ -75,15 +75,16 @@ def variants_job(
     arch: str = "",
     gated: bool = False,
     everywhere: bool = False,
-    here: bool = False,
+    others: tuple[str, ...] | None = None,
     known: tuple[str, ...] = (),
 ) -> VariantsJob:
     """Checked at ``shape`` and at those that are always checked, or at every shape of the study, or
-    ``here`` alone, but for those that are ``known``.
+    at ``others``, but for those that are ``known``.
     """
     names = tuple(variants)
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
-    others = [n for n, s in listed.items() if everywhere or (s.always_checked and not here)]
+    if everywhere or others is None:
+        others = tuple(n for n, s in listed.items() if everywhere or s.always_checked)
     return VariantsJob(
         study=study.name,
         variants=names,

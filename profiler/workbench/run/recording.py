@@ -147,12 +147,11 @@ class Recorder:
                 )
                 journal.append(self.folder, entry)
 
-    def derived_shape(self) -> None:
-        """Note what the shape is where the study does not list it, before anything is measured."""
-        if self.shape in self.study.derived:
-            parameters = self.study.shapes[self.shape].parameters
-            record = DerivedShape(shape=self.shape, parameters=parameters)
-            store.write(self.folder.shape(self.shape), record)
+    def note_derived(self, others: Iterable[str]) -> None:
+        """Note what a shape is that the study does not list, before anything is measured there."""
+        for shape in {self.shape, *others} & set(self.study.derived):
+            parameters = self.study.shapes[shape].parameters
+            store.write(self.folder.shape(shape), DerivedShape(shape=shape, parameters=parameters))
 
     def fingerprint(self, variant: str, shape: str | None = None) -> str:
         return self._prints[variant, shape or self.shape]
