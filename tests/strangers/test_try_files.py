@@ -518,9 +518,18 @@ def test_twice(n):
     raise SystemExit("a test")
 
 
+def time_of(f):
+    raise SystemExit("a benchmark")
+
+
 torch.manual_seed(0)
 test_twice(4)
 speed.run(print_data=True)
+time_of(twice)
+with torch.profiler.profile() as prof:
+    raise SystemExit("a profiler")
+prof.export_chrome_trace("trace.json")
+print(prof.key_averages())
 """
 
 

@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -50,28 +50,49 @@ class Dotted:
 
 
 class WithoutRuns(SourceFileLoader):
-    """Loads a script without the calls of its own tests and benchmarks: they would run again in
-    every process.
+    """Loads a script without the calls of its own tests and benchmarks, and what it profiles or
+    prints: they would run again in every process, and only one profiler can be at work.
     """
 
     def source_to_code(  # type: ignore[override]
         self, data: Any, path: Any, *, _optimize: int = -1
     ) -> Any:
         tree = ast.parse(data, path)
-        own = functions(tree)
-        tree.body = [node for node in tree.body if not _runs(node, own)]
+        own, lost, kept = functions(tree), set[str](), []
+        for node in tree.body:
+            if _profiles(node):
+                lost |= _stored(node)
+            elif not _runs(node, own, lost):
+                kept.append(node)
+        tree.body = kept
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
 
-_SCRIPT = re.compile(r"(run_)?(test|bench|main|profile)")
+_SCRIPT = re.compile(r"(run_)?(test|bench|main|profile|time_)")
 _BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
 
 
-def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef]) -> bool:
-    """Whether it only calls one of its ``own`` functions that is a test or a benchmark."""
+def _profiles(node: ast.stmt) -> bool:
+    """Whether it is ``with torch.profiler.profile(...) as prof:``."""
+    return isinstance(node, ast.With) and any(
+        re.search(r"\bprofiler?\b", ast.unparse(item.context_expr)) for item in node.items
+    )
+
+
+def _stored(node: ast.stmt) -> set[str]:
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in found if isinstance(n.ctx, ast.Store)}
+
+
+def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
+    """Whether it only prints, uses names that are ``lost``, or calls one of its ``own`` functions
+    that is a test or a benchmark.
+    """
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
     name = ast.unparse(node.value.func).partition(".")[0]
+    if name == "print" or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
+        return True
     marks = [ast.unparse(mark) for mark in own[name].decorator_list] if name in own else []
     return name in own and (
         _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
