@@ -240,7 +240,6 @@ def snapshot(
                     name: variant(name, list(times), shape, at.get(name) if captured else None)
                     for name in names
                 },
-                flops=1e9,
                 work=Work(flops=0, bytes=1, dtype="float16"),
             )
             for shape, at in times.items()

@@ -9,12 +9,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import CaptureIndex, Number, Record
+from workbench.evidence.records import CaptureIndex, Number, Provenance, Record
 from workbench.evidence.timing import Timing
 from workbench.words import HEADLINE, Known
 
@@ -152,15 +152,17 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
     return store.read_lines(folder.journal, JournalEntry)
 
 
+def _origin(provenance: Provenance) -> dict[str, Any]:
+    """The fields of ``JournalRecord``."""
+    return {name: getattr(provenance, name) for name in JournalRecord.__struct_fields__}
+
+
 def timing_entry(
     file: str, timing: Timing, *, cut_short: bool = False, found: bool = False
 ) -> SessionEntry:
     """A timing in a line; ``file`` is the name of its samples, which may be gone."""
     return SessionEntry(
-        date=timing.provenance.date,
-        workbench=timing.provenance.workbench,
-        gpu_uuid=timing.provenance.gpu_uuid,
-        host=timing.provenance.host,
+        **_origin(timing.provenance),
         shape=timing.shape,
         file=file,
         sessions=len(timing.together),
@@ -185,10 +187,7 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
 
 def capture_entry(index: CaptureIndex) -> CaptureEntry:
     return CaptureEntry(
-        date=index.provenance.date,
-        workbench=index.provenance.workbench,
-        gpu_uuid=index.provenance.gpu_uuid,
-        host=index.provenance.host,
+        **_origin(index.provenance),
         shape=index.shape,
         report=index.report,
         variant=index.variant,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
@@ -288,11 +289,8 @@ def _paired(
         else:
             left.remove(partner)
             yield partner[0], one[0]
-    for place in range(max(len(left), len(alone))):
-        yield (
-            left[place][0] if place < len(left) else None,
-            alone[place][0] if place < len(alone) else None,
-        )
+    for was, now in zip_longest(left, alone):
+        yield was and was[0], now and now[0]
 
 
 def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Difference]:

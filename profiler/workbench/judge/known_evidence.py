@@ -139,14 +139,13 @@ class TimedTogether:
 class ShapeEvidence:
     """One shape: its timings, oldest first, and the variants that were asked for there.
 
-    ``work`` is the study's, and ``flops`` of it; None where it was not asked for.
+    ``work`` is the study's; None where it was not asked for.
     """
 
     shape: str
     parameters: Mapping[str, Parameter]
     timings: tuple[TimedTogether, ...]
     variants: Mapping[str, VariantEvidence]
-    flops: float | None = None
     work: Work | None = None
 
 

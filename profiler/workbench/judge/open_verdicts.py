@@ -96,9 +96,9 @@ class Deciding:
 
     def refused(self, config: Config) -> Callable[[Build], bool] | None:
         """Which builds are not worth checking and timing."""
-        from workbench.judge.parameter_sweep import is_refused
+        from workbench.judge.parameter_sweep import refusal
 
-        return partial(is_refused, gates=config.gates) if self.refusing else None
+        return (lambda build: bool(refusal(build, config.gates))) if self.refusing else None
 
 
 @dataclass(frozen=True)

@@ -285,8 +285,3 @@ def refusal(build: Build | None, gates: Gates) -> Finding | None:
     """Why the compiler gate does not let a build pass; None where it does, or there is none."""
     gate = compiler_gate(build, gates)
     return gate.why if gate.state == GateState.FAILED else None
-
-
-def is_refused(build: Build | None, gates: Gates) -> bool:
-    """Whether the compiler gate does not let a build pass."""
-    return refusal(build, gates) is not None

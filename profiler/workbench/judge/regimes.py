@@ -100,7 +100,7 @@ class AtShape:
     reference timed there: those of the timing that has both.
 
     ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
-    kernel computes and moves besides; the latter is None where that is not known.
+    kernel computes and moves besides.
     ``accuracy`` the error there as a multiple of the primary reference's. ``nodes`` are what
     one call of the fastest reference is made of. ``not_timed`` are references that were not timed
     beside the variant: the fastest one might be among them.
@@ -113,10 +113,10 @@ class AtShape:
     reference_microseconds: Time | None
     speedup_over_fastest: Ratio | None
     flops_per_second: float = field(repr=False)
+    bytes_per_second: float = field(repr=False)
     accuracy: float | None
     nodes: tuple[GraphNode, ...] = field(default=(), repr=False)
     not_timed: tuple[str, ...] = ()
-    bytes_per_second: float | None = field(default=None, repr=False)
 
     @property
     @shown
@@ -125,14 +125,14 @@ class AtShape:
 
     @property
     @shown
-    def terabytes_per_second(self) -> float | None:
-        """Of the least bytes; None where they are not known."""
-        return None if self.bytes_per_second is None else self.bytes_per_second / 1e12
+    def terabytes_per_second(self) -> float:
+        """Of the least bytes."""
+        return self.bytes_per_second / 1e12
 
     @property
     def is_traffic(self) -> bool:
         """Whether it has so little arithmetic a byte that the bytes are what counts."""
-        return self.flops_per_second < LEAST_INTENSITY * (self.bytes_per_second or 0.0)
+        return self.flops_per_second < LEAST_INTENSITY * self.bytes_per_second
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def across_shapes(every: Iterable[ShapeTimes], ladder: Ladder, variant: str) -> 
 
 def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None:
     evidence = times.evidence
-    time, flops = times.time(variant), evidence.flops
-    if time is None or flops is None:
+    time, work = times.time(variant), evidence.work
+    if time is None or work is None:
         return None
     references = [reference.name for reference in ladder.references]
     fastest, over = times.least(references, variant)
@@ -203,7 +203,7 @@ def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None
     timing = times.together(fastest, variant) if fastest else None
     if fastest:
         time = times.beside(fastest, variant) or time
-    seconds, work = time.value * 1e-6, evidence.work
+    seconds = time.value * 1e-6
     return AtShape(
         shape=evidence.shape,
         parameters=evidence.parameters,
@@ -211,8 +211,8 @@ def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None
         fastest=fastest,
         reference_microseconds=times.beside(variant, fastest) if fastest else None,
         speedup_over_fastest=over,
-        flops_per_second=flops / seconds,
-        bytes_per_second=work.bytes / seconds if work else None,
+        flops_per_second=work.flops / seconds,
+        bytes_per_second=work.bytes / seconds,
         accuracy=None if error is None else float(error),
         nodes=timing.nodes(fastest) if timing else (),
         not_timed=tuple(r for r in references if times.ratio(r, variant) is None),

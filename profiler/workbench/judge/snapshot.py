@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from workbench.errors import BadCapture
@@ -188,27 +188,16 @@ def _shape(evidence: Evidence, wanted: ShapeRequest) -> ShapeEvidence:
             for file in evidence.timings
         ),
         variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
-        flops=evidence.study.work(evidence.shape).flops if shape.profiled else None,
         work=evidence.study.work(evidence.shape) if shape.profiled else None,
     )
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A capture and the texts that belong to it, or what is wrong with it."""
-
-    capture: Capture | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-    damage: str = ""
-
-
-def _opened(evidence: Evidence, variant: str, texts: Texts | None = None) -> _Opened:
-    """A report that cannot be read costs the variant its capture, and nothing else."""
+def _opened(evidence: Evidence, variant: str) -> tuple[Capture | None, str]:
+    """A capture, or what is wrong with it: that costs the variant its capture, and nothing else."""
     try:
-        capture = current_capture(evidence, variant)
-        return _Opened(capture, texts.of(evidence, variant) if texts else {})
+        return current_capture(evidence, variant), ""
     except BadCapture as error:
-        return _Opened(None, texts.of(evidence, variant) if texts else {}, error.message)
+        return None, error.message
 
 
 @dataclass(frozen=True)
@@ -245,12 +234,10 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
     own = {shape: found for shape, found in checks.items() if shape not in study.derived}
     missing = [shape for shape, found in own.items() if found is None and shape != evidence.shape]
     always = {shape for shape in missing if study.shapes[shape].always_checked}
-    opened = _Opened()
-    if wanted.captures:
-        opened = _opened(evidence, variant, wanted.texts)
+    capture, damage = _opened(evidence, variant) if wanted.captures else (None, "")
     index = evidence.capture_index(variant)
     state = evidence.state(variant)
-    if opened.damage:
+    if damage:
         state = {**state, "capture": Status.DAMAGED}
     return VariantEvidence(
         variant=variant,
@@ -261,11 +248,11 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
         checks={shape: record for shape, record in checks.items() if record is not None},
         due=tuple(shape for shape in missing if shape in always),
         unchecked=tuple(shape for shape in missing if shape not in always),
-        index=None if opened.damage else index.current,
-        capture=opened.capture,
-        texts=opened.texts,
-        damage=opened.damage or index.why,
-        tables_only=opened.capture is not None and not is_there(opened.capture.path),
+        index=None if damage else index.current,
+        capture=capture,
+        texts=wanted.texts.of(evidence, variant) if wanted.texts else {},
+        damage=damage or index.why,
+        tables_only=capture is not None and not is_there(capture.path),
         front_ends=everywhere.front_ends,
         **_unseen(evidence, variant),
     )

@@ -234,7 +234,7 @@ FLOP_RATE: Field[AtShape] = field(
 BYTE_RATE: Field[AtShape] = field(
     "traffic",
     "TB/s",
-    lambda s: ABSENT if s.terabytes_per_second is None else number(s.terabytes_per_second),
+    lambda s: number(s.terabytes_per_second),
     right=True,
 )
 SHAPES: list[Field[AtShape]] = [

@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import ladders, steps
+from workbench.render.document.phrases import steps
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import number
 from workbench.words import ABSENT
@@ -71,7 +71,7 @@ def method(ablation: Ablation) -> list[Block]:
 
 def sessions(ablation: Ablation) -> tuple[Text, ...]:
     """What the A/A controls and the interference check show."""
-    known = [(ladder.shape, ladder.timing) for ladder in ladders(ablation) if ladder.timing]
+    known = [(ladder.shape, ladder.timing) for ladder in ablation.ladders if ladder.timing]
     shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.twin_words(facts))]
     return tuple(map(words, [*_company(ablation), *shown]))
 

@@ -182,24 +182,11 @@ def steps(ablation: Ablation) -> list[Row]:
     return [row for row in ablation.rows if row.step and row.verdict != Verdict.BASELINE]
 
 
-def ladders(ablation: Ablation) -> tuple[ShapeLadder, ...]:
-    """One a shape at which a step is judged, the table's own first."""
-    return ablation.ladders or (
-        ShapeLadder(
-            shape=ablation.shape,
-            parameters=ablation.parameters,
-            rows=ablation.rows,
-            references=ablation.references,
-            timing=ablation.timing,
-        ),
-    )
-
-
 def judged(ablation: Ablation) -> dict[str, tuple[ShapeLadder, Row]]:
     """Every step's row in the ladder of the shape where it is judged, by variant."""
     return {
         row.variant: (ladder, row)
-        for ladder in ladders(ablation)
+        for ladder in ablation.ladders
         for row in ladder.rows
         if row.role != Role.START
     }
