@@ -92,23 +92,20 @@ def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
 
 def _compared(
     names: Names,
-    sides: tuple[Row, Row] | tuple[Details, Details],
+    sides: Sequence[Row | Details],
     pair: Comparison | None,
-    limits: Sequence[Sequence[Block]],
     changes: SourceDiff,
     *,
     source: bool,
 ) -> list[Block]:
-    """What moved, the figures and ``limits`` of both; ``source`` leaves the costliest hunks to the
-    diff itself.
-    """
+    """What moved, and the figures of both; ``source`` leaves the costliest hunks to the diff."""
     old, new = (side.figures for side in sides)
     told = [
         *(why.account(pair) if pair else []),
         figure_pairs(names, old, new),
         memory(names, old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
-        bottlenecks(names, limits),
+        bottlenecks(names, sides),
     ]
     return told if source else [*told, *costliest(changes, names)]
 
@@ -117,12 +114,11 @@ def variants(
     pair: VariantPair, changes: SourceDiff, record: AdviceRecord | None = None, *, source: bool
 ) -> list[Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
-    limits = [_limits(row) for row in rows]
     told: list[Block] = [
         Paragraph(words(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}")),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
-        *_compared(names, rows, pair.comparison, limits, changes, source=source),
+        *_compared(names, rows, pair.comparison, changes, source=source),
         *advice.to_try(rows[1].advice, record, names[1]),
     ]
     title = line(code(names[0]), " → ", code(names[1]))
@@ -132,10 +128,9 @@ def variants(
 def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> Section:
     """Two launches, as ``variants``."""
     sides = read.before, read.after
-    limits = [launches.bottlenecks(side) for side in sides]
     both = " → ".join(dict.fromkeys((launch.before.kernel, launch.after.kernel)))
     told = [
-        *_compared(names, sides, read.comparison, limits, read.lines, source=source),
+        *_compared(names, sides, read.comparison, read.lines, source=source),
         *advice.to_try(read.after.advice),
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
@@ -148,14 +143,16 @@ def comparable(warnings: Sequence[Finding]) -> list[Block]:
     return [Callout("Not quite comparable", told)] if told else []
 
 
-def _limits(row: Row) -> list[Block]:
-    return [limits.bullets(row.bottlenecks) if row.bottlenecks else Paragraph(words(ABSENT))]
-
-
-def bottlenecks(names: Names, limits: Sequence[Sequence[Block]]) -> Fold:
+def bottlenecks(names: Names, sides: Sequence[Row | Details]) -> Fold:
     """Of both sides, folded away."""
-    sides = zip(names, limits, strict=True)
-    blocks = [block for name, told in sides for block in (Paragraph(words(f"{name}:")), *told)]
+    blocks: list[Block] = []
+    for name, side in zip(names, sides, strict=True):
+        blocks.append(Paragraph(words(f"{name}:")))
+        if isinstance(side, Details):
+            blocks += launches.bottlenecks(side)
+        else:
+            known = side.bottlenecks
+            blocks.append(limits.bullets(known) if known else Paragraph(words(ABSENT)))
     return Fold(words("Top bottlenecks of both"), tuple(blocks))
 
 
