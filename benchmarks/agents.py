@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.main import main as run
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.gates import COMPILER
 from workbench.run import machine
 
@@ -46,6 +47,7 @@ RANGES = {
 ARMS = ("shell", "ncu", "workbench", "shuffled")
 ADVICE = ("limit", "at", "next")
 PRIVATE = ("workspace", "evidence", "file")  # of an answer: they lead to the advice itself
+UNABLE = (EnvironmentLacks.exit_code, ToolFailed.exit_code)
 UNSEEN = 3
 POLL_SECONDS = 0.05
 NCU_SECONDS = 300.0
@@ -176,6 +178,8 @@ def judged(problem: str, text: str, source: str, seed: str) -> list[Judged]:
         beside, gates = told.get("vs_best_reference"), told.get("failed") or []
         gates = [each for each in gates if each.get("gate") != COMPILER]
         verdict = str(told.get("verdict", "failed"))
+        if verdict == "correct" and told["exit_code"] in UNABLE:
+            raise SystemExit(f"{problem} could not be measured: see stderr")
         if verdict == "correct" and (gates or told["exit_code"] or not beside):
             verdict = "failed"
         found.append(

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,26 +59,31 @@ class Agent:
     def __init__(self, folder: Path) -> None:
         self.folder, self.seconds = folder, 0.0
 
-    def asks(self, *arguments: str, code: int = 0, limit: int = brief.LIMIT) -> dict[str, Any]:
+    def asks(
+        self, *arguments: str, codes: Sequence[int] = (0,), limit: int = brief.LIMIT
+    ) -> dict[str, Any]:
         command = [sys.executable, "-m", "workbench", *arguments]
         began = time.monotonic()
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=280)
         self.seconds = time.monotonic() - began
-        assert done.returncode == code, f"{arguments}: {done.stdout}\n{done.stderr}"
+        assert done.returncode in codes, f"{arguments}: {done.stdout}\n{done.stderr}"
         assert len(done.stdout.encode()) <= limit + 1
-        return dict(json.loads(done.stdout))
+        return {**json.loads(done.stdout), "exit code": done.returncode}
 
-    def tries(
-        self, name: str, module: Mapping[str, str], verdict: str, code: int
-    ) -> dict[str, Any]:
+    def step(self, name: str) -> dict[str, Any]:
+        """As the guide has it: one that is inconclusive is run again, once."""
+        told = self.asks("ablate", name, "--brief", codes=(0, 1, 5))
+        if told["verdict"] == "inconclusive":
+            told = self.asks("ablate", name, "--brief", "--fresh", codes=(0, 1, 5))
+        return told
+
+    def fakes(self, name: str, module: Mapping[str, str]) -> dict[str, Any]:
         """A step on the baseline with the fast kernel."""
         self.asks("new", name, "--from", "baseline", "--change", "a fake", "--json", limit=1 << 20)
         study = self.folder / "kernels" / "rmsnorm"
         (study / f"{name}.py").write_text(MODULE.format(name=name, title="A fake.", **module))
         shutil.copy(VECTOR, study / f"{name}.cu")
-        told = self.asks("ablate", name, "--brief", code=code)
-        assert told["verdict"] == verdict, told
-        return told
+        return self.step(name)
 
 
 @pytest.mark.gpu
@@ -89,37 +94,34 @@ def test_a_scripted_agent_keeps_a_step_and_no_fake(
     assert main(["init", str(tmp_path), "--template", "cuda", "--agents"]) == 0
     agent = Agent(tmp_path)
 
-    def report(name: str, told: Mapping[str, Any]) -> None:
+    def report(name: str, told: Mapping[str, Any]) -> tuple[str, bool, int]:
         with capsys.disabled():
-            keys = ("verdict", "seconds", "time_us", "vs_parent", "limit", "at_shape", "failed")
-            shown = {key: told.get(key) for key in keys}
-            print(f"\n{name}: {shown}, all of it in {agent.seconds:.1f} s")
+            first = f"first verdict in {told['seconds']} s, all in {agent.seconds:.1f} s"
+            print(f"\n{name}: {first}\n  {json.dumps(told)}")
+        return told["verdict"], told.get("provisional", False), told["exit code"]
 
-    assert agent.asks("doctor", "--brief")["works"]
-    told = agent.asks("ablate", "baseline", "--brief")
-    report("baseline", told)
-    assert (told["verdict"], told.get("provisional")) == ("baseline", None)
-    assert told["limit"]
-    assert told["next"]
+    assert agent.asks("doctor", "--brief")["works"]["measure"]
+    baseline = agent.step("baseline")
+    assert report("baseline", baseline) == ("baseline", False, 0)
 
     shutil.copy(VECTOR, tmp_path / "kernels" / "rmsnorm" / "fix1.cu")
-    first = agent.asks("ablate", "fix1", "--brief", "--quick", code=5)
-    report("fix1 --quick", first)
-    assert (first["verdict"], first["provisional"]) == ("kept", True)
-    told = agent.asks("ablate", "fix1", "--brief")
-    report("fix1", told)
-    assert (told["verdict"], told.get("provisional")) == ("kept", None)
-    assert told["vs_parent"][1] > 1.03
-    assert told["vs_best_reference"]["name"] == "builtin"
+    told = agent.asks("ablate", "fix1", "--brief", "--quick", codes=(0, 1, 5))
+    assert report("fix1 --quick", told) == ("kept", True, 5)
+    fix1 = agent.step("fix1")
+    assert report("fix1", fix1) == ("kept", False, 0)
+    told = agent.fakes("fix2", KEEPS)
+    assert report("an output that is kept", told) == ("wrong", False, 1)
+    told = agent.fakes("fix3", SHOWN)
+    assert report("right at the study's own shapes", told) == ("unseen_shape", False, 1)
 
-    more = agent.asks("show", told["evidence"], "--brief", limit=brief.MORE)
+    more = agent.asks("show", fix1["evidence"], "--brief", limit=brief.MORE)
     assert more["gates"]["unseen"] == "passed"
     assert agent.asks("diff", "baseline", "fix1", "--brief")["speedup"][1] > 1.03
-    assert agent.asks("advise", "fix1", "--brief")["limit"]
-
-    report("an output that is kept", agent.tries("fix2", KEEPS, "wrong", 1))
-    report("the shapes of the study alone", agent.tries("fix3", SHOWN, "unseen_shape", 1))
-    assert agent.asks("ablate", "--brief")["best"]["step"] == "fix1"
+    assert agent.asks("advise", "fix1", "--brief")["verdict"] == "kept"
+    assert fix1["vs_parent"][1] > 1.03
+    assert fix1["vs_best_reference"]["name"] == "builtin"
+    assert baseline["limit"]
+    assert baseline["next"]
 
 
 PLACEHOLDERS = {"FILE.py:FUNCTION": "row.py:softmax", "4096,8192": "8,16", "DIR": "."}
