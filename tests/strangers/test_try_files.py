@@ -549,7 +549,7 @@ def test_what_cannot_be_compared_has_failed_in_json(tmp_path: Path, answer: Any)
 
 def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     one = object.__new__(Attempt)
-    row = SimpleNamespace(variant="baseline", status=Status.FAILED, checks={})
+    row = SimpleNamespace(variant="baseline", status=Status.FAILED, checks={}, gates=())
     monkeypatch.setattr(Attempt, "row", row)
     monkeypatch.setattr(Attempt, "wrong", None)
     object.__setattr__(one, "failures", {})
