@@ -4,7 +4,6 @@ name, and the step added to the text of the ladder.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from shlex import quote
 from workbench.app.target import shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
+from workbench.problems.expressions import literal
 from workbench.study.model import Prediction, Step, Study, Variant
 from workbench.study.own_files import all_or_nothing, resolved, write_bytes, write_new
 from workbench.study.params import base_name
@@ -104,14 +104,14 @@ def step_text(step: Step) -> str:
     """The step as TOML."""
     lines = [
         "[[step]]",
-        f"variant = {quoted(step.variant)}",
-        *([f"parent = {quoted(step.parent)}"] if step.parent else []),
-        f"key_change = {quoted(step.key_change)}",
+        f"variant = {literal(step.variant)}",
+        *([f"parent = {literal(step.parent)}"] if step.parent else []),
+        f"key_change = {literal(step.key_change)}",
     ]
     text = "\n".join(lines) + "\n"
     for prediction in step.predictions:
         text += (
-            f"\n[[step.prediction]]\nfigure = {quoted(prediction.figure)}\n{_bounds(prediction)}\n"
+            f"\n[[step.prediction]]\nfigure = {literal(prediction.figure)}\n{_bounds(prediction)}\n"
         )
     return text if step.predictions else f"{text}\n{UNPREDICTED}"
 
@@ -120,11 +120,6 @@ def _bounds(prediction: Prediction) -> str:
     key = "factor" if prediction.factor is not None else "range"
     low, high = prediction.factor or prediction.range or (0.0, 0.0)
     return f"{key} = [{low:g}, {high:g}]"
-
-
-def quoted(text: str) -> str:
-    """A string of TOML: JSON's escapes are among its own."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def with_step(path: Path, text: str, added: str) -> str:

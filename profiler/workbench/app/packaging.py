@@ -12,7 +12,7 @@ from pathlib import Path
 
 import workbench
 from workbench.errors import UsageError
-from workbench.study.front_ends import FRONT_ENDS, package_of
+from workbench.study.front_ends import imported, package_of
 from workbench.study.text import read_text, stands
 
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
@@ -103,27 +103,13 @@ def _of_workbench(node: ast.AST) -> Iterator[str]:
 
 def dependencies(sources: Mapping[str, str], *, kernels: bool) -> list[str]:
     """What pip has to install for these Python sources, by name."""
-    imported = {name for text in sources.values() for name in _imports(text)}
     found = [TORCH, *(NEEDED_BY_CUDA if kernels else ())]
-    for name in sorted(imported - sys.stdlib_module_names - {"workbench", "cuda", "numpy"}):
-        package = package_of(_module_of(name, sources))
-        if package not in COMES_ALONG and package not in found:
-            found.append(package)
+    others = {*sys.stdlib_module_names, "workbench", "cuda", "numpy"}
+    for module in sorted({name for text in sources.values() for name in imported(text)[0]}):
+        package = package_of(module)
+        known = module.partition(".")[0] in others or package in (*COMES_ALONG, *found)
+        found += [] if known else [package]
     return found
-
-
-def _module_of(name: str, sources: Mapping[str, str]) -> str:
-    """The module of a front end that a package name stands for, else the name."""
-    known = [m for f in FRONT_ENDS for m in f.modules if m.partition(".")[0] == name]
-    return known[0] if len(known) == 1 else name
-
-
-def _imports(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
 
 
 def digests(folder: Path) -> dict[str, str]:

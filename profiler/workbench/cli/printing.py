@@ -91,7 +91,7 @@ def tell(
     brief: Callable[[], Mapping[str, object]] | None = None,
 ) -> None:
     """The result of a verb: as JSON, ``brief`` or whole, or as its options want it."""
-    if brief and is_brief(options):
+    if brief and getattr(options, "brief", False):
         show_brief(brief())
     elif options.json:
         show_json(data())
@@ -105,10 +105,6 @@ def show_json(data: object) -> None:
     from workbench.render.as_json import dumps
 
     print(dumps(data))
-
-
-def is_brief(options: Printed) -> bool:
-    return bool(getattr(options, "brief", False))
 
 
 @printing()

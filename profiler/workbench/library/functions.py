@@ -221,7 +221,8 @@ def require_code(around: FunctionModule, function: FunctionType, name: str, node
             f"{where}, a {type(value).__name__} that was computed: it is data, not code",
             hint="make it an input of the study, so that every variant gets the same",
         )
-    module = value if isinstance(value, ModuleType) else sys.modules.get(str(_home(node)))
+    home = str(getattr(node, "module", None))
+    module = value if isinstance(value, ModuleType) else sys.modules.get(home)
     file = str(getattr(module, "__file__", None) or "")
     imported = isinstance(node, ast.Import | ast.ImportFrom) and file
     if imported and Path(file).resolve().parent == around.folder.resolve():
@@ -229,10 +230,6 @@ def require_code(around: FunctionModule, function: FunctionType, name: str, node
             f"{where} of {Path(file).name}, which only code in that folder can import",
             hint=f"move what it needs into {around.place}, or install it as a package",
         )
-
-
-def _home(node: ast.stmt) -> str | None:
-    return node.module if isinstance(node, ast.ImportFrom) else None
 
 
 def is_data(value: object) -> bool:

@@ -133,16 +133,12 @@ class Ablated(Shown, Ablation):
 
     def _blocks(self) -> Sequence[Block]:
         head: list[Block] = [Paragraph(answer(self)), only(ladder_table(self), REPORTED)]
-        charts = [Chart(name, *_told(name, self)) for name in CHARTS]
+        every = ((name, *told(name, self)) for name in CHARTS)
+        charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]
         return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
 
     def _chart(self, name: str) -> str:
         return svg.files(scene(name, self))[0]
-
-
-def _told(name: str, found: Ablation) -> tuple[str, Any]:
-    alt, caption = told(name, found)
-    return alt, words(caption)
 
 
 def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Ablated:

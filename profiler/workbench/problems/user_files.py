@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.problems.expressions import Call, read_call
+from workbench.problems.expressions import read_call
 from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
 from workbench.study.text import no_file, read_text, stands
 from workbench.study.workspace import folder_name
@@ -245,13 +245,9 @@ def find_versus(request: Request, folder: Path) -> Versus:
             hint=f"pip install {package}, or name another to compare with",
         )
     loads = f'_versus = given.Dotted("{call.target}")'
-    return Versus(text, loads, _expression(call))
-
-
-def _expression(call: Call) -> str:
     if call.arguments is None:
-        return "given.compared(_versus, inputs)"
-    return f"_versus({with_inputs(call.arguments)})"
+        return Versus(text, loads, "given.compared(_versus, inputs)")
+    return Versus(text, loads, f"_versus({with_inputs(call.arguments)})")
 
 
 def with_inputs(arguments: str) -> str:

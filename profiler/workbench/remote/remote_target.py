@@ -75,20 +75,21 @@ class Intake:
         timings = list(self.records(f"{self.shape}/timings", Timing))
         captures = list(self.records(f"{self.shape}/captures", CaptureIndex))
         ceilings = list(self.records(".", CeilingsFile))
+        expected = self.recorder.expected
         for build in builds:
             self.require(build.variant, build.fingerprint, self.recorder.of_sources(build.variant))
         for each in checks:
             for shape, check in each.shapes.items():
-                self.require(each.variant, check.fingerprint, self.expected(each.variant, shape))
+                self.require(each.variant, check.fingerprint, expected(each.variant, shape))
         for timing in timings:
             if (timing.study, timing.shape) != (self.recorder.study.name, self.shape):
                 raise refused("a timing is of another study or shape")
             if not DATE.fullmatch(timing.provenance.date):
                 raise refused("a timing has no date")
             for variant, found in timing.fingerprints.items():
-                self.require(variant, found, self.expected(variant, self.shape))
+                self.require(variant, found, expected(variant, self.shape))
         for index in captures:
-            self.require(index.variant, index.fingerprint, self.expected(index.variant, self.shape))
+            self.require(index.variant, index.fingerprint, expected(index.variant, self.shape))
             report = self.files.get(f"reports/{index.report}")
             if report is None or index.shape != self.shape or digest(report) != index.sha256:
                 raise refused(f"the capture of {index.variant} has another report or shape")
@@ -111,9 +112,6 @@ class Intake:
                     yield store.decode(self.folder.root / name, self.files[name], kind)
                 except UsageError as error:
                     raise refused(error.message) from None
-
-    def expected(self, variant: str, shape: str) -> str | None:
-        return self.recorder.expected(variant, shape)
 
     def require(self, variant: str, found: str, wanted: str | None) -> None:
         if found != wanted:

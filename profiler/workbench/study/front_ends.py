@@ -146,12 +146,12 @@ def _within(name: str, module: str) -> bool:
 
 
 def _named(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Modules that a file in Python imports, and what is taken out of them, with dots."""
-    return _imported(path.read_text(errors="replace")) if path.suffix == ".py" else ((), ())
+    return imported(path.read_text(errors="replace")) if path.suffix == ".py" else ((), ())
 
 
 @lru_cache(maxsize=TEXTS)
-def _imported(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def imported(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Modules that a text in Python imports, and what is taken out of them, with dots."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError):
