@@ -37,6 +37,7 @@ class Guard:
         self.seal = Seal()
         self.opened = Opened(folder.parent)
         self.set_aside: int | None = None  # bytes of the L2, once there is a context
+        self.is_whole = False  # as it was noted, when the last variant had run
         self.own = ""  # the module that was loaded last
         files = {folder / name for names in sources.values() for name in names}
         files |= {path for path in folder.glob("*") if path.suffix in CODE}
@@ -58,8 +59,10 @@ class Guard:
         """Raises Tampered at the end, with all that can be put back in its place again. What is
         not in its place at the beginning is somebody else's doing.
         """
-        if self.seal.broken():
+        is_alone = len(sys._current_frames()) == 1  # no other thread may have acted meanwhile
+        if not (self.is_whole and is_alone) and self.seal.broken():
             self.seal.mend()
+        self.is_whole = False
         if self.set_aside is None and torch.cuda.is_initialized():
             self.set_aside = set_aside_l2()
         try:
@@ -75,6 +78,7 @@ class Guard:
         if why:
             self.seal.mend()
             raise Tampered(why, hint=BESIDE_HINT)
+        self.is_whole = True
         if why := unseen(seen, self.folder, self.sources.get(variant, ())):
             raise Tampered(why, hint="name the file in a plain string of the module")
 

@@ -265,6 +265,19 @@ class Server:
         self.journal.fail(variant, Phase.TIME, error)
 
 
+def register_ahead() -> None:
+    """The kernels in Triton that torch registers when it first uses the GPU, for most of a second:
+    once, and not in every session. It uses no GPU.
+    """
+    import torch
+
+    queued = getattr(torch.cuda, "_queued_calls", [])
+    for call in list(queued):
+        if getattr(call[0], "__name__", "") == "_register_triton_kernels":
+            queued.remove(call)
+            call[0]()
+
+
 def main() -> None:
     os.environ.update(ENVIRONMENT)
     job = read_job(Path(sys.argv[1]))
@@ -273,6 +286,7 @@ def main() -> None:
     import torch  # noqa: F401
     from cuda.core import Program  # noqa: F401
 
+    register_ahead()
     if ALONE not in sys.argv:
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)
