@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from workbench.cuda import CompileError, declare, nvcc
+from workbench.cuda import CompileError, KernelBuild, declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin
 from workbench.cuda.cubin_folder import key_of
 from workbench.cuda.programs import entries, is_host, items, masked, without, without_host_code
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.records import BuiltKernel
+from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request
+from workbench.render.document.environment import Save, source_of, told
+from workbench.render.document.sentences import sentence
+from workbench.study.config import Gates
 
 CU = Path(__file__).parent / "cu"
 needs_nvrtc = pytest.mark.skipif(
@@ -82,13 +89,27 @@ def test_an_error_of_device_code_is_at_its_own_line(tmp_path: Path, compiler: st
     assert '/kernels/mine/wrong.cu(3): error: identifier "y" is undefined' in told.value.message
 
 
+def compiled_by(found: KernelBuild) -> str:
+    """What gate, table and `try` print of a build."""
+    names = ("kernel", "registers", "compiler")
+    built = BuiltKernel(source="one.cu", **{name: getattr(found, name) for name in names})
+    row = SimpleNamespace(error="", warnings=(), kernels=(built,))
+    (line,) = told(Save("baseline", "sm_90a", kernels=(built,)), None)
+    assert source_of(built) in f"one.cu by {built.compiler}"
+    assert f"by {built.compiler}" in line
+    return sentence(compiler_gate(cast(Any, row), Gates()).why)
+
+
 @needs_nvcc
 def test_nvcc_is_asked_for_by_name(tmp_path: Path) -> None:
     file = tmp_path / "one.cu"
     file.write_text('extern "C" __global__ void one(float* x) { x[0] = VALUE; }\n')
     source = Source(file, "one", {"VALUE": 3}, (), False, NVCC)
     report, code = source.compile("sm_90a")
-    assert [one.kernel for one in report.kernels] == ["one"]
+    (built,) = report.kernels
+    assert (built.kernel, built.compiler) == ("one", nvcc.version(nvcc.find()))
+    assert re.fullmatch(r"nvcc \d+\.\d+\.\d+", built.compiler)
+    assert f"by {built.compiler}" in compiled_by(built)
     assert str(tmp_path).encode() not in bytes(code.code)
     with pytest.raises(CompileError, match='error: identifier "VALUE" is undefined'):
         Source(file, "one", {}, (), False, NVCC).compile("sm_90a")

@@ -117,7 +117,8 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     allowed = (*([_warning(build)] if build.warnings else []), *([spills] if spilled else []))
     if allowed:
         return Gate(COMPILER, GateState.PASSED, finding("compiler.allowed", findings=allowed))
-    return Gate(COMPILER, GateState.PASSED, Finding("compiler.clean"))
+    by = tuple(dict.fromkeys(k.compiler for k in build.kernels if k.compiler))
+    return Gate(COMPILER, GateState.PASSED, finding("compiler.clean", by=by))
 
 
 def compiler_failed(message: str) -> Finding:

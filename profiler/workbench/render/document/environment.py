@@ -66,10 +66,15 @@ class CompiledKernel:
     warnings: int
 
 
+def source_of(built: BuiltKernel) -> str:
+    """With the compiler, where it is named."""
+    return " by ".join(filter(None, (built.source, built.compiler)))
+
+
 COMPILED: list[Field[CompiledKernel]] = [
     field("variant", "variant", lambda k: k.variant),
     field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
-    field("source", "source", lambda k: k.built.source, rank=2),
+    field("source", "source", lambda k: source_of(k.built), rank=2),
     field("defines", "defines", lambda k: k.defines, rank=2),
     field("registers", "registers", lambda k: str(k.built.registers), right=True, rank=1),
     field("shared", "static shared B", lambda k: str(k.built.shared_bytes), right=True, rank=2),
@@ -190,6 +195,8 @@ def _kernel(now: BuiltKernel, before: BuiltKernel | None) -> Iterator[str]:
     spills = now.spill_store_bytes + now.spill_load_bytes
     was = before.spill_store_bytes + before.spill_load_bytes if before else None
     yield f"spills {_moved(was, spills)}" + (" bytes" if spills or was else "")
+    if now.compiler and now.compiler != (before.compiler if before else ""):
+        yield f"by {now.compiler}"
 
 
 def _moved(before: float | None, now: float) -> str:

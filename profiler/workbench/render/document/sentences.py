@@ -99,7 +99,7 @@ SENTENCES: Mapping[str, str] = {
     "compiler.spills": "{spill_bytes} bytes of register spills",
     "compiler.nothing_compiled": "nothing of it was compiled here",
     "compiler.allowed": "allowed here: {findings:[; ]}",
-    "compiler.clean": "no warning, no spill",
+    "compiler.clean": "no warning, no spill|, by {by:[, ]}|",
     "compiler.of_several": "{here}; of the others: {others}",
     "compiler.not_captured": "not collected: compiled {by}, and not captured",
     "compiler.captured": "|{least_registers} to ||{registers} registers, |"
