@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import dist, log
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TERA = 1e12
+APART = 0.25  # of logarithms: a point that is closer to a faster one has no name
 
 
 def plot(found: Ablation, kind: str, axes: Any = None) -> Axes:
@@ -55,9 +57,15 @@ def _roofline(found: Ablation, axes: Any) -> None:
     if not rows or found.ceilings is None:
         raise EnvironmentLacks(f"a roofline needs captures: {ABSENT}", hint="workbench profile")
     points = [(row, row.roofline) for row in rows if row.roofline]
+    points.sort(key=lambda pair: -pair[1].flops_per_second)
+    named: list[tuple[float, float]] = []
     for row, point in points:
         axes.scatter(point.flop_per_byte, point.flops_per_second / TERA)
-        axes.annotate(row.variant, (point.flop_per_byte, point.flops_per_second / TERA))
+        at = log(point.flop_per_byte), log(point.flops_per_second)
+        if all(dist(at, other) > APART for other in named):
+            named.append(at)
+            place = point.flop_per_byte, point.flops_per_second / TERA
+            axes.annotate(row.variant, place, (4, 4), textcoords="offset points", fontsize=8)
     bandwidth = found.ceilings.rates.get(found.base)
     best = max((point for _, point in points), key=lambda p: p.flops_per_second)
     peak = best.flops_per_second / best.share_of_arithmetic_peak

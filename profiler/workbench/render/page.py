@@ -149,6 +149,6 @@ def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
         if ratio is not None and name not in ("", best.variant):
             note = f"interval {ABSENT}"
             if ratio.low is not None and ratio.high is not None:
-                note = f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level} % interval"
+                note = f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level}\u00a0% interval"
             label = f"speed relative to {name}"
             yield {"label": label, "value": fine(ratio.ratio), "note": note}

@@ -209,7 +209,7 @@ def _draw(steps: Sequence[Timed], references: Sequence[Timed]) -> tuple[list[Ite
     lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
     named = row_left([row.variant for row, _ in steps], NAMES, SIZE)
     changes = [short_change(row) for row, _ in steps]
-    values = named + min(CHANGES, max(text_width(text, NUMBER) for text in changes)) + BEFORE
+    values = named + min(CHANGES, 1 + max(text_width(text, NUMBER) for text in changes)) + BEFORE
     values += max(text_width(_value(time), SIZE, bold=True) for _, time in steps)
     scale = Log(min(lows) / 1.2, max(highs) * 1.15, values + BEFORE, WIDTH - EDGE)
     top = LINE * len(references) + 6
