@@ -13,7 +13,7 @@ from workbench.app.judge import on_record
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.run.protocol import VariantsJob
+from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.study.unseen import DRAWN, unseen_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import GateState
@@ -79,6 +79,18 @@ def test_a_step_is_checked_at_all_of_them_and_timed_at_one(
     jobs = len(gpu.jobs)
     assert main(["ablate", "fix", "--project", str(root)]) == 0
     assert len(gpu.jobs) == jobs
+
+
+def test_a_step_that_gains_only_in_later_sessions_is_checked_at_them_then(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def time(run: Run) -> float:
+        return TIMES[run.variant] if len(gpu.timed) > 1 else TIMES["baseline"]
+
+    gpu = StandIn(monkeypatch, time)
+    main(["ablate", "fix", "--brief", "--project", str(root)])
+    assert [job.sessions for job in gpu.jobs if isinstance(job, SessionsJob)] == [3, 5, 5]
+    assert states(root)["unseen"] == GateState.PASSED
 
 
 @pytest.mark.parametrize("fault", ["wrong", "slower"])

@@ -52,8 +52,10 @@ def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -
         least = target.workspace.config.timing.sessions
         wanted = profiled_with(target, [fix])
         done = ensure(replace(wanted, profile=profile, least=least, again=False))
-        failed = done.failures
-        again = _judged(target, fix, done, provisional=False)
+        again, failed = _judged(target, fix, done, provisional=False), done.failures
+        if due := open_unseen([again.row]):  # the first sessions had no gain
+            failed |= measure_unseen(target, due)
+            again = _judged(target, fix, done, provisional=False)
     return replace(again, failures={**again.failures, **failed}, seconds=stepped.seconds)
 
 
