@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -23,6 +23,7 @@ from benchmarks.pages import DOCS
 
 import workbench
 from workbench.cli.main import VERBS, command
+from workbench.render import as_json
 from workbench.render.as_json import shown_names
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
@@ -43,7 +44,7 @@ may be missing; an object is a JSON object, with the type of its values.
 
 """
 PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
-OBJECTS = {"Advice", "Build", "Ceiling", "Check", "GraphNode", "Place"}  # not listed
+OBJECTS = {"Advice", "Build", "Ceiling", "Check", "Data", "GraphNode", "Place"}  # not listed
 WORDS = {"str": "text", "int": "number", "float": "number", "bool": "true or false", "None": "null"}
 SEQUENCE = re.compile(r"(?:tuple|list|Sequence)\[([^\[\]]+?)(?:, \.\.\.)?\]")
 MAPPING = re.compile(r"(?:Mapping|dict)\[[^\[\],]+, ([^\[\]]+)\]")
@@ -109,8 +110,14 @@ def summary(record: type) -> str:
     return " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`") + "\n\n"
 
 
+def is_struct(value: object) -> bool:
+    """Whether it is a record that was made for JSON."""
+    return isinstance(value, type) and value.__module__ == as_json.__name__
+
+
 def classes() -> Iterator[type]:
-    """The dataclasses of the engine that may be printed."""
+    """Those of the engine that may be printed."""
+    yield from (each for each in vars(as_json).values() if is_struct(each))
     for module in walk_packages(workbench.__path__, "workbench."):
         if module.name.removeprefix("workbench.").startswith(PACKAGES):
             for kind in vars(import_module(module.name)).values():
@@ -136,9 +143,9 @@ def printed() -> dict[str, type]:
 
 def annotation(record: Any, name: str) -> str:
     """The annotation of a field, or of what a property returns, as written; of a lambda none."""
-    known = {field.name: str(field.type) for field in fields(record)}
-    if name in known:
-        return known[name]
+    known = [vars(base).get("__annotations__", {}).get(name) for base in record.__mro__]
+    if written := next(filter(None, known), ""):
+        return str(written)
     (getter,) = [vars(base)[name].fget for base in record.__mro__ if name in vars(base)][:1]
     return str(getter.__annotations__.get("return", ""))
 

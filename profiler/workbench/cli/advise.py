@@ -31,7 +31,7 @@ def run(options: AdviseOptions) -> None:
     row, damaged = found.row(name), tuple(file_warnings(evidence, [name]))
     tell(
         options,
-        lambda: {**advised(found, row), "warnings": damaged},
+        lambda: advised(found, row, damaged),
         lambda: [
             Paragraph(variant.origin(found)),
             *warned(sentences(damaged)),

@@ -11,7 +11,7 @@ from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import Output, output, show_brief, show_json
 from workbench.derive.diff.line_diff import SourceDiff
-from workbench.derive.matching import Matching, PairGroup
+from workbench.derive.matching import Matching
 from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
@@ -20,7 +20,7 @@ from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import as_json, brief, source_lines
 from workbench.render.document import hunks, launches, pair, variant
 from workbench.render.document.blocks import Paragraph, words
-from workbench.render.document.launches import DETAILED, PairRead, left_out
+from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
 
@@ -85,7 +85,19 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
         show_brief(brief_reports(before, after, matching, told))
         return require_pairs(matching)
     if options.json:
-        show_json(diff_data(before, after, matching, told))
+        show_json(
+            as_json.ReportPair(
+                before=before,
+                after=after,
+                warnings=told,
+                kernels=[
+                    as_json.kernel_pair(read_pair(before, after, group.typical), group)
+                    for group in matching.groups
+                ],
+                only_before=matching.only_before,
+                only_after=matching.only_after,
+            )
+        )
         return require_pairs(matching)
     out = output(options)
     reports = zip((before, after), SIDES, strict=True)
@@ -120,34 +132,4 @@ def brief_reports(
         "after": after.name,
         "kernels": [brief.kernel_pair(each.comparison, each.after.advice) for each in read],
         "warnings": [*sentences(told)],
-    }
-
-
-def diff_data(
-    before: Report, after: Report, matching: Matching, told: list[Finding]
-) -> dict[str, object]:
-    return {
-        "before": before,
-        "after": after,
-        "warnings": told,
-        "kernels": [
-            pair_data(read_pair(before, after, group.typical), group) for group in matching.groups
-        ],
-        "only_before": matching.only_before,
-        "only_after": matching.only_after,
-    }
-
-
-def pair_data(read: PairRead, group: PairGroup) -> dict[str, object]:
-    return {
-        "launches": [[p.before.index, p.after.index] for p in group.pairs],
-        "matched_by": group.typical.how,
-        "before": group.typical.before,
-        "after": group.typical.after,
-        "comparison": read.comparison,
-        "figures": as_json.figure_pairs(read.before.figures, read.after.figures),
-        "bottlenecks_before": read.before.bottlenecks,
-        "bottlenecks_after": read.after.bottlenecks,
-        "advice": as_json.to_try(read.after.advice),
-        "source": as_json.source_diff(read.lines),
     }

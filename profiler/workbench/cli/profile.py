@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from workbench.app.judge import judged
 from workbench.app.measure import Ensured, ensure_each, profiled_with
 from workbench.app.target import (
@@ -53,12 +55,12 @@ def run(options: ProfileOptions) -> int:
 
 def profiled(
     options: ProfileOptions, target: Target, ensured: Ensured
-) -> tuple[list[as_json.Data], bool, list[str]]:
+) -> tuple[list[Any], bool, list[str]]:
     """One shape: its JSON, brief by variant; whether one failed; names of stale evidence alone."""
     names = target.variants(options.variants)
     found, _ = judged(target, names, source=ensured.source)
     rows = [found.row(name) for name in names]
-    data: list[as_json.Data] = []
+    data: list[Any] = []
     if options.brief:
         data = [brief.step(found, row) for row in rows]
     elif options.json:
