@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.render.document.blocks import (
     Block,
+    Cell,
     Field,
     Paragraph,
     Section,
@@ -21,6 +22,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.phrases import first_clause
 from workbench.render.numbers import number
 from workbench.study.params import base_name
 from workbench.words import NONE, Status
@@ -73,9 +75,13 @@ LISTED: list[Field[Listed]] = [
     field("variant", "variant", lambda v: v.variant),
     field("parent", "parent", lambda v: _role(v), rank=2),
     field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
-    field("change", "key change", lambda v: authored(v.key_change), rank=3),
+    field("change", "key change", lambda v: _change(v.key_change), rank=3),
 ]
 PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), rank=9)
+
+
+def _change(text: str) -> Cell:
+    return Cell(authored(text), short=first_clause(text))
 
 
 def _role(listed: Listed) -> str:

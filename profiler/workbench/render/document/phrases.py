@@ -115,7 +115,10 @@ def key_change(row: Row) -> Cell:
 
 def short_change(row: Row) -> str:
     """The label of a step; of one without the first clause of its change."""
-    text = (row.step.label or row.step.key_change) if row.step else row.title
+    return first_clause((row.step.label or row.step.key_change) if row.step else row.title)
+
+
+def first_clause(text: str) -> str:
     return _CLAUSE.split(plain(authored(text)))[0]
 
 

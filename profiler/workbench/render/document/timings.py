@@ -119,10 +119,12 @@ def regimes(row: Row, reference: str = "") -> Table:
     return table("timings", shown, rows, key=lambda t: t.regime)
 
 
-def _fastest(known: InRegime) -> str:
-    if known.speedup_over_fastest is None:
-        return ABSENT
-    return f"{with_cycles(known.speedup_over_fastest)} of {known.fastest}"
+def _fastest(known: InRegime) -> Cell:
+    over = known.speedup_over_fastest
+    if over is None:
+        return Cell(words(ABSENT))
+    told = f"{with_cycles(over)} of {known.fastest}"
+    return Cell(words(told), short=f"{interval(over)} {known.fastest}")
 
 
 def _fine(ratio: Ratio) -> str:
