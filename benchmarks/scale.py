@@ -9,7 +9,8 @@ exit code is 1 where one takes longer than it may.
 recorded capture of softmax's ``fused``, and runs all verbs that read what is recorded. An exponent
 is the slope of log(CPU seconds) over log(size), both without those of the smallest workspace: 1 is
 linear, and 0 stands where less than 0.2 s come on top. The exit code is 1 where one is above 1.1.
-The times in the made-up records are drawn, and are no measurement.
+The times in the made-up records are drawn, and are no measurement. Before each run it waits until
+ext4 has forgotten what the last one deleted: that makes new files slow for five seconds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import linear_regression, median
@@ -49,7 +51,7 @@ RECORDED = {
 }  # fmt: skip
 STEPS, SESSIONS = (20, 40, 80, 160, 320), (10, 100, 1000, 10_000)
 FEW, MOST, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 10, 20, 6
-NOISE = 0.2  # seconds
+NOISE, FORGETS = 0.2, 6.0  # seconds
 SPACE = "step1[warps=2|4|8]"
 # Arguments, and the exit code: the step ``bad`` is wrong, and nothing can be measured here.
 VERBS = {
@@ -204,9 +206,9 @@ def capture(
 def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
     """Of what comes on top of the smallest size, where that is more than noise; 0 if it is not."""
     above = [
-        (math.log(size - sizes[0]), math.log(time - times[0]))
-        for size, time in zip(sizes, times, strict=True)
-        if time - times[0] >= NOISE
+        (math.log(size - sizes[0]), math.log(each - times[0]))
+        for size, each in zip(sizes, times, strict=True)
+        if each - times[0] >= NOISE
     ]
     return linear_regression(*zip(*above, strict=True)).slope if len(above) > 1 else 0.0
 
@@ -230,7 +232,10 @@ def main() -> int:
                 for root, size in roots.items()
             }
             for verb, code in VERBS.items():
-                took = [seconds(r, verb.format(**n).split(), code) for r, n in named.items()]
+                took = []
+                for root, names in named.items():
+                    time.sleep(FORGETS)
+                    took.append(seconds(root, verb.format(**names).split(), code))
                 found = exponent(sizes, took)
                 steep |= found > MOST
                 shown = " | ".join(f"{each:.2f} s" for each in took)

@@ -164,6 +164,7 @@ def meaning_of_c(text: str) -> str:
     return "\n".join(line for each in code.splitlines() if (line := each.strip()))
 
 
+@lru_cache(maxsize=64)  # mostly the same at both commits that are compared
 def meaning(text: str) -> str:
     """Python without what it does not run; text that is no Python stays as it is."""
     try:
