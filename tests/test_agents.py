@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import json
+import os
 import re
 import sys
 import warnings
@@ -64,7 +65,9 @@ def test_the_skill_names_verbs_options_and_verdicts_that_exist(tmp_path: Path) -
 def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
     async def run() -> Any:
         arguments = ["-m", "workbench", "mcp"]
-        served = StdioServerParameters(command=sys.executable, args=arguments, cwd=str(FIXTURE))
+        served = StdioServerParameters(
+            command=sys.executable, args=arguments, cwd=str(FIXTURE), env=dict(os.environ)
+        )
         async with Client(served) as client:
             return await asked(client)
 
@@ -91,11 +94,14 @@ def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) ->
             ("diff", {"before": "fix1", "after": "fix2"}),
             ("advise", {"variant": "fix99"}),
             ("show", {"name": "--help"}),
+            ("new", {"name": "a", "parent": "fix99", "change": "c"}),
+            ("show", {"name": "a\0b"}),
+            ("show", {"name": "x" * 200_000}),
             ("step", {"name": "fix3"}),
         ]
         return [(await client.call_tool(*call)).content[0].text for call in calls]  # type: ignore[union-attr]
 
-    advised, compared, unknown, option, step = with_client(asked)
+    advised, compared, unknown, option, *refused, step = with_client(asked)
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
     assert json.loads(advised) == json.loads(capsys.readouterr().out)
@@ -103,7 +109,10 @@ def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(unknown)["error"]["code"] == "usage"
     assert "--help" in json.loads(option)["error"]["message"]
     assert json.loads(step)["verdict"] == "wrong"
-    assert max(map(len, (advised, compared, unknown, step))) <= brief.LIMIT
+    told = [json.loads(each)["error"] for each in refused]
+    assert "unknown step 'fix99'" in told[0]["message"]
+    assert all("cannot be passed" in each["message"] for each in told[1:])
+    assert max(map(len, (advised, compared, unknown, *refused, step))) <= brief.LIMIT
 
 
 def test_the_tool_step_has_the_two_stages_of_ablate(

@@ -51,7 +51,18 @@ def test_without_ranges_nothing_is_drawn(tmp_path: Path) -> None:
     assert drawn(made) == ()
 
 
-@pytest.mark.parametrize("text", ["{'m': range(1, 9)}", "{'n': (1, 9)}", "{'n': range(0)}", "[1]"])
+REFUSED = ["(9, -9, -1)", "(1, 10**30)", "(0)"]
+
+
+def test_a_range_is_not_counted_through(root: Path) -> None:
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace(RANGES, "\nranges = {'n': range(2**48, 0, -1)}\n"))
+    assert len(drawn(root)) == DRAWN
+
+
+@pytest.mark.parametrize(
+    "text", ["{'m': range(1, 9)}", "{'n': (1, 9)}", "[1]", *(f"{{'n': range{x}}}" for x in REFUSED)]
+)
 def test_ranges_that_are_none_are_refused(root: Path, text: str) -> None:
     path = root / "kernels" / "scale" / "study.py"
     path.write_text(path.read_text().replace(RANGES, f"\nranges = {text}\n"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from workbench import __version__
 from workbench.cli.options import McpOptions
-from workbench.errors import EnvironmentLacks
+from workbench.errors import EnvironmentLacks, UsageError
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -35,18 +35,26 @@ def run(options: McpOptions) -> None:
 
 
 async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
-    """What a verb prints on stdout; its stderr where it prints nothing. A name is no option."""
+    """What a verb prints; its stderr, as an error, where that is nothing. A name is no option."""
+    from workbench.render import brief
+
     command = [sys.executable, "-m", "workbench", verb, *options, "--", *names]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
+    except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
+        why = f"these arguments cannot be passed to a command: {error}"
+        return brief.dumps(brief.error(UsageError.code, why, "name a file or a step"))
     try:
         out, err = await process.communicate()
     finally:
         if process.returncode is None:
             process.terminate()  # the client gave up
-    return (out or err).decode(errors="replace").strip()
+    why, _, hint = err.decode(errors="replace").strip().partition("\nhint: ")
+    said = out.decode(errors="replace").strip()
+    return said or brief.dumps(brief.error("tool", why.removeprefix("error: "), hint))
 
 
 def given(**options: str | None) -> list[str]:

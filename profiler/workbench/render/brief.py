@@ -39,22 +39,23 @@ def dumps(data: Mapping[str, object], limit: int = LIMIT) -> str:
     """At most ``limit`` bytes: of lists the last entries are left out first, then the longest
     values, and ``left_out`` says how many.
     """
-    whole: Data = {"v": VERSION, **{k: v for k, v in data.items() if v is not None}}
+    whole = plain_data({"v": VERSION, **{k: v for k, v in data.items() if v is not None}})
     left_out = 0
-    while len(text := _text(whole, left_out).encode()) > limit:
-        left_out += 1
+    while len(text := _text(whole | ({"left_out": left_out} if left_out else {}))) > limit:
+        gone = 1
         if lists := {k: v for k, v in whole.items() if isinstance(v, list) and v}:
             name = max(lists, key=lambda key: len(_text(lists[key])))
-            whole[name] = lists[name][:-1]
+            half = (len(text) - limit) / len(text) / 2  # of what is too much: nothing more goes
+            gone = max(1, int(len(lists[name]) * half))
+            whole[name] = lists[name][:-gone]
         else:
             del whole[max(whole, key=lambda key: len(_text(whole[key])))]
-    return text.decode()
+        left_out += gone
+    return text
 
 
-def _text(data: object, left_out: int = 0) -> str:
-    if left_out and isinstance(data, dict):
-        data = {**data, "left_out": left_out}
-    return json.dumps(plain_data(data), allow_nan=False, separators=(",", ":"))
+def _text(data: object) -> str:
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
 def number(value: float | None) -> float | None:

@@ -17,6 +17,7 @@ from workbench.study.params import derived
 from workbench.study.sources import plain_digest
 
 DRAWN = 3
+MOST = 1 << 48
 ATTEMPTS = 20  # of a study whose ``shape_name`` refuses some
 
 
@@ -36,10 +37,11 @@ def ranges_of(study: Study) -> Mapping[str, range]:
     found = getattr(study.module, "ranges", {})
     known = study.shapes[study.default_shape].parameters
     for name, values in found.items() if isinstance(found, dict) else [("ranges", found)]:
-        if name not in known or not isinstance(values, range) or not values or values[0] < 1:
+        ends = (values[0], values[-1]) if isinstance(values, range) and values else (0,)
+        if name not in known or not all(1 <= end <= MOST for end in ends):
             raise UsageError(
                 f"{study.folder / 'study.py'}: 'ranges' must be a dict of parameters to ranges of "
-                f"whole numbers from 1, which '{name}' is not",
+                f"whole numbers from 1 to 2^48, which '{name}' is not",
                 hint='such as ranges = {"rows": range(1, 8193)}',
             )
     return found
@@ -68,6 +70,6 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
 
 def _drawn(drawing: random.Random, values: range) -> int:
     """As many small as large ones: even over the logarithm."""
-    low, high = min(values), max(values)
+    low, high = sorted((values[0], values[-1]))
     aimed = math.exp(drawing.uniform(math.log(low), math.log(high)))
     return values[min(len(values) - 1, round(abs(aimed - values[0]) / abs(values.step)))]
