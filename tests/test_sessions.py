@@ -18,7 +18,7 @@ import pytest
 from msgspec import structs
 
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
-from workbench.evidence.records import CheckOutcome
+from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.timing import Call, Series, Session
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -32,6 +32,7 @@ from workbench.run.protocol import (
     SessionsDone,
     SessionsJob,
     TimedSession,
+    VariantsJob,
     WorkerEvent,
     decode,
     write_gate,
@@ -40,7 +41,7 @@ from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
-from workbench.words import CheckResult, Regime
+from workbench.words import CheckResult, Phase, Regime
 
 JOB_OF_TWO = SessionsJob(
     study="scale",
@@ -685,6 +686,31 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     failing = "large"
     with pytest.raises(ValueError, match=r"^n must be even"):
         worker.check("fix1")
+
+
+def test_known_variants_are_built_and_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker import device, job_worker
+
+    seen: list[tuple[str, str]] = []
+    guard = SimpleNamespace(seal=SimpleNamespace(also=id), watching=lambda name: nullcontext())
+    monkeypatch.setattr(device, "environment", Environment)
+    monkeypatch.setattr(job_worker, "guard_of", lambda *given: guard)
+    worker = object.__new__(job_worker.JobWorker)
+    for what in ("build", "check"):
+        monkeypatch.setattr(worker, what, lambda name, what=what: seen.append((what, name)))
+    worker.study, worker.folder, worker.failed = cast(Any, None), Path(), set()
+    worker.variants = ("baseline", "fix1")
+    worker.job = VariantsJob(
+        study="scale",
+        variants=worker.variants,
+        params={},
+        phases=(Phase.BUILD, Phase.CHECK),
+        known=("baseline",),
+    )
+    journal = SimpleNamespace(write=lambda event: None, current=lambda name: None)
+    worker.journal = cast(Any, journal)
+    worker.run()
+    assert seen == [("build", "baseline"), ("build", "fix1"), ("check", "fix1")]
 
 
 def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
