@@ -15,8 +15,10 @@ from workbench.app.executor import Local
 from workbench.app.judge import on_record
 from workbench.app.target import find_target
 from workbench.cli.main import main
+from workbench.errors import EnvironmentLacks
 from workbench.judge.rows import Ablation
 from workbench.render import brief
+from workbench.run.measurement import Measurement
 from workspaces import FIXTURE, GOOD, ROOT, make
 
 STUDIES = [path.parent.name for path in sorted((ROOT / "ablations").glob("*/ablation.toml"))]
@@ -152,11 +154,28 @@ def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
     told = answer(capsys, "ablate", "near", *here, code=5)  # nothing is captured here
     assert "provisional" not in told
     assert told["verdict"] == "inconclusive"
+    assert "kernels" in [gate["gate"] for gate in told["failed"]]
     assert sessions(gpu) == [3, 5]
     assert gpu.timed[0] == ["baseline", "near"]
     assert "near" in gpu.captured
     assert told["seconds"] > 0
     assert told["vs_parent"][0] == pytest.approx(20 / 9, rel=0.01)
+
+
+def test_an_answer_says_why_ncu_profiled_nothing(
+    loop: tuple[StandIn, tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, here = loop
+
+    def denied(*given: Any) -> None:
+        raise EnvironmentLacks("ERR_NVGPUCTRPERM - no permission", hint="ask root")
+
+    monkeypatch.setattr(Measurement, "capture", denied)
+    told = answer(capsys, "ablate", "near", *here, code=3)
+    assert told["verdict"] == "inconclusive"
+    assert told["error"]["code"] == "ncu.permission"
 
 
 def test_a_slow_step_is_provisional_and_not_profiled(

@@ -89,8 +89,10 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
     why = [{"step": name, "why": brief.short(text)} for name, text in done.failures.items()]
     told = brief.step(done.found, done.row, done.left_s)
     more = {"provisional": done.provisional or None, "seconds": brief.number(done.seconds)}
-    show_brief({**told, **more, "failures": why or None})
+    lost = brief.unprofiled(executor.unprofiled)
+    show_brief({**told, **more, "failures": why or None, **lost})
     note_failures(done.failures, target.study)
+    executor.require_profiled()
     require_current(stale_of(done.found, [fix]))
     verdict = done.row.verdict
     if done.failures or verdict not in (Verdict.KEPT, Verdict.BASELINE, Verdict.INCONCLUSIVE):

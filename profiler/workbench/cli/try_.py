@@ -81,7 +81,7 @@ def run(options: TryOptions) -> int:
         options,
         lambda: as_data(done),
         lambda: blocks(done, profiled=not options.no_profile),
-        lambda: as_brief(done),
+        lambda: {**as_brief(done), **brief.unprofiled(here.unprofiled)},
     )
     return finish(done, here)
 

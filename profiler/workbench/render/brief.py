@@ -19,6 +19,7 @@ from workbench.words import CheckResult, GateState, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.derive.speedup import Ratio
+    from workbench.errors import WorkbenchError
     from workbench.judge.advice.ranking import Advice, AdviceRecord
     from workbench.judge.bottlenecks import Bottleneck
     from workbench.judge.comparison import Comparison
@@ -88,6 +89,7 @@ def verdict_of(row: Row) -> str | None:
 def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
     """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds."""
     chained, advice = row.chained, ranking.to_try(row.advice, found.record)
+    is_open = row.verdict == Verdict.INCONCLUSIVE
     fastest = chained.speedup_over_fastest
     data: Data = {
         "step": row.variant,
@@ -107,6 +109,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
             {"gate": gate.name, "why": short(sentence(gate.why))}
             for gate in row.gates
             if gate.state == GateState.FAILED
+            or (is_open and gate.state == GateState.OPEN and gate.binding)
         ]
         or None,
         **limit(advice),
@@ -302,6 +305,11 @@ def error(code: str, message: str, hint: str) -> Data:
     kind = "ncu.permission" if PERMISSION in message else code
     told = {"code": kind, "message": _cut(message, LIMIT // 2)}
     return {"error": {**told, "hint": _cut(hint, LIMIT // 4)} if hint else told}
+
+
+def unprofiled(why: WorkbenchError | None) -> Data:
+    """Of an answer without a profile."""
+    return error(why.code, why.message, why.hint or "") if why else {}
 
 
 def _cut(text: str, most: int) -> str:
