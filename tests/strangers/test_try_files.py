@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import workbench
-from test_problems import file, problem
+from test_problems import file, flashinfer, problem
 from test_problems import tried as tried
 from workbench.app import measure
 from workbench.app.executor import Local
@@ -34,7 +34,7 @@ from workbench.problems.expressions import read_input
 from workbench.problems.given.calls import bound, call
 from workbench.problems.given.inputs import Empty
 from workbench.problems.given.user_module import File
-from workbench.problems.writing import write
+from workbench.problems.writing import TrialFacts, write
 from workbench.run import machine, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
@@ -44,6 +44,7 @@ from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.timing import instances, session
 from workbench.study.config import Config
+from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult, GateState, Status, TryVerdict
 from workspaces import FIXTURE
@@ -394,6 +395,33 @@ def test_a_class_and_an_attribute_get_the_lines_to_write(tmp_path: Path) -> None
     with pytest.raises(UsageError) as error:
         problem(f"{file(tmp_path, text)}:ext.scale", inputs=("x=randn(4)",))
     assert "return ext.scale(x)" in error.value.hint
+
+
+def test_a_solution_for_another_binding_gets_the_lines_to_write(tmp_path: Path) -> None:
+    path = flashinfer(tmp_path, language="cuda", binding="tvm-ffi", entry_point="main.py::row")
+    with pytest.raises(UsageError, match="in cuda with the binding tvm-ffi") as error:
+        problem(path)
+    assert "lib.row(x, out)" in error.value.hint
+
+
+def test_the_file_of_a_reference_belongs_to_the_fingerprint(tmp_path: Path) -> None:
+    file(tmp_path, "def ours(x):\n    return x * 2\n", "ours.py")
+    path = file(tmp_path, "def mine(x):\n    return x + x\n")
+    found = problem(path, inputs=("x=randn(4,8)",), versus=f"{tmp_path}/ours.py:ours")
+    write(found, tmp_path / "made", TrialFacts())
+    study = find_workspace(tmp_path / "made").study(found.name)
+    for variant in (found.baseline, *found.references):
+        covered = {p.name for p in source_files(study, study.variants[variant.name])}
+        assert {"mine.py", "ours.py"} <= covered
+
+
+@without_gpu
+def test_what_needs_a_gpu_is_unchecked_and_lacks_one(tmp_path: Path, answer: Any) -> None:
+    text = "def kernel(x):\n    raise RuntimeError('Found no NVIDIA driver on your system')\n"
+    sizes = ("--input", "x=randn(8)")
+    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.clone")
+    assert (code, told["verdict"]) == (3, "unchecked")
+    assert "nothing was measured: no NVIDIA GPU" in error
 
 
 def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

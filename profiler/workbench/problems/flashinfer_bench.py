@@ -309,7 +309,9 @@ def _baseline(solution: Solution, outputs: list[str]) -> Module:
         raise UsageError(
             f"the solution {called} is in {spec.language} with the binding "
             f"{spec.binding or 'tvm-ffi'}",
-            hint='tried are python, triton, and cuda or cpp with "binding": "torch"',
+            hint='tried are python, triton, and cuda or cpp with "binding": "torch"; or a Python '
+            f'file that calls it:\n    lib = tvm_ffi.load_module("built.so")\n'
+            f"    def run(x, out):\n        lib.{entry}(x, out)",
         )
     out = f"given.called(_given.{entry}, inputs)"
     if not spec.destination_passing_style:
