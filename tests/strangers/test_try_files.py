@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import py_compile
+import sys
 from dataclasses import replace
+from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,9 +43,10 @@ from workbench.run import machine, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import compiler_environment
-from workbench.run.protocol import CeilingsJob, ErrorText
+from workbench.run.protocol import BYTECODE, CeilingsJob, ErrorText
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
+from workbench.run.worker.startup import keeping_bytecode
 from workbench.run.worker.timing import instances, session
 from workbench.study.config import Config
 from workbench.study.sources import source_files
@@ -598,6 +603,32 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     guard = SimpleNamespace(sources={"inline": ["inline.py"], "plain": ["plain.py"]})
     loader = instances.Loader(tmp_path, {}, cast(Any, guard))
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_torch_without_bytecode_is_compiled_once(
+    compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages that uv installs have none, and a command starts several processes."""
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv(BYTECODE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(process, "find_spec", lambda name: PathFinder.find_spec(name, sys.path))
+    if compiled:
+        py_compile.compile(str(package / "__init__.py"))
+    folder = tmp_path / "cache" / "workbench" / "bytecode"
+    assert process.bytecode.__wrapped__() == ({} if compiled else {BYTECODE: str(folder)})
+    monkeypatch.setenv(BYTECODE, str(folder))
+    monkeypatch.setattr(sys, "pycache_prefix", str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    with keeping_bytecode():
+        monkeypatch.delitem(sys.modules, "torch")
+        import_module("torch")
+    assert len(list(folder.rglob("__init__.*.pyc"))) == 1
+    assert sys.dont_write_bytecode
 
 
 ENDS_LATE = """import pathlib, sys, time

@@ -33,7 +33,13 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
 from workbench.run.worker.lines import prepare
-from workbench.run.worker.startup import ENVIRONMENT, import_ahead, job_of, wait_at_gate
+from workbench.run.worker.startup import (
+    ENVIRONMENT,
+    import_ahead,
+    job_of,
+    keeping_bytecode,
+    wait_at_gate,
+)
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import Shape
 from workbench.study.params import add_shapes, base_name
@@ -299,8 +305,9 @@ def guard_of(folder: Path, job: VariantsJob) -> Guard:
 def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
     os.environ.update(ENVIRONMENT)
-    import torch  # noqa: F401
-    from cuda.core import Program  # noqa: F401
+    with keeping_bytecode():
+        import torch  # noqa: F401
+        from cuda.core import Program  # noqa: F401
 
     import_ahead(folder / name for names in job.sources.values() for name in names)
     return wait_at_gate()

@@ -38,6 +38,7 @@ from workbench.run.worker.startup import (
     LOOK_SECONDS,
     Parent,
     import_ahead,
+    keeping_bytecode,
     wait_at_gate,
 )
 from workbench.study.front_ends import is_compiling
@@ -282,11 +283,12 @@ def main() -> None:
     os.environ.update(ENVIRONMENT)
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, SessionsJob)
-    import numpy  # noqa: F401
-    import torch  # noqa: F401
-    from cuda.core import Program  # noqa: F401
+    with keeping_bytecode():
+        import numpy  # noqa: F401
+        import torch  # noqa: F401
+        from cuda.core import Program  # noqa: F401
 
-    register_ahead()
+        register_ahead()
     if ALONE not in sys.argv:
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)

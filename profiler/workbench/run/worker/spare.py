@@ -9,6 +9,7 @@ import runpy
 import sys
 
 from workbench.run.protocol import JOB, LOG, Handover, read_handover
+from workbench.run.worker.startup import keeping_bytecode
 
 
 def become(told: Handover) -> None:
@@ -24,9 +25,10 @@ def become(told: Handover) -> None:
 
 
 def main() -> None:
-    import numpy  # noqa: F401
-    import torch  # noqa: F401
-    from cuda.core import Program  # noqa: F401
+    with keeping_bytecode():
+        import numpy  # noqa: F401
+        import torch  # noqa: F401
+        from cuda.core import Program  # noqa: F401
 
     if line := sys.stdin.readline():  # none where nobody needs it any more
         become(read_handover(line))

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
+from workbench.run.protocol import BYTECODE, GATE, PARENT, Done, Hello, Job, read_gate, read_job
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 
@@ -110,6 +110,16 @@ def is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         return state not in ("Z", "X")
     return True
+
+
+@contextmanager
+def keeping_bytecode() -> Iterator[None]:
+    """What is imported inside is not compiled again in the next process: no user's code."""
+    sys.dont_write_bytecode = not os.environ.get(BYTECODE)
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = True
 
 
 DRIVER = "libcuda.so.1"
