@@ -25,6 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.run.process import bytecode
+
 TABLE = Path(__file__).with_suffix(".toml")
 SECONDS = 300  # of one file
 REFUSED = "refused: "
@@ -104,13 +106,11 @@ def strangers() -> Iterator[Stranger]:
 
 
 def tried(stranger: Stranger, folder: Path, options: Sequence[str], logs: Path | None) -> Tried:
-    """In a cache of its own, so that nothing is known of it beforehand. What it prints is kept in
-    ``logs``.
-    """
+    """In a cache of its own: only bytecode is known beforehand. ``logs`` keep what it prints."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         command = [*stranger.command(folder), *options]
-        environment = {**os.environ, "XDG_CACHE_HOME": cache}
+        environment = {**os.environ, **bytecode(), "XDG_CACHE_HOME": cache}
         limited = ["timeout", str(SECONDS), *command]
         done = subprocess.run(limited, capture_output=True, text=True, env=environment)
     out, error = done.stdout, done.stderr or f"error: exit code {done.returncode}"
