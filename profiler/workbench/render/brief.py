@@ -309,7 +309,7 @@ def error(code: str, message: str, hint: str) -> Data:
 
 def unprofiled(why: WorkbenchError | None) -> Data:
     """Of an answer without a profile."""
-    return error(why.code, why.message, why.hint or "") if why else {}
+    return error(why.code, why.message, why.hint) if why else {}
 
 
 def _cut(text: str, most: int) -> str:
