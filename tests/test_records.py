@@ -83,7 +83,7 @@ def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:
-    folder = EvidenceFolder(tmp_path)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     here = folder.timing("large", "20260102T030405Z.json")
     assert here.name == "20260102T030405Z.json.zst"
     write_bytes(here, b"")

@@ -625,7 +625,7 @@ def index_of(**changes: Any) -> CaptureIndex:
 
 
 def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:
-    folder = EvidenceFolder(tmp_path)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     entry = index_of()
     store.write(folder.capture_index("large", "baseline"), entry)
     journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))

@@ -266,7 +266,7 @@ def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[
 def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
     """At a shape that is not captured by itself, those alone, and their parents."""
     study = find_workspace(ROOT).study("softmax")
-    nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path))
+    nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path / "evidence" / "gpu"))
     names = list(study.variants)
     assert plan(nothing, names, fresh=False).captured == ("online", "split")
     assert plan(nothing, names, fresh=False, capture=names).captured == tuple(names)
