@@ -5,6 +5,7 @@ nothing to a kept step and to rejected fakes, through ``--brief`` alone.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -64,7 +65,15 @@ class Agent:
     ) -> dict[str, Any]:
         command = [sys.executable, "-m", "workbench", *arguments]
         began = time.monotonic()
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=280)
+        path = os.pathsep.join([str(ROOT / "profiler"), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
         self.seconds = time.monotonic() - began
         assert done.returncode in codes, f"{arguments}: {done.stdout}\n{done.stderr}"
         assert len(done.stdout.encode()) <= limit + 1
