@@ -225,10 +225,6 @@ class TimeBudget:
         """What an even spread would save."""
         return (1 - self.head_tail) * (1 - self.balance)
 
-    def waits_for(self, *reasons: str) -> float:
-        """The shares of some reasons together."""
-        return added(self.waits.get(reason, 0.0) for reason in reasons)
-
 
 def budget(parts: DurationParts, stalls: Mapping[str, float]) -> TimeBudget | None:
     """``stalls``: reason to its share of all samples, those that issued among them. None where the

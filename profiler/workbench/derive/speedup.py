@@ -144,11 +144,6 @@ def ratio_interval(
     )
 
 
-def time_interval(times: Sequence[Sequence[float]]) -> Interval:
-    """The geometric mean over the instances of a session, then over sessions."""
-    return over_sessions([mean_log(session) for session in times])
-
-
 @dataclass(frozen=True)
 class Time:
     """Microseconds that a call adds, a geometric mean over instances and sessions, with its 95 %
@@ -300,7 +295,7 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     """None without a session, and where a call adds nothing."""
     if not times or adds_nothing(times):
         return None
-    known = time_interval([[one.microseconds for one in session] for session in times.values()])
+    known = over_sessions([mean_log([o.microseconds for o in s]) for s in times.values()])
     clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
     return Time(
         value=known.value,

@@ -222,7 +222,7 @@ def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
         names += [entry.variant for entry in captured]
         found |= {name: Known.CAPTURED for name in names if found.get(name) != Known.TIMED}
         timed = [e.fingerprints for e in entries if isinstance(e, SessionEntry)]
-        for path in one.every_session():
+        for path in (path for shape in one.shapes for path in one.timing_files(shape.name)):
             try:
                 timed.append(store.read(path, Timing).fingerprints)
             except UsageError:

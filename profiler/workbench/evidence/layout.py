@@ -100,9 +100,6 @@ class EvidenceFolder:
     def capture_indexes(self) -> list[Path]:
         return [path for shape in self.shapes for path in listed(shape / "captures", ".json")]
 
-    def every_session(self) -> list[Path]:
-        return [path for shape in self.shapes for path in self.timing_files(shape.name)]
-
     @property
     def reports(self) -> Path:
         return self.root / "reports"

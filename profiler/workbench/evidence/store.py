@@ -134,7 +134,8 @@ def content(record: Record) -> dict[str, object]:
 def encoded(record: Record, path: Path) -> bytes:
     """As this file is to have it: lists of numbers on one line; compressed if so named."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
-    data = (_NUMBERS.sub(_on_one_line, text) + "\n").encode()
+    text = _NUMBERS.sub(lambda numbers: f"[{' '.join(numbers[0][1:-1].split())}]", text)
+    data = f"{text}\n".encode()
     return packed(path, data)
 
 
@@ -146,10 +147,6 @@ def packed(path: Path, data: bytes) -> bytes:
 def unpacked(path: Path, data: bytes) -> bytes:
     """What stands in a file of this name. Raises ValueError for what is damaged or too large."""
     return frames.whole(data) if path.suffix == PACKED else data
-
-
-def _on_one_line(numbers: re.Match[str]) -> str:
-    return f"[{' '.join(numbers[0][1:-1].split())}]"
 
 
 def write(path: Path, record: Record) -> None:

@@ -46,16 +46,10 @@ def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
     of the others.
     """
     return tuple(
-        Gate(COMPARED, GateState.FAILED, finding("compared", variant=case.variant, why=why))
+        Gate(COMPARED, GateState.FAILED, finding("compared", variant=case.variant, why=gate.why))
         for case in compared
-        if (why := contradiction(case))
+        if (gate := duration_gate(case)).state == GateState.FAILED
     )
-
-
-def contradiction(case: Case) -> Finding | None:
-    """Why the time of a variant cannot be believed, None where nothing speaks against it."""
-    gate = duration_gate(case)
-    return gate.why if gate.state == GateState.FAILED else None
 
 
 def kernels_gate(case: Case) -> Gate:

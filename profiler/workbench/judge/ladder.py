@@ -109,8 +109,8 @@ def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
             primary=snapshot.ladder.primary_reference,
             ceilings=snapshot.calibration.values if snapshot.calibration else None,
         )
-        if over.is_told:
-            yield over.without_single_points()
+        if found := over.in_report():
+            yield found
 
 
 def _step(views: Views, view: View, step: Step) -> Row:

@@ -94,13 +94,10 @@ class OverSizes:
     in_flops: bool
     warnings: tuple[Finding, ...] = ()
 
-    @property
-    def is_told(self) -> bool:
-        """Whether a report has it: any variant has times that could be a line."""
-        return any(len(line.points) >= FEWEST_TOLD for line in self.variants)
-
-    def without_single_points(self) -> OverSizes:
-        """Of a report, which knows of many variants that were timed at one of the sizes alone."""
+    def in_report(self) -> OverSizes | None:
+        """Without variants timed at one size alone; None where no times could be a line."""
+        if all(len(line.points) < FEWEST_TOLD for line in self.variants):
+            return None
         lines = tuple(line for line in self.variants if len(line.points) >= FEWEST)
         return replace(self, variants=lines)
 
@@ -184,6 +181,10 @@ def over_sizes(
                 ceiling=of,
             )
 
+    by_size = {
+        f"{parameter}={size_words(float(shape.parameters[parameter]))}": times[shape.shape].table
+        for shape in shapes
+    }
     return OverSizes(
         study=study,
         gpu=gpu,
@@ -192,17 +193,8 @@ def over_sizes(
         others={k: v for k, v in first.parameters.items() if k != parameter},
         variants=tuple(SizeLine(name, name in references, tuple(points(name))) for name in names),
         in_flops=in_flops,
-        warnings=tuple(
-            warnings_of(
-                {size_name(parameter, shape): times[shape.shape].table for shape in shapes}, primary
-            )
-        ),
+        warnings=tuple(warnings_of(by_size, primary)),
     )
-
-
-def size_name(parameter: str, shape: ShapeEvidence) -> str:
-    """``S=512``: of a shape among others that differ in it alone."""
-    return f"{parameter}={size_words(float(shape.parameters[parameter]))}"
 
 
 def size_words(value: float) -> str:

@@ -25,7 +25,7 @@ from workbench.judge.sizes import ranges
 from workbench.ncu.captures import current_capture, reports_of
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
-from workbench.study.model import Ladder, Step, outcomes
+from workbench.study.model import Step, outcomes
 from workbench.study.params import with_derived
 from workbench.study.sources import source_files, source_texts
 from workbench.study.unseen import unseen_shapes
@@ -148,12 +148,13 @@ def _wanted(
     """Shape to what is wanted there, in the order of the study; ``timed`` steps at all of them."""
     study, table = evidence.study, evidence.shape
     ladders = shapes_of(steps, table)
+    references = [reference.name for reference in study.ladder.references]
     for name, shape in study.shapes.items():
         if name in ladders:
-            variants = [*_compared(steps, name, table), *_names(timed), *_beside(study.ladder)]
+            beside = (study.ladder.steps[0].variant, *references)
+            variants = [*_compared(steps, name, table), *_names(timed), *beside]
             yield name, ShapeRequest(_once(variants), captures=True, texts=texts)
         elif shape.profiled and timed and table == study.default_shape:
-            references = (reference.name for reference in study.ladder.references)
             yield name, ShapeRequest(_once([*_names(timed), *references]))
 
 
@@ -167,11 +168,6 @@ def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
 
 def _names(steps: Iterable[Step]) -> Iterator[str]:
     return (step.variant for step in steps)
-
-
-def _beside(ladder: Ladder) -> Iterator[str]:
-    yield ladder.steps[0].variant
-    yield from (reference.name for reference in ladder.references)
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -242,14 +242,12 @@ class Writer:
 
 
 def _listed(steps: Iterable[Section]) -> str:
-    return "".join(
-        tag("li", tag("a", _entry(step), href=f"#{anchor(step.key)}", data_variant=step.variant))
-        for step in steps
-    )
-
-
-def _entry(step: Section) -> str:
-    return f"{tag('span', inline(step.title))} {mark(step.badge, step.kind)}"
+    items = []
+    for step in steps:
+        inside = f"{tag('span', inline(step.title))} {mark(step.badge, step.kind)}"
+        link = tag("a", inside, href=f"#{anchor(step.key)}", data_variant=step.variant)
+        items.append(tag("li", link))
+    return "".join(items)
 
 
 def mark(word: str, kind: str) -> str:

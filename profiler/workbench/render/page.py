@@ -4,9 +4,9 @@ for its templates.
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -66,7 +66,7 @@ def render_page(
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),
-        hashes=[Markup(_hash(script)) for script in scripts.values()],
+        hashes=[Markup(b64encode(sha256(s.encode()).digest()).decode()) for s in scripts.values()],
     )
     return text.rstrip() + "\n"
 
@@ -129,10 +129,6 @@ def _data(
         "heat": page_sources.heat(ablation, sources, files, names),
         "diffs": page_sources.diffs(ablation, sources, files),
     }
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:

@@ -76,7 +76,8 @@ def diff(changes: SourceDiff, names: tuple[str, str], width: int | None) -> Iter
     """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
     if changes.has_costs and changes.hunks:
         yield [(clip(printable(HEADING.format(*names)), width), "dim")]
-    for file, hunk in _costliest_first(changes):
+    known = [(file, hunk) for file in changes.files for hunk in file.hunks]
+    for file, hunk in sorted(known, key=lambda pair: -hunks.weight(pair[1])):
         yield [("", "")]
         yield from hunk_lines(file, hunk, width)
     if not changes.hunks:
@@ -92,12 +93,6 @@ def diff(changes: SourceDiff, names: tuple[str, str], width: int | None) -> Iter
         )
         yield [("", "")]
         yield from ([(clip(printable(text), width), "")] for text in sums)
-
-
-def _costliest_first(changes: SourceDiff) -> list[tuple[FileDiff, Hunk]]:
-    """Where costs are known; what costs nothing keeps its order, at the end."""
-    known = [(file, hunk) for file in changes.files for hunk in file.hunks]
-    return sorted(known, key=lambda pair: -hunks.weight(pair[1]))
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,8 @@ def hottest(
     known = [(file, line) for file, lines in files.items() for line in lines if line.samples]
     ranked = sorted(known, key=lambda item: -(item[1].samples or 0))[:most]
     if sass and not ranked:
-        every = sorted((one for found in sass.values() for one in found), key=_coldness)[:most]
+        every = [one for found in sass.values() for one in found]
+        every = sorted(every, key=lambda x: (-(x.share or 0.0), x.launch, x.address))[:most]
         yield [(f"no line is known; the {len(every)} hottest instructions:", "bold")]
         yield from (instruction(one, width) for one in every)
         return
@@ -225,7 +221,3 @@ def instruction(one: InstructionCost, width: int | None) -> Pieces:
         left = None if room is None else room - max(len(sass), SASS_WIDTH)
         return [*pieces, (clip(printable(ptx), left), "dim")]
     return [*pieces, (clip(sass, room), "bold" if share >= HOT else "")]
-
-
-def _coldness(one: InstructionCost) -> tuple[float, int, int]:
-    return -(one.share or 0.0), one.launch, one.address

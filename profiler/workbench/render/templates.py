@@ -33,16 +33,12 @@ def template_environment(folders: list[Path], *, html: bool = False) -> jinja2.E
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         autoescape=html,
-        finalize=_harmless if html else None,
+        finalize=(lambda value: harmless(value) if type(value) is str else value) if html else None,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def _harmless(value: object) -> object:
-    return harmless(value) if type(value) is str else value
 
 
 def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:

@@ -80,7 +80,8 @@ class AdvisedKernel:
 
     def waits(self, *reasons: str) -> float:
         """The share of the duration that went to some stall reasons; 0 where it is not known."""
-        return self.budget.waits_for(*reasons) if self.budget else 0.0
+        known = self.budget.waits if self.budget else {}
+        return added(known.get(reason, 0.0) for reason in reasons)
 
     @cached_property
     def busy(self) -> Mapping[str, float]:

@@ -58,10 +58,6 @@ def _place(at: XY) -> str:
     return f"{_number(at[0])} {_number(at[1])}"
 
 
-def _path(points: Iterable[XY]) -> str:
-    return "M" + "L".join(_place(at) for at in points)
-
-
 def _box(box: Box) -> str:
     corner = f'x="{_number(box.x0)}" y="{_number(box.y0)}"'
     return f'{corner} width="{_number(box.width)}" height="{_number(box.height)}"'
@@ -88,7 +84,8 @@ class _Writer:
 
     @write.register
     def _(self, line: Polyline) -> str:
-        return f'<path d="{_path(line.points)}" fill="none" {_stroke(line.stroke)}/>\n'
+        path = "M" + "L".join(map(_place, line.points))
+        return f'<path d="{path}" fill="none" {_stroke(line.stroke)}/>\n'
 
     @write.register
     def _(self, bar: Bar) -> str:

@@ -63,16 +63,11 @@ def sides(hunk: Hunk, text: Callable[[Cost], str]) -> str:
     return pair(*(text(c) if hunk.span(i) else NONE for i, c in enumerate(costs)))
 
 
-def _adds(hunk: Hunk) -> bool:
-    """Whether what belongs to it did anything."""
-    return bool(hunk.tied) and hunk.together != (hunk.before, hunk.after)
-
-
 def together(hunk: Hunk, text: Callable[[Cost], str]) -> str:
     """``6, 8: 6.72 µs → 3.26 µs``, a dash for a side on which none has a line; "" where no hunk
     that belongs to it did anything.
     """
-    if not _adds(hunk):
+    if not hunk.tied or hunk.together == (hunk.before, hunk.after):
         return ""
     costs = pair(*(text(cost) if cost != NOTHING else NONE for cost in hunk.together))
     return f"{', '.join(map(str, hunk.tied))}: {costs}"

@@ -190,12 +190,8 @@ SPENT: list[Field[Spent]] = [
     field("gpu", "GPU", lambda s: s.gpu, rank=1),
     field("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), right=True, rank=1),
     field("seconds", "seconds", lambda s: figure_cell(s.seconds), right=True),
-    field("cost", "cost", lambda s: _money(s.cost), right=True, rank=1),
+    field("cost", "cost", lambda s: f"{s.cost:.2f}" if s.cost else NONE, right=True, rank=1),
 ]
-
-
-def _money(cost: float) -> str:
-    return f"{cost:.2f}" if cost else NONE
 
 
 SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for

@@ -151,16 +151,11 @@ CAPTION = (
 )
 
 
-def sizes_name(number: int) -> str:
-    """Of the chart of one of a report's ranges."""
-    return f"{NAME}-{number + 1}" if number else NAME
-
-
 def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
     """Those of a report, named by the parameters in which they differ."""
     return [
-        sizes_section(sizes_name(place), over, own, again=place > 0)
-        for place, (own, over) in enumerate(told_apart(every))
+        sizes_section(f"{NAME}-{place}" if place > 1 else NAME, over, own, again=place > 1)
+        for place, (own, over) in enumerate(told_apart(every), start=1)
     ]
 
 
