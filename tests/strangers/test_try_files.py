@@ -639,13 +639,16 @@ time.sleep(300)
 """
 
 
-@pytest.mark.parametrize("spares", [0, 1])
+@pytest.mark.parametrize(("spares", "dead"), [(0, 0), (1, 0), (1, 1)])
 def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
-    spares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spares: int, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ends_late.py").write_text(ENDS_LATE)
     monkeypatch.setattr(process, "MODULES", {CeilingsJob: "ends_late"})
     with process.spare_interpreters(spares):
+        for each in process._spares[:dead]:
+            each.kill()
+            each.wait()
         worker = process.Worker(tmp_path, CeilingsJob(ceilings=()))
         assert worker.watch(120.0, lambda event: None).finished
     assert worker.process.returncode == -9

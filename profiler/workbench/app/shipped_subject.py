@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from workbench.study.front_ends import is_compiling, kept_between_calls
 from workbench.study.model import Study, Variant
 from workbench.study.params import base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
-from workbench.study.text import readable_text
+from workbench.study.text import read_toml, readable_text
 from workbench.study.workspace import Workspace, including
 from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict
 
@@ -246,9 +245,9 @@ def licence_of(workspace: Workspace) -> tuple[str, bytes | None]:
     if found is None and workspace.packaged:
         return _own_licence()
     name: object = ""
-    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        project = tomllib.loads((workspace.root / "pyproject.toml").read_text("utf-8"))
-        name = project.get("project", {}).get("license")
+    with suppress(OSError, WorkbenchError):
+        project = read_toml(workspace.root / "pyproject.toml").get("project")
+        name = project.get("license") if isinstance(project, dict) else ""
     return name if isinstance(name, str) else "", found.read_bytes() if found else None
 
 

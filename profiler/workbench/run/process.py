@@ -308,13 +308,14 @@ class Worker:
         self.events: list[WorkerEvent] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=LOG_BYTES)
-        if _spares and not prefix:
+        while _spares and not prefix:
             self.process = _spares.pop(0)
             assert self.process.stdin is not None
             told = Handover(folder=str(scratch.resolve()), module=module, environment=environment)
-            with suppress(BrokenPipeError), self.process.stdin as pipe:  # its end is noticed
+            with suppress(BrokenPipeError), self.process.stdin as pipe:
                 pipe.write(told.line())
-            return
+            if self.process.poll() is None:
+                return
         with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
                 [*(prefix or []), "python3", "-m", module, JOB],

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from contextlib import suppress
 
 from workbench.run.protocol import JOB, LOG, Handover, read_handover
 from workbench.run.worker.startup import keeping_bytecode
@@ -25,7 +26,7 @@ def become(told: Handover) -> None:
 
 
 def main() -> None:
-    with keeping_bytecode():
+    with keeping_bytecode(), suppress(Exception):  # the worker that it becomes says why
         import numpy  # noqa: F401
         import torch  # noqa: F401
         from cuda.core import Program  # noqa: F401
