@@ -49,6 +49,16 @@ def test_a_workspace_that_exists_gets_them_and_keeps_its_own(tmp_path: Path) -> 
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
 
 
+def test_they_are_written_all_or_none_and_through_no_link(tmp_path: Path) -> None:
+    root, outside = tmp_path / "ws", tmp_path / "outside"
+    assert main(["init", str(root)]) == 0
+    outside.mkdir()
+    (root / ".agents").symlink_to(outside)
+    assert main(["init", str(root), "--agents"]) == 2
+    assert not (root / "AGENTS.md").exists()
+    assert list(outside.iterdir()) == []
+
+
 def test_the_skill_names_verbs_options_and_verdicts_that_exist(tmp_path: Path) -> None:
     assert main(["init", str(tmp_path), "--agents"]) == 0
     text = (tmp_path / SKILL).read_text()

@@ -198,15 +198,21 @@ def stopped_after(files: int, error: BaseException) -> Callable[[int], None]:
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.parametrize("options", [(), ("--agents",)])
 @pytest.mark.parametrize("files", [0, 1, 5])
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (FULL, 3)])
 def test_what_was_interrupted_leaves_nothing_and_can_be_made_again(
-    error: BaseException, code: int, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: BaseException,
+    code: int,
+    files: int,
+    options: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "kernels").mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", stopped_after(files, error))
-        assert main(["init", str(tmp_path)]) == code
+        assert main(["init", str(tmp_path), *options]) == code
     assert [path.name for path in tmp_path.rglob("*")] == ["kernels"]
     made(tmp_path)
     assert find_workspace(tmp_path).study().name == "rmsnorm"

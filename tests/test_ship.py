@@ -86,6 +86,13 @@ def shipped_at(folder: Path, module: str) -> Shipped:
 # ---- the package -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("text", ["project = 1", "[project]\nlicense = 1", "[", "\x00"])
+def test_a_project_file_without_a_licence_costs_no_package(tmp_path: Path, text: str) -> None:
+    for name in ("workbench.toml", "pyproject.toml"):
+        (tmp_path / name).write_text(text if name[0] == "p" else "")
+    assert shipped_subject.licence_of(find_workspace(tmp_path)) == ("", None)
+
+
 @pytest.mark.slow
 def test_installed_it_passes_its_tests_where_there_is_no_workbench(
     package: Path, installed: Path

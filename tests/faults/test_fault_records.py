@@ -169,7 +169,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of_fixture(tmp_path_factory.mktemp("records"))
 
 
-VERBS = (["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE])
+VERBS = (
+    *(["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE]),
+    *(["check", "--brief"], ["show", f"attention/{SHAPE}/fix10", "--brief"]),
+)
 
 
 @settings(max_examples=examples(8, many=200))

@@ -20,6 +20,7 @@ from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
 from workbench.ncu.report_file import Report, read_report
+from workbench.render import brief
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
@@ -93,6 +94,27 @@ def test_no_command_line_steers_the_terminal(capsys: Capture, arguments: list[st
     out, err = capsys.readouterr()
     assert code in (0, 2)
     assert not steering(out + err)
+
+
+BRIEF = st.sampled_from(
+    ["show", "advise", "profile", "ablate", "check", "diff", "list", "try", "-x"]
+)
+IDS = texts | st.tuples(texts, texts, texts).map("/".join)
+
+
+@settings(max_examples=examples(20, many=2000))
+@given(BRIEF, st.lists(IDS, max_size=3))
+@example("show", ["attention/b2h8s512d64/fix10@20260101", "fix10"])
+@example("show", [f"attention/{WORST}/fix10"])
+def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: list[str]) -> None:
+    code = main([verb, "--brief", *ABROAD, "--", *names])
+    out = capsys.readouterr().out
+    assert code in (0, 1, 2, 5)
+    assert out.endswith("}\n")
+    assert out.count("\n") == 1
+    assert len(out) <= brief.MORE + 1
+    assert json.loads(out)["v"] == brief.VERSION
+    assert code == 0 or "error" in json.loads(out) or not names
 
 
 @settings(max_examples=examples(20, many=500))
