@@ -35,6 +35,7 @@ from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.findings import finding
 from workbench.judge.gates import Gate
 from workbench.problems.expressions import read_input
+from workbench.problems.given import Dotted
 from workbench.problems.given.calls import bound, call
 from workbench.problems.given.inputs import Empty
 from workbench.problems.given.user_module import File
@@ -529,6 +530,17 @@ def test_a_reference_may_change_the_same_inputs(tmp_path: Path, tried: Any) -> N
         told = tried(problem(f"{path}:step", inputs=sizes, versus=f"{path}:{versus}"))
         assert (told.in_place, told.refused) == (("state",), "")
         assert told.errors["baseline"][1] < 1e-6
+
+
+def test_a_view_that_a_reference_gives_is_copied(tmp_path: Path, tried: Any) -> None:
+    text = "def turned(x):\n    return x.t().contiguous()\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(4,8)",), versus="torch.t(x)")
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+    x = torch.randn(4, 8)
+    out = Dotted("torch.t")(x)
+    assert out.is_contiguous()
+    assert torch.equal(out, x.t())
+    assert Dotted("torch.relu_")(x) is x
 
 
 def test_a_shell_takes_the_quotes_of_a_text_away() -> None:

@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -29,7 +29,7 @@ class Dotted:
         self.name = name
 
     def __call__(self, *given: Any, **keywords: Any) -> Any:
-        return self.function(*given, **keywords)
+        return _copied_view(self.function(*given, **keywords), (*given, *keywords.values()))
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -47,6 +47,20 @@ class Dotted:
             raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
         function: Callable[..., Any] = found
         return function
+
+
+def _copied_view(out: Any, given: Iterable[Any]) -> Any:
+    """A view of an argument, such as torch.t gives, in memory of its own: it is to be compared with
+    a kernel that writes a result.
+    """
+    import torch
+
+    tensors = [one for one in given if isinstance(one, torch.Tensor)]
+    if not isinstance(out, torch.Tensor) or any(out is one for one in tensors):
+        return out
+    memory = out.untyped_storage().data_ptr()
+    is_view = any(one.untyped_storage().data_ptr() == memory for one in tensors)
+    return out.clone(memory_format=torch.contiguous_format) if is_view else out
 
 
 class WithoutRuns(SourceFileLoader):
