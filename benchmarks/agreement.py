@@ -282,11 +282,11 @@ def shown(found: dict[Point, list[float]]) -> str:
     rows: list[tuple[str, ...]] = []
     for (name, size), times in found.items():
         apart = max(times) - min(times)
-        told = f"{apart:.2g} µs, {100 * apart / min(times):.1f} %" + ", **miss**" * off(times)
+        told = f"{apart:.2g}, {100 * apart / min(times):.1f} %" + ", **miss**" * off(times)
         rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in times), told))
     agree, apart_by = sum(not off(times) for times in found.values()), [*ratios(found)]
     within = sum(each <= WITHIN for each in apart_by)
-    lines = table(("kernel", "input, MB", *WAYS, "apart"), rows)
+    lines = table(("kernel", "input, MB", *WAYS, "apart, µs"), rows)
     points = f"{agree} of {len(found)} points agree within 3 % or 0.3 µs."
     long = f"Of {len(apart_by)} ratios of kernels of 10 µs or more {within} agree within 3 %."
     return f"{lines}\n\n{points} {long}\n"

@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from benchmarks import between
 from msgspec import structs
 
 from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import UsageError
+from workbench.evidence import journal as journals
 from workbench.evidence import store
 from workbench.evidence.journal import (
     Journal,
@@ -27,7 +29,9 @@ from workbench.evidence.records import Checks, Environment
 from workbench.evidence.timing import GraphNode, Timing
 from workbench.judge.comparability import recordings
 from workbench.judge.ladder import judge
+from workbench.render.document.blocks import plain
 from workbench.render.document.method import recorded
+from workbench.render.document.result import answer
 from workbench.run import recording
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
@@ -258,6 +262,47 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     counted = recordings(found, "s")
     assert (counted.noted, counted.kept, counted.unnoted, counted.total) == (2, 1, 0, 2)
     assert recorded(judge(found, Config())).endswith("1 superseded, their medians kept.")
+
+
+def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
+    """Those of other sources, of another shape, and that were cut short are not."""
+    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
+    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
+    alone = judge(found, Config()).claimed
+    assert alone is not None
+    assert alone.ratio == pytest.approx(2.0)
+    assert (alone.recordings, alone.later_low) == (1, None)
+    told = plain(answer(judge(found, Config())))
+    assert "The interval covers this recording only." in told
+    prints = dict(found.shapes["s"].timings[0].timing.fingerprints)
+    other = structs.replace(entry("b.json", "s", fix1=1.0, library=2.1), fingerprints=prints)
+    journal = Journal(
+        sessions=(
+            structs.replace(other, gpu_uuid="another"),
+            structs.replace(other, fingerprints={**prints, "fix1": "changed"}),
+            structs.replace(other, shape="t"),
+            structs.replace(other, cut_short=True),
+            structs.replace(other, file="s.json"),
+        )
+    )
+    found = dataclasses.replace(found, journal=journal, between=0.01)
+    claimed = judge(found, Config()).claimed
+    assert claimed is not None
+    assert claimed.ratio == pytest.approx(4.2**0.5)
+    assert (claimed.recordings, claimed.gpus) == (2, 2)
+    assert claimed.later_low is not None
+    assert claimed.later_low < 2.0 < 2.1 < (claimed.later_high or 0)
+    told = plain(answer(judge(found, Config())))
+    assert "Expected of a later recording: 2.05x [1.88, 2.23], by 2 recordings on 2 GPUs." in told
+
+
+def test_the_spread_between_recordings_is_that_of_the_journals(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(between, "FILE", tmp_path / "between.toml")
+    kept = Path(journals.__file__).with_name("between.toml").read_text()
+    between.main()
+    assert (tmp_path / "between.toml").read_text() == kept, "`python -m benchmarks.between`"
 
 
 def test_what_was_cut_short_is_counted_and_told() -> None:

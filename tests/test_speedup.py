@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
+from collections.abc import Sequence
 
 import pytest
 from msgspec import structs
@@ -15,7 +17,9 @@ from workbench.derive.speedup import (
     adds_nothing,
     between_sessions,
     instance_time,
+    over_recordings,
     over_sessions,
+    paule_mandel,
     ratio_interval,
     ratio_of,
     session_times,
@@ -221,3 +225,61 @@ def test_intervals_of_twins_leave_out_one_as_often_as_they_should() -> None:
         assert found.high is not None
         missed += not found.low <= 1.0 <= found.high
     assert 30 <= missed <= 80
+
+
+SESSIONS = 5
+
+
+def recorded(draw: random.Random, between: float, own: float) -> Ratio:
+    """A recording of a ratio of 1.2: five sessions around what this GPU makes of it that day."""
+    middle = draw.gauss(math.log(1.2), between)
+    found = over_sessions([draw.gauss(middle, own * math.sqrt(SESSIONS)) for _ in range(SESSIONS)])
+    return Ratio(found.value, found.low, found.high, SESSIONS)
+
+
+def coverage(known: float | None, spread: Sequence[float], count: int) -> tuple[float, float]:
+    """How often the interval holds the true ratio, and that of a later recording the later one."""
+    draw, held, later = random.Random(count), 0, 0
+    for _ in range(TRIALS):
+        between = draw.choice(spread)
+        told = over_recordings([recorded(draw, between, 0.002) for _ in range(count)], known)
+        assert None not in (told.low, told.high, told.later_low, told.later_high)
+        held += (told.low or 9.0) <= 1.2 <= (told.high or 0.0)
+        next_one = recorded(draw, between, 0.002).ratio
+        later += (told.later_low or 9.0) <= next_one <= (told.later_high or 0.0)
+    return held / TRIALS, later / TRIALS
+
+
+TRIALS = 1000
+MIXED = (0.003,) * 6 + (0.008,) * 3 + (0.0185,)  # root of the mean square: 0.0078
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+@pytest.mark.parametrize("spread", [(0.0,), (0.0078,), MIXED])
+def test_a_later_recording_lies_in_the_interval(count: int, spread: Sequence[float]) -> None:
+    assert min(coverage(0.0078, spread, count)) >= 0.9
+
+
+@pytest.mark.parametrize("count", [3, 6])
+@pytest.mark.parametrize("between", [0.0, 0.003, 0.03])
+def test_without_a_known_spread_several_recordings_tell_it(count: int, between: float) -> None:
+    assert min(coverage(None, (between,), count)) >= 0.9
+
+
+def test_a_single_recording_of_an_unknown_gpu_says_nothing_of_others() -> None:
+    told = over_recordings([Ratio(1.2, 1.19, 1.21, SESSIONS)])
+    assert (told.ratio, told.recordings, told.between, told.later_low) == (1.2, 1, None, None)
+
+
+def test_the_variance_between_is_that_of_paule_and_mandel() -> None:
+    """Equal own variances have it in closed form: the variance of the values, less their own."""
+    values = [0.10, 0.13, 0.11, 0.18]
+    found = paule_mandel(values, [1e-4] * 4)
+    assert found == pytest.approx(statistics.variance(values) - 1e-4, rel=1e-6)
+    assert paule_mandel(values, [1e-2] * 4) == 0
+    uneven = [1e-4, 4e-4, 1e-4, 9e-4]
+    between = paule_mandel(values, uneven)
+    weights = [1 / (own + between) for own in uneven]
+    middle = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    squares = sum(w * (v - middle) ** 2 for w, v in zip(weights, values, strict=True))
+    assert squares == pytest.approx(3, rel=1e-6)

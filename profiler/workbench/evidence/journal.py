@@ -6,8 +6,10 @@ The samples of a timing session go when its variants are timed again; its line h
 from __future__ import annotations
 
 import statistics
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -142,6 +144,16 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
             names = entry.fingerprints  # one found may be older: `known_of` tells of it
         first |= {name: min(entry.date, first.get(name, entry.date)) for name in names}
     return first
+
+
+@cache
+def known_between(gpu: str) -> float | None:
+    """By how much a ratio varies between recordings on GPUs of a model (the name of its folder):
+    the standard deviation of its logarithm beside that of its sessions. None is not known.
+    """
+    text = Path(__file__).with_name("between.toml").read_text(encoding="utf-8")
+    found = tomllib.loads(text).get(gpu)
+    return float(found["deviation"]) if found else None
 
 
 def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:

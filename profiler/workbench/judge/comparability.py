@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.roofline.point import MeasuredCeilings
+from workbench.derive.speedup import OverRecordings, Ratio, over_recordings
 from workbench.evidence.layout import timing_name
 from workbench.judge.findings import Finding, finding
 from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder
@@ -16,7 +18,7 @@ from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 if TYPE_CHECKING:
     from workbench.evidence.records import CaptureIndex, Provenance
-    from workbench.judge.known_evidence import ShapeEvidence, Snapshot
+    from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
     from workbench.study.config import Gates
 
 
@@ -178,6 +180,36 @@ def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> 
 def _first(sources: Iterable[Provenance | None], name: str) -> Any:
     values = (getattr(source, name) for source in sources if source is not None)
     return next((value for value in values if value is not None), None)
+
+
+def claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
+    """The best step over the fastest reference, of all recordings of the same sources at the shape.
+    Those whose samples are gone count by the medians that the journal keeps, and are taken to vary
+    as the table's own; None without a ratio.
+    """
+    over = best.over_fastest if best else None
+    if best is None or over is None:
+        return None
+    names = (best.chained.fastest, best.variant)
+    own = times.together(*names)
+    if own is None:
+        return None
+    wanted = {name: own.timing.fingerprints[name] for name in names}
+    ratios, gpus = [over], {own.timing.provenance.gpu_uuid}
+    for entry in snapshot.journal.sessions if snapshot.journal else ():
+        prints = {name: entry.fingerprints.get(name) for name in names}
+        before, after = (float(entry.medians.get(name, 0)) for name in names)
+        if entry.cut_short or entry.shape != snapshot.shape or entry.file == timing_name(own.file):
+            continue
+        if prints == wanted and before > 0 and after > 0:
+            ratios.append(_varying_as(over, before / after))
+            gpus.add(entry.gpu_uuid)
+    return over_recordings(ratios, snapshot.between, len(gpus))
+
+
+def _varying_as(over: Ratio, ratio: float) -> Ratio:
+    low, high = (end and end * ratio / over.ratio for end in (over.low, over.high))
+    return replace(over, ratio=ratio, low=low, high=high)
 
 
 def recordings(snapshot: Snapshot, shape: str) -> Recordings:

@@ -271,7 +271,8 @@ class Snapshot:
     ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
     what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
     record differ and in nothing else, with these shapes, one of them at least derived. Without
-    ``everywhere`` it is enough for the table at ``shape`` alone.
+    ``everywhere`` it is enough for the table at ``shape`` alone. ``between`` as in
+    ``known_between``.
     """
 
     study: str
@@ -287,6 +288,7 @@ class Snapshot:
     ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
     only: tuple[str, ...] = ()
     everywhere: bool = True
+    between: float | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from workbench.judge.advice.ranking import JUDGED, Trial, Tried, record
 from workbench.judge.comparability import (
     ceiling_warnings,
     choice_warnings,
+    claimed,
     environment,
     file_warnings,
     ladder_warnings,
@@ -91,6 +92,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         trials=trials,
         record=record(snapshot.study, trials),
         work=table.evidence.work,
+        claimed=claimed(snapshot, table.times, best_of(rows)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import Figure
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import OverRecordings, Ratio, Time
 from workbench.evidence.records import Environment
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.advice.subject import Spot
@@ -203,7 +203,8 @@ class Ablation:
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
     first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
     what was advised at their parents; ``record`` what came of all such, of other
-    ladders too. ``work`` is what one call has to do at ``shape``.
+    ladders too. ``work`` is what one call has to do at ``shape``. ``claimed`` is the best step over
+    the fastest reference by all recordings at ``shape``.
     """
 
     study: str
@@ -231,6 +232,7 @@ class Ablation:
     trials: tuple[Trial, ...] = ()
     record: AdviceRecord = NO_RECORD
     work: Work | None = None
+    claimed: OverRecordings | None = None
 
     @property
     def everything(self) -> tuple[Row, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from workbench.errors import BadCapture
-from workbench.evidence.journal import load_journal
+from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence, derived_shapes
 from workbench.judge.known_evidence import (
@@ -106,6 +106,7 @@ def snapshot(
         ranges=tuple(_ranges(evidence, steps)) if everywhere else (),
         only=tuple(only),
         everywhere=everywhere,
+        between=known_between(evidence.folder.gpu),
     )
 
 

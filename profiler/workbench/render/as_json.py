@@ -19,7 +19,7 @@ import msgspec
 from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff
 from workbench.derive.figures import Figure
 from workbench.derive.matching import PairGroup
-from workbench.derive.speedup import Ratio
+from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.bottlenecks import Bottleneck
@@ -101,6 +101,7 @@ class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Data
     reference: str
     timing: TimingFacts | None
+    claimed: OverRecordings | None
     predictions: Score
     whole: Data | None
     across_shapes: Data | None
@@ -124,6 +125,7 @@ def ablation(found: Ablation, *, full: Collection[str] = ()) -> LadderAnswer:
         evidence={**_evidence(found), "timings": found.timing_file},
         reference=found.reference,
         timing=found.timing,
+        claimed=found.claimed,
         predictions=found.score,
         whole=_in_short(found.whole),
         across_shapes=_across(found.across) if found.across else None,

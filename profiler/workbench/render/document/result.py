@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from workbench.derive.speedup import Ratio
 from workbench.judge.gates import FASTER
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
@@ -49,7 +50,21 @@ def answer(ablation: Ablation) -> Text:
                     code(ablation.reference), ".")  # fmt: skip
     elif ablation.reference:
         told = line(told, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
+    told = line(told, _claim(ablation))
     return line(told, " Study ", code(ablation.study), f" at {_basis(ablation)}")
+
+
+def _claim(ablation: Ablation) -> str:
+    """What a later recording is expected to show of the first of these ratios."""
+    found = ablation.claimed
+    if found is None:
+        return ""
+    if found.between is None:
+        return " The interval covers this recording only."
+    later = interval(Ratio(found.ratio, found.later_low, found.later_high))
+    runs = f"{found.recordings} recordings on {found.gpus} GPUs"
+    basis = runs if found.recordings > 1 else "this recording and how others varied"
+    return f" Expected of a later recording: {later}, by {basis}."
 
 
 def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:

@@ -1,0 +1,157 @@
+"""How far ratios of steps over references vary between recordings.
+
+The journal has the medians of every recording. Those of the same sources at the same shape, on any
+GPU of a model and any day, should have one ratio. It varies by more than its sessions do.
+
+python -m benchmarks.between      writes evidence/between.toml and a table of docs/measuring.md:
+                                  how many later recordings lie in the interval of those before
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, variance
+
+from benchmarks.pages import DOCS, ROOT, table, with_part
+
+from workbench.derive.speedup import Ratio, over_recordings, ratio_of, variance_of
+from workbench.evidence import store
+from workbench.evidence.journal import load_journal
+from workbench.evidence.layout import EvidenceFolder, timing_name
+from workbench.evidence.timing import Timing
+from workbench.judge.known_evidence import TimedTogether
+from workbench.study.workspace import find_workspace
+from workbench.words import HEADLINE
+
+PAGE = DOCS / "measuring.md"
+FILE = ROOT / "profiler" / "workbench" / "evidence" / "between.toml"
+HEAD = """# Between recordings on GPUs of a model: the standard deviation of the logarithm of
+# a step's ratio over a reference, beside that of its sessions.
+# `python -m benchmarks.between` writes this file.
+"""
+COLUMNS = ("recordings before", "later ones", "in their interval", "half-width, median")
+MOST = 5  # recordings before, in a row of their own
+FIVE_SESSIONS = 2.776  # Student's t
+
+Pair = tuple[str, ...]  # study, shape, step and reference with their fingerprints
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recording of a pair: its timing file, its GPU, and the logarithm of the ratio."""
+
+    file: str
+    gpu: str
+    value: float
+
+
+def pairs(study: str, folder: EvidenceFolder, references: set[str]) -> dict[Pair, list[Recorded]]:
+    """Every recording of each step over each reference, oldest first."""
+    found: dict[Pair, list[Recorded]] = defaultdict(list)
+    for entry in sorted(load_journal(folder).sessions, key=lambda entry: entry.date):
+        times = {name: float(value) for name, value in entry.medians.items() if value > 0}
+        for step in [] if entry.cut_short else times.keys() - references:
+            for over in times.keys() & references:
+                prints = entry.fingerprints[step], entry.fingerprints[over]
+                one = Recorded(
+                    entry.file, entry.gpu_uuid or "", math.log(times[over] / times[step])
+                )
+                found[study, entry.shape, step, over, *prints].append(one)
+    return found
+
+
+def kept(
+    study: str, folder: EvidenceFolder, references: set[str]
+) -> Iterator[tuple[Pair, str, Ratio]]:
+    """The same with the interval over the sessions, of the recordings whose samples are kept."""
+    for path in sorted(folder.root.glob("*/timings/*")):
+        timing = store.read(path, Timing)
+        times = TimedTogether(path.name, frozenset(timing.fingerprints), timing).times
+        names = {name for name, regime, twin in times if regime == HEADLINE and not twin}
+        for step in sorted(names - references):
+            for over in sorted(names & references):
+                before, after = (times[name, HEADLINE, False] for name in (over, step))
+                ratio = ratio_of(before, after)
+                if ratio and ratio.low and ratio.sessions > 1:
+                    prints = timing.fingerprints[step], timing.fingerprints[over]
+                    key = study, timing.shape, step, over, *prints
+                    yield key, timing_name(path.name), ratio
+
+
+def later(
+    every: Sequence[Sequence[float]], own: float, between: float
+) -> Mapping[int, list[tuple[bool, float]]]:
+    """By the number of recordings before it: whether a later one lies in the interval of those, and
+    the half-width of that interval.
+    """
+    found: dict[int, list[tuple[bool, float]]] = defaultdict(list)
+    half = FIVE_SESSIONS * math.sqrt(own)
+    for values in every:
+        ratios = [Ratio(math.exp(v), math.exp(v - half), math.exp(v + half), 5) for v in values]
+        for count in range(1, len(values)):
+            told = over_recordings(ratios[:count], between)
+            assert told.later_low is not None
+            assert told.later_high is not None
+            inside = told.later_low <= ratios[count].ratio <= told.later_high
+            found[min(count, MOST)].append((inside, math.log(told.later_high / told.later_low) / 2))
+    return found
+
+
+def of_sessions(
+    every: Mapping[Pair, Sequence[Recorded]], samples: Sequence[tuple[Pair, str, Ratio]]
+) -> list[bool]:
+    """Whether other recordings lie in the interval over the sessions of one."""
+    return [
+        (ratio.low or 0.0) <= math.exp(other.value) <= (ratio.high or 0.0)
+        for pair, file, ratio in samples
+        for other in every.get(pair, ())
+        if other.file != file
+    ]
+
+
+def row(name: str, found: Sequence[tuple[bool, float]]) -> tuple[str, ...]:
+    share, half = fmean(inside for inside, _ in found), median(half for _, half in found)
+    return name, f"{len(found):,}", f"{100 * share:.1f} %", f"±{100 * half:.2f} %"
+
+
+def main() -> int:
+    workspace, text, page = find_workspace(ROOT), HEAD, ""
+    every: dict[str, dict[Pair, list[Recorded]]] = defaultdict(dict)
+    samples: dict[str, list[tuple[Pair, str, Ratio]]] = defaultdict(list)
+    for study in workspace.studies():
+        references = {one.name for one in workspace.study(study).ladder.references}
+        for path in sorted((workspace.ablations / study / "evidence").iterdir()):
+            given = study, EvidenceFolder(path), references
+            every[path.name] |= {key: pair for key, pair in pairs(*given).items() if len(pair) > 1}
+            samples[path.name] += kept(*given)
+    for gpu, known in every.items():
+        values = [[one.value for one in pair] for pair in known.values()]
+        own = fmean(variance_of(ratio) for _, _, ratio in samples[gpu])
+        freedom = sum(len(pair) - 1 for pair in values)
+        total = sum((len(pair) - 1) * variance(pair) for pair in values) / freedom
+        between = math.sqrt(max(0.0, total - own))
+        gpus = {one.gpu for pair in known.values() for one in pair}
+        text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
+        text += f"pairs = {len(values)}\nrecordings = {freedom + len(values)}\ngpus = {len(gpus)}\n"
+        found = later(values, own, between)
+        rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
+        rows.append(row("all", [one for each in found.values() for one in each]))
+        inside = of_sessions(known, samples[gpu])
+        page += f"{table(COLUMNS, rows)}\n\n{gpu}: {len(values):,} pairs on {len(gpus)} GPUs. "
+        page += f"The standard deviation between recordings is {100 * between:.2f} %. "
+        page += (
+            f"The interval over the sessions of one recording holds {100 * fmean(inside):.0f} % "
+        )
+        page += f"of {len(inside):,} others.\n"
+    FILE.write_text(text, "utf-8")
+    PAGE.write_text(with_part(PAGE.read_text("utf-8"), "between", page), "utf-8")
+    print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""A variant that changes what is not its own is measured again alone, and only that run counts.
+
+The worker is the real one, in processes of its own; builds and checks are on the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.evidence import store
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import CheckOutcome, Checks, Environment
+from workbench.run import compilation, machine, measurement, process
+from workbench.run.measurement import Measurement
+from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
+from workbench.run.worker.event_log import EventLog, or_broken
+from workbench.study.config import Config
+from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult
+from workspaces import make
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+TWICE = "def run(x):\n    return 2 * x\n"
+HONEST = {
+    "baseline": TWICE,
+    "joins": "import threading\n\ndef run(x):\n    one = threading.Thread(target=x.sum)\n"
+    "    one.start()\n    one.join()\n    return 2 * x\n",
+    "reads": "from pathlib import Path\n\ndef run(x):\n"
+    "    return int(Path(__file__).with_name('two.txt').read_text()) * x\n",
+    "keeps": "kept = {}\n\ndef run(x):\n    return kept.setdefault(len(x), 2) * x\n",
+    "without": "import torch\n\ndef run(x):\n    with torch.no_grad():\n        return 2 * x\n",
+}
+# Module, and what is found in the reason.
+VIOLATING = {
+    "patches": ("import torch\ntorch.softmax = print\n" + TWICE, r"changes torch.softmax"),
+    "at a call": (
+        "import torch\n\ndef run(x):\n    torch.topk = print\n    return 2 * x\n",
+        "changes torch.topk",
+    ),
+    "sets": ("import torch\ntorch.backends.cudnn.benchmark = True\n" + TWICE, "cudnn"),
+    "thread": (
+        "import threading, time\n\ndef late():\n    while True:\n        time.sleep(0.01)\n\n"
+        "def run(x):\n    threading.Thread(target=late, daemon=True).start()\n    return 2 * x\n",
+        "keeps a thread running",
+    ),
+    "signal": (
+        "import signal\nsignal.signal(signal.SIGUSR1, lambda *given: None)\n" + TWICE,
+        "handlers of signals",
+    ),
+    "hook": ("import sys\nsys.setprofile(lambda *given: None)\n" + TWICE, "changes sys.setprofile"),
+    "replaces": (
+        "import os\nfrom pathlib import Path\n\ndef run(x):\n    own = Path(__file__).parent\n"
+        "    (own / 'slow').write_text('def run(x):\\n    return 0 * x\\n')\n"
+        "    os.replace(own / 'slow', own / 'joins.py')\n    return 2 * x\n",
+        "replaces joins.py",
+    ),
+    "opens": (
+        "from pathlib import Path\n\ndef run(x):\n    name = 'hid' + 'den.txt'\n"
+        "    Path(__file__).with_name(name).read_text()\n    return 2 * x\n",
+        "opens hidden.txt",
+    ),
+}
+# Blamed beside the first one of the others, which it finds in the process; alone it is clean.
+BLAMED = (
+    "import sys, torch\n\ndef run(x):\n"
+    "    if any(name.endswith('_baseline') for name in sys.modules):\n"
+    "        torch.softmax = print\n    return 2 * x\n"
+)
+
+
+def check_on_cpu(study: Any, run: Any, shape: Any, peer: Any) -> CheckOutcome:
+    x = torch.arange(64.0)
+    right = torch.equal(run(x=x), 2 * x)
+    return CheckOutcome(status=CheckResult.CORRECT if right else CheckResult.WRONG)
+
+
+class OnCpu:
+    """Stands in for the worker's process: a fork of this one."""
+
+    jobs: list[VariantsJob]
+
+    def __init__(self, scratch: Path, job: VariantsJob, cubins: Path | None = None) -> None:
+        self.scratch, self.job = scratch, job
+        self.jobs.append(job)
+
+    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
+        (self.scratch / EVENTS).unlink(missing_ok=True)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.work()
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(pid, 0)
+        events = [decode(line) for line in (self.scratch / EVENTS).read_text().splitlines()]
+        for event in events:
+            on_event(event)
+        current = (self.scratch / CURRENT).read_text().strip()
+        return WorkerEnd(events, os.waitstatus_to_exitcode(status), current=current)
+
+    def work(self) -> None:
+        from workbench.run.worker import correctness, device
+        from workbench.run.worker.job_worker import JobWorker
+
+        os.chdir(self.scratch)
+        device.environment = lambda: Environment(gpu="made")
+        device.device_arch = lambda: "sm_90a"
+        correctness.check_variant = check_on_cpu  # type: ignore[assignment]
+        with EventLog(self.scratch) as journal, or_broken(journal):
+            JobWorker(self.job, journal).run()
+            journal.write(Done())
+        os._exit(0)
+
+    def kill(self) -> None:
+        pass
+
+
+def measured(
+    root: Path, monkeypatch: pytest.MonkeyPatch, modules: dict[str, str]
+) -> tuple[MeasuredPlan, EvidenceFolder, list[tuple[str, ...]]]:
+    """What came of it, the evidence, and the variants of each process."""
+    make(root / "ws", {}, modules)
+    for name, text in (("two", "2"), ("hidden", "0")):
+        (root / "ws" / "kernels" / "scale" / f"{name}.txt").write_text(text)
+    monkeypatch.setattr(OnCpu, "jobs", [], raising=False)
+    monkeypatch.setattr(measurement, "Worker", OnCpu)
+    monkeypatch.setattr(
+        measurement, "run_worker", lambda s, job, limit, take: OnCpu(s, job).watch(limit, take)
+    )
+    monkeypatch.setattr(machine, "require_gpu", lambda *gpu: None)
+    monkeypatch.setattr(compilation, "MOST_COMPILERS", 0)
+    monkeypatch.setattr(process, "spare_interpreters", lambda number: nullcontext())
+    study = find_workspace(root / "ws").study()
+    folder = EvidenceFolder(root / "evidence" / "gpu")
+    plan = Plan("large", checked=tuple(modules))
+    result = Measurement(study, Config(), folder, plan, lambda event: None).run()
+    return result, folder, [job.variants for job in OnCpu.jobs]
+
+
+def checked(folder: EvidenceFolder, name: str) -> dict[str, str]:
+    record = store.read(folder.check(name), Checks)
+    return {shape: check.status.value for shape, check in record.shapes.items()}
+
+
+RIGHT = {"large": "correct", "odd": "correct"}
+
+
+def test_one_violating_variant_of_each_kind_beside_five_honest_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = {kind.replace(" ", "_"): found for kind, found in VIOLATING.items()}
+    modules = {**HONEST, "blamed": BLAMED, **{name: text for name, (text, _) in bad.items()}}
+    result, folder, jobs = measured(tmp_path, monkeypatch, modules)
+    reasons = {name: told in result.failures.get(name, "") for name, (_, told) in bad.items()}
+    assert reasons == dict.fromkeys(bad, True), result.failures
+    assert set(result.failures) == set(bad)
+    assert {name: checked(folder, name) for name in (*HONEST, "blamed")} == dict.fromkeys(
+        (*HONEST, "blamed"), RIGHT
+    )
+    together, *alone = jobs
+    assert together == tuple(modules)
+    assert sorted(alone) == sorted((name,) for name in ("blamed", *bad))
