@@ -95,24 +95,6 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(
     assert any("local memory" in w.lower() for w in built["local"]["warnings"])
 
 
-@pytest.mark.parametrize(
-    ("text", "limit", "message"),
-    [
-        ("import os\nos._exit(9)\n", 60, "crashed its process"),
-        ("import time\ntime.sleep(600)\n", 10, "hangs"),
-    ],
-)
-def test_a_module_that_kills_or_hangs_its_process_is_named(
-    text: str, limit: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = f"[limits]\nseconds_per_step = {limit}\n"
-    make(tmp_path, {"baseline": GOOD}, {"bad": text}, config=config)
-    code, built, _ = build(tmp_path, capsys)
-    assert code == 4
-    assert built["baseline"]["error"] == ""
-    assert message in built["bad"]["error"]
-
-
 @pytest.mark.slow
 def test_the_flagship_compiles_without_a_warning_or_a_spill(
     capsys: pytest.CaptureFixture[str],

@@ -550,9 +550,11 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.Monk
     assert (timing.out, timing.calls) == ({"bad"}, {})
 
 
-def test_no_marked_graph_is_in_two_rounds_in_a_row() -> None:
+def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.run.worker.timing.session import order_of
 
+    longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
+    monkeypatch.setattr(longest, 0.3)
     run: list[int] = []
 
     def take(number: int) -> None:

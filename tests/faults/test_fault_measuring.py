@@ -62,7 +62,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
         "prints": "print('{}')\n" + RUN,
         "hangs": "import time\ntime.sleep(600)\n",
     }
-    config = "[limits]\nseconds_per_step = 10\n"
+    config = "[limits]\nseconds_per_step = 6\n"
     make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
     assert main(["build", "--json", "--project", str(tmp_path)]) == 4
     out, err = capsys.readouterr()
@@ -72,7 +72,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     assert "crashed its process (exit 9)" in errors["dies"]
     assert errors["exits"] == "SystemExit: 0 (exits.py:2)"
     assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert "hangs: nothing came for 10 s" in errors["hangs"]
+    assert "hangs: nothing came for 6 s" in errors["hangs"]
     assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
     for name in ("dies", "exits", "raises", "hangs"):
         assert f"error: {name}: " in err
@@ -81,7 +81,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
 def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture) -> None:
     """Printing is no sign of life: it was waited for without end."""
     endless = "import time\nwhile True:\n    print('x' * 100)\n    time.sleep(0.01)\n"
-    config = "[limits]\nseconds_per_step = 10\n"
+    config = "[limits]\nseconds_per_step = 6\n"
     make(tmp_path, {}, {"baseline": endless, "last": RUN}, config=config)
     assert main(["build", "--json", "--project", str(tmp_path)]) == 4
     built = json.loads(capsys.readouterr().out)["builds"]
