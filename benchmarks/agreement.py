@@ -117,7 +117,7 @@ def product(point: Point, folder: Path) -> tuple[float, float]:
     study.inputs = lambda shape, generator: KERNELS[name].inputs(size)
     study.tolerance = Tolerance(absolute=1.0, relative=1.0)
     job = SessionsJob(
-        study="it", shape="it", params={}, sources={"it": ("it.py",)}, references=(), twins=(),
+        study="it", shape="it", params={}, sources={"it": ("it.py",)}, references=(), controls=(),
         sessions=1, instances=2, rounds=ROUNDS, graph_microseconds=300.0,
     )  # fmt: skip
 

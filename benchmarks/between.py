@@ -71,7 +71,7 @@ def kept(
     for path in sorted(folder.root.glob("*/timings/*")):
         timing = store.read(path, Timing)
         times = TimedTogether(path.name, frozenset(timing.fingerprints), timing).times
-        names = {name for name, regime, twin in times if regime == HEADLINE and not twin}
+        names = {name for name, regime, control in times if regime == HEADLINE and not control}
         for step in sorted(names - references):
             for over in sorted(names & references):
                 before, after = (times[name, HEADLINE, False] for name in (over, step))

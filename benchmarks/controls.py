@@ -16,7 +16,7 @@ from benchmarks.pages import DOCS, ROOT, table, with_part
 from workbench.evidence import store
 from workbench.evidence.timing import Timing
 from workbench.judge.known_evidence import TimedTogether
-from workbench.judge.sessions import TimingFacts, Twin, timing_facts
+from workbench.judge.sessions import Control, TimingFacts, timing_facts
 from workbench.study.workspace import Workspace, find_workspace
 
 PAGE = DOCS / "measuring.md"
@@ -33,12 +33,12 @@ def timings(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
             yield facts
 
 
-def excludes_one(control: Twin) -> bool:
+def excludes_one(control: Control) -> bool:
     low, high = control.ratio.low, control.ratio.high
     return low is not None and high is not None and not low <= 1 <= high
 
 
-def row(name: str, runs: int, controls: list[Twin]) -> tuple[object, ...]:
+def row(name: str, runs: int, controls: list[Control]) -> tuple[object, ...]:
     off = sum(map(excludes_one, controls))
     share = f"{off} ({100 * off / len(controls):.1f} %)"
     ends = [(c.ratio.low, c.ratio.high) for c in controls]
@@ -49,10 +49,10 @@ def row(name: str, runs: int, controls: list[Twin]) -> tuple[object, ...]:
 
 def page(text: str, workspace: Workspace) -> str:
     rows: list[tuple[object, ...]] = []
-    runs, every = 0, list[Twin]()
+    runs, every = 0, list[Control]()
     for study in workspace.studies():
         facts = list(timings(workspace, study))
-        if controls := [control for one in facts for control in one.twins]:
+        if controls := [control for one in facts for control in one.controls]:
             runs, every = runs + len(facts), every + controls
             rows.append(row(study, len(facts), controls))
     return with_part(text, "controls", table(HEAD, [*rows, row("all", runs, every)]) + "\n")

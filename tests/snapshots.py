@@ -75,7 +75,7 @@ def series(
     regime: Regime = Regime.CHAINED,
     *,
     instance: int = 0,
-    twin: bool = False,
+    control: bool = False,
     mhz: float = MHZ,
 ) -> Series:
     """The same in every round; what is around it is not back to back."""
@@ -90,7 +90,7 @@ def series(
         around=surrounded,
         mhz=(mhz,) * ROUNDS,
         around_mhz=(mhz,) * len(surrounded),
-        twin=twin,
+        control=control,
     )
 
 
@@ -99,12 +99,12 @@ def session(
     times: Times,
     *,
     regimes: Mapping[Regime, float] = SLOWER,
-    twins: Sequence[str] = (),
+    controls: Sequence[str] = (),
     spread: float = 1e-3,
     alone: bool = False,
 ) -> Session:
     """Instances of a variant differ by ``spread`` in all, sessions by another pattern each."""
-    groups = [*((name, False) for name in times), *((name, True) for name in twins)]
+    groups = [*((name, False) for name in times), *((name, True) for name in controls)]
     return Session(
         number=number,
         instances=INSTANCES,
@@ -114,9 +114,9 @@ def session(
                 times[name] * slower * (1 + spread * _wobble(place, number, i)),
                 regime,
                 instance=i,
-                twin=twin,
+                control=control,
             )
-            for place, (name, twin) in enumerate(groups)
+            for place, (name, control) in enumerate(groups)
             for regime, slower in regimes.items()
             for i in range(INSTANCES)
         ),
@@ -138,12 +138,12 @@ def timing(
     sessions: int = SESSIONS,
     reference: str = "",
     regimes: Mapping[Regime, float] = SLOWER,
-    twins: Sequence[str] = (),
+    controls: Sequence[str] = (),
     spread: float = 1e-3,
 ) -> Timing:
     """Some sessions of everything, and one more of the ``reference`` alone, where there is one."""
     found = [
-        session(number, times, regimes=regimes, twins=twins, spread=spread)
+        session(number, times, regimes=regimes, controls=controls, spread=spread)
         for number in range(1, sessions + 1)
     ]
     if reference in times:

@@ -23,7 +23,7 @@ from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
-from workbench.judge.sessions import Company, TimingFacts, Twin
+from workbench.judge.sessions import Control, Interference, TimingFacts
 from workbench.study.model import Prediction, Step, Work
 from workbench.words import (
     GateState,
@@ -360,11 +360,11 @@ TIMING = TimingFacts(
     alone=1,
     stride=1,
     copies=1,
-    twins=(
-        Twin("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
-        Twin("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),
+    controls=(
+        Control("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
+        Control("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),
     ),
-    interference=Company("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
+    interference=Interference("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
     throttling=None,
 )
 REFERENCES = (

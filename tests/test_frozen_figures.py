@@ -54,6 +54,7 @@ RENAMED: dict[str, str | None] = {
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
     r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,
     r"(.*)/timing/company(?=/|$)": r"\1/timing/interference",
+    r"(.*)/timing/twins(?=/|$)": r"\1/timing/controls",
     r"(.*)/gates/in company(?=/)": r"\1/gates/interference",
     r"(.*)/anatomy(?=/)": r"\1/decomposition",
     r"(.*)/regimes/chained(?=/)": r"\1",

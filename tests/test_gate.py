@@ -37,7 +37,7 @@ from workbench.judge.commits import (
     with_controls,
 )
 from workbench.judge.comparison import AtCommit
-from workbench.judge.sessions import Twin
+from workbench.judge.sessions import Control
 from workbench.ncu.captures import LAUNCHES
 from workbench.render.document.sentences import sentence
 from workbench.run import machine, measurement
@@ -499,7 +499,7 @@ def test_times_decide_over_counters() -> None:
 
 def test_a_control_that_moved_takes_the_verdict_away() -> None:
     """Twins for times; for counters a variant that nobody changed."""
-    off = Twin("baseline", Regime.CHAINED, ratio(0.95, 0.005))
+    off = Control("baseline", Regime.CHAINED, ratio(0.95, 0.005))
     timed = TimedPair(ratio(0.9, 0.01), 10.0, 11.0, (off,))
     before, after = at("a", kernels=kernel()), at("b", kernels=kernel("b"))
     found = judged(before, after, timed)
@@ -606,7 +606,7 @@ class Bench:
 
     def time(self) -> None:
         times = {name: Bench.times[name] for name in self.plan.timed}
-        made = snapshots.timing(self.plan.shape, times, twins=[self.plan.timed[0]])
+        made = snapshots.timing(self.plan.shape, times, controls=[self.plan.timed[0]])
         prints = Fingerprints(self.study)
         known = {name: prints.of(name, self.plan.shape) for name in times}
         sessions = tuple(

@@ -79,7 +79,7 @@ def test_a_torn_last_line_costs_only_itself(folder: EvidenceFolder) -> None:
     append(folder, entry("c.json"))
     journal = load_journal(folder)
     assert [found.file for found in journal.sessions] == ["a.json", "c.json"]
-    assert [told.split(" is passed over")[0] for told in journal.told] == [
+    assert [note.split(" is passed over")[0] for note in journal.notes] == [
         "line 2 of journal.jsonl"
     ]
 
@@ -103,8 +103,8 @@ def test_a_damaged_line_is_told_and_passed_over(line: bytes, folder: EvidenceFol
     append(folder, entry("b.json"))
     journal = load_journal(folder)
     assert [found.file for found in journal.sessions] == ["a.json", "b.json"]
-    assert len(journal.told) == 1
-    assert "line 2 of journal.jsonl is passed over" in journal.told[0]
+    assert len(journal.notes) == 1
+    assert "line 2 of journal.jsonl is passed over" in journal.notes[0]
 
 
 def test_a_journal_that_cannot_be_read_is_no_empty_one(folder: EvidenceFolder) -> None:

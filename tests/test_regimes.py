@@ -431,17 +431,17 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
     assert (accurate["passed"], accurate["binding"]) == (None, False)
 
 
-def test_twins_that_differ_are_a_warning_and_all_are_shown() -> None:
-    known = timing("s", {"fix11": 5.0, "fix11[early=1]": 4.0, REFERENCE: 9.0}, twins=["fix11"])
+def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
+    known = timing("s", {"fix11": 5.0, "fix11[early=1]": 4.0, REFERENCE: 9.0}, controls=["fix11"])
     facts = timing_facts(together(known), REFERENCE)
     assert facts is not None
-    assert [(t.variant, t.is_off) for t in facts.twins] == [("fix11", False)] * 3
+    assert [(t.variant, t.is_off) for t in facts.controls] == [("fix11", False)] * 3
     off = tuple(
         msgspec.structs.replace(
             each,
             series=tuple(
                 msgspec.structs.replace(s, microseconds=tuple(1.02 * t for t in s.microseconds))
-                if s.twin
+                if s.control
                 else s
                 for s in each.series
             ),

@@ -475,11 +475,11 @@ def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> N
     assert list(only_timing(folder).fingerprints) == ["baseline"]
 
 
-def test_twins_and_references_are_those_of_the_ladder(play: Runner) -> None:
+def test_controls_and_references_are_those_of_the_ladder(play: Runner) -> None:
     clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=1), Done()])
     play(CHECKED, clock=clock, more=[()])
     (job,) = clock.jobs
-    assert (job.twins, job.references, job.sessions, job.instances) == (("baseline",), (), 5, 4)
+    assert (job.controls, job.references, job.sessions, job.instances) == (("baseline",), (), 5, 4)
 
 
 def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:

@@ -49,7 +49,7 @@ JOB_OF_TWO = SessionsJob(
     params={},
     sources={},
     references=("torch",),
-    twins=("baseline", "torch"),
+    controls=("baseline", "torch"),
     sessions=2,
     instances=4,
     rounds=6,
@@ -306,7 +306,7 @@ class FakeInstance:
     def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
         self.card, self.takes, self.is_slow = card, takes, slow
         self.unchecked, self.refused_at = False, ""
-        self.group = SimpleNamespace(variant=name, twin=False)
+        self.group = SimpleNamespace(variant=name, control=False)
         self.calls = dict.fromkeys(Regime, 4)
 
     def replay(self, regime: Regime) -> None:

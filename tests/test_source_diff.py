@@ -23,7 +23,7 @@ from workbench.render.document.hunks import (
     costliest_lines,
     costs,
     shifts,
-    told_shifts,
+    shown_shifts,
 )
 from workbench.render.numbers import clip, printable
 
@@ -301,12 +301,12 @@ def test_a_shift_within_the_error_of_its_samples_is_not_told() -> None:
     few = source_diff(costed(text, "one", {1: 9}), costed(text, "two", {1: 16}))
     assert len(few.shifts) == 1
     assert few.shifts[0].noise == pytest.approx(5)
-    assert told_shifts(few) == []
+    assert shown_shifts(few) == []
     many = source_diff(
         costed(text, "one", {1: 900}, total=10_000), costed(text, "two", {1: 1600}, total=10_000)
     )
     assert many.shifts[0].change_microseconds == pytest.approx(few.shifts[0].change_microseconds)
-    assert len(told_shifts(many)) == 1
+    assert len(shown_shifts(many)) == 1
 
 
 def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
@@ -318,7 +318,7 @@ def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
     assert absences(found, ("one", "two")) == ("Costs by line are not collected (two: no capture).")
     assert found.hunks[1].after == Cost()
     assert "+    quick(x, y);" in unified(found)
-    assert told_shifts(found) == []
+    assert shown_shifts(found) == []
 
 
 def test_unchanged_lines_tell_both_times_and_a_dash_stands_for_a_side_without_lines() -> None:

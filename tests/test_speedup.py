@@ -210,7 +210,7 @@ def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
     assert not Ratio(2.0, 1.9, 2.1, 5).differs_in_cycles
 
 
-def test_intervals_of_twins_leave_out_one_as_often_as_they_should() -> None:
+def test_intervals_of_controls_leave_out_one_as_often_as_they_should() -> None:
     """Sessions that differ and instances that differ: as measured, 0.4 % and 0.6 %."""
     draw = random.Random(5)
     missed = 0

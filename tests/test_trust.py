@@ -46,17 +46,17 @@ def test_the_cross_checks_have_the_names_of_gates() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_twins_of_the_ladder_say_is_told() -> None:
+def test_what_the_controls_of_the_ladder_say_is_told() -> None:
     timing = recorded().timing
     assert timing is not None
-    assert len(timing.twins) == 6
-    (out,) = (twin for twin in timing.twins if not _interval_holds(twin.ratio))
+    assert len(timing.controls) == 6
+    (out,) = (control for control in timing.controls if not _interval_holds(control.ratio))
     end = f"that of `{out.variant}` {out.regime} ends at {out.ratio.high:.4f}"
     assert f"chained: five of six intervals hold 1, and {end}." in PAGE
-    for twin in timing.twins:
-        if twin.regime == Regime.CHAINED:
-            ratio = twin.ratio
-            told = f"`{twin.variant}` {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+    for control in timing.controls:
+        if control.regime == Regime.CHAINED:
+            ratio = control.ratio
+            told = f"`{control.variant}` {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
             assert told in PAGE
 
 
@@ -77,7 +77,7 @@ def test_the_page_holds_what_the_recorded_controls_say() -> None:
     text = controls.PAGE.read_text("utf-8")
     written = controls.page(text, find_workspace(ROOT))
     assert written == text, "`python -m benchmarks.controls` writes it"
-    assert not any(control.is_off for facts in every_timing() for control in facts.twins)
+    assert not any(control.is_off for facts in every_timing() for control in facts.controls)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
 from workbench.evidence.timing import Timing
-from workbench.render.document.environment import Save, told
+from workbench.render.document.environment import Save, saved_lines
 from workbench.run import machine, measurement
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan as Result
@@ -97,22 +97,22 @@ def replaced(kernel: BuiltKernel, **values: int) -> BuiltKernel:
 def test_what_moved_is_told_as_before_and_after() -> None:
     spilled = replaced(KERNEL, registers=128, spill_store_bytes=16, spill_load_bytes=8)
     now = replace(FIRST, kernels=(spilled,), warnings=("w1", "w2"))
-    assert told(now, FIRST) == [
+    assert saved_lines(now, FIRST) == [
         "built for sm_90a: registers 96 → 128, spills 0 → 24 bytes",
         "warning: w1",
         "warning: w2",
     ]
-    assert told(FIRST, now) == [
+    assert saved_lines(FIRST, now) == [
         "built for sm_90a: registers 128 → 96, spills 24 → 0 bytes",
         "2 warnings gone",
     ]
-    assert told(FIRST, None) == ["built for sm_90a: registers 96, spills 0"]
+    assert saved_lines(FIRST, None) == ["built for sm_90a: registers 96, spills 0"]
 
 
 def test_check_and_time_are_told_where_there_is_a_gpu() -> None:
     before = replace(FIRST, check="correct", max_abs=0.001, microseconds=8.8)
     now = replace(before, microseconds=7.7, against="fix6", ratio=1.6)
-    assert told(now, before)[1:] == [
+    assert saved_lines(now, before)[1:] == [
         "check: correct, max error 0.001",
         "time, one session: 8.80 → 7.70 µs, 1.60x of fix6",
     ]
@@ -121,7 +121,7 @@ def test_check_and_time_are_told_where_there_is_a_gpu() -> None:
 def test_kernels_of_one_name_are_each_compared_with_one() -> None:
     two = (KERNEL, replaced(KERNEL, registers=40))
     now = replace(FIRST, kernels=two)
-    assert told(now, now) == [
+    assert saved_lines(now, now) == [
         "built for sm_90a: scale registers 96, spills 0; scale registers 40, spills 0"
     ]
 

@@ -95,7 +95,7 @@ def timed(folder: Path) -> None:
                 run = loader.load(point.name).run
                 one.check = check_variant(study, run, study.shapes["it"])
             job = SessionsJob(
-                study="honest", shape="it", params={}, sources=sources, references=(), twins=(),
+                study="honest", shape="it", params={}, sources=sources, references=(), controls=(),
                 sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
             )  # fmt: skip
             process = TimingProcess(

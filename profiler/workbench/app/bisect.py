@@ -93,15 +93,15 @@ class History:
                     note(f"{name} does not compile")
                     return None
                 self.tests += 1
-                told = ask(side)
-                self.known.append((side, told))
+                found = ask(side)
+                self.known.append((side, found))
         except (EnvironmentLacks, GateFailed):
             raise  # nothing can be measured, or the budget is spent
         except WorkbenchError as error:
             note(error.message)
             return None
-        note(WORDS[told])
-        return told
+        note(WORDS[found])
+        return found
 
     def same_as(self, side: Side) -> tuple[Side, bool | None] | None:
         """What is known of a commit that runs the same; compiled only where the sources differ."""
@@ -163,10 +163,10 @@ def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
     """Both ends, and between them the commits that touch the workspace's kernels."""
     good, bad = commits[0], commits[-1]
     kernels = (repository.inside / "kernels").as_posix()
-    told = repository.git(
+    text = repository.git(
         "rev-list", "--first-parent", f"{good.sha}..{bad.sha}", "--", kernels
     ).split()
-    return [c for c in commits if c in (good, bad) or c.sha in told]
+    return [c for c in commits if c in (good, bad) or c.sha in text]
 
 
 def wrong(history: History) -> Callable[[Side], bool | None]:
@@ -215,19 +215,19 @@ def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult |
     """None where the last commit is no worse. Raises CannotTell where an end cannot be tested."""
     last = len(history.commits) - 1
     for place, should in ((0, False), (last, True)):
-        told = history.answer(place, ask)
+        text = history.answer(place, ask)
         commit = history.commits[place]
-        if told is None:
+        if text is None:
             raise CannotTell(
                 f"{commit.said} cannot be tested: the search has no "
                 f"{'bad' if should else 'good'} end",
                 hint="name another commit, or measure where there is a GPU and ncu",
             )
-        if told and not should:
+        if text and not should:
             raise GateFailed(
                 f"{commit.said} is bad already", hint="name an older commit as the good one"
             )
-        if should and not told:
+        if should and not text:
             return None
     return first_bad(len(history.commits), lambda place: history.answer(place, ask))
 

@@ -49,7 +49,7 @@ def build(
     with executor.reporter.progress() as hear:
         limit = workspace.config.limits.seconds_per_step
         events = build_only(study, found, arch, limit, hear)
-    return Builds(tuple(_told(event, arch, study) for event in events))
+    return Builds(tuple(_variant_build(event, arch, study) for event in events))
 
 
 def _combinations(study: Study, name: str) -> list[str]:
@@ -58,7 +58,7 @@ def _combinations(study: Study, name: str) -> list[str]:
     return names_of(base_name(name), expanded(study.folder, name, study.variants))
 
 
-def _told(event: Built | Failed, arch: str, study: Study) -> VariantBuild:
+def _variant_build(event: Built | Failed, arch: str, study: Study) -> VariantBuild:
     if isinstance(event, Built):
         return VariantBuild(event.variant, arch, event.kernels, event.defines, event.warnings)
     error = event.error

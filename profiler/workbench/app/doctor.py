@@ -47,8 +47,8 @@ def gpu_row() -> DoctorRow:
     capability = gpu.compute_capability or "unknown"
     lost = look().lost
     known = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
-    told = "; ".join([known, *lost])
-    return row("GPU", not lost, told, "reset or reboot what was lost; the others work", bad=WARN)
+    text = "; ".join([known, *lost])
+    return row("GPU", not lost, text, "reset or reboot what was lost; the others work", bad=WARN)
 
 
 def driver_row() -> DoctorRow:
@@ -83,7 +83,7 @@ def outcome_rows() -> list[DoctorRow]:
     rows = []
     for one in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
         needed = "build" if one.step == KERNEL_STEPS[0] else "measure"
-        rows.append(row(one.step, not one.error, one.error or one.told, one.hint, needed))
+        rows.append(row(one.step, not one.error, one.error or one.found, one.hint, needed))
     return rows
 
 
@@ -92,8 +92,8 @@ def ncu_row() -> DoctorRow:
     if path is None:
         return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
     found = machine.ncu_version(path)
-    told = f"{found or 'does not run'} ({path})"
-    return row("ncu", bool(found), told, f"run {path} --version to see why")
+    text = f"{found or 'does not run'} ({path})"
+    return row("ncu", bool(found), text, f"run {path} --version to see why")
 
 
 def headers_row() -> DoctorRow:

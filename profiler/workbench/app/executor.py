@@ -181,8 +181,8 @@ class Executor(ABC):
         from workbench.evidence import store
         from workbench.evidence.journal import SpentEntry
 
-        found, told = store.read_lines(workspace.ledger, SpentEntry)
-        for line in told:
+        found, parts = store.read_lines(workspace.ledger, SpentEntry)
+        for line in parts:
             self.note(f"{line}; what that run cost is not counted")
         return list(found)
 

@@ -56,12 +56,12 @@ class Paired:
         if head is None:
             one = VariantChange(name, Move.GONE, Finding("commit.study_gone"))
         elif isinstance(head, str) and not isinstance(base, str):
-            told = finding("commit.study_broken", text=head)
-            one = VariantChange(name, Move.BROKEN, told, cause=Cause.SOURCE)
+            found = finding("commit.study_broken", text=head)
+            one = VariantChange(name, Move.BROKEN, found, cause=Cause.SOURCE)
         else:
             why = base if isinstance(base, str) else ""
-            told = finding("commit.study_unread", text=why)
-            one = VariantChange(name, Move.CANNOT_TELL, told)
+            found = finding("commit.study_unread", text=why)
+            one = VariantChange(name, Move.CANNOT_TELL, found)
         return StudyChanges(name, (one,))
 
 

@@ -69,7 +69,7 @@ def judged(
     path = target.workspace.ablations / "advice.json"
     kept, why = _read(path)
     seen = snapshot(target.evidence(), steps, sources=sources, only=only, everywhere=everywhere)
-    seen = replace(seen, told=(*seen.told, why)) if why else seen
+    seen = replace(seen, notes=(*seen.notes, why)) if why else seen
     found = judge(seen, target.workspace.config, source=source)
     return _with_record(found, target, kept, path if keep and not why else None), seen
 

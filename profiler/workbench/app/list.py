@@ -82,10 +82,10 @@ def changed_files(
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
     known = on_record(workspace, study)
     changed = changed_files(workspace, study, known)
-    told = []
+    parts = []
     for name, evidence in known.items():
         variant, step = study.variants[name], study.ladder.step(name)
-        told.append(
+        parts.append(
             Listed(
                 variant=name,
                 parent=(step.parent if step else None) or None,
@@ -96,4 +96,4 @@ def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
             )
         )
     title, shapes = study.ladder.title, tuple(study.shapes)
-    return ListedStudy(study.name, title, shapes, study.default_shape, tuple(told))
+    return ListedStudy(study.name, title, shapes, study.default_shape, tuple(parts))

@@ -277,7 +277,7 @@ def results(target: Target, names: list[str], *, alone: bool = False) -> Iterato
 def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
     build, entry = evidence.build(name).current, evidence.check(name, shape)
-    told = CheckRow(
+    found = CheckRow(
         variant=name,
         shape=shape,
         status=Status.STALE if entry.state == Status.STALE else ABSENT,
@@ -285,8 +285,8 @@ def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
         relative_bound=bound.relative,
     )
     if build is not None and build.error:
-        return replace(told, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
-    return told if entry.current is None else outcome_row(told, entry.current)
+        return replace(found, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
+    return found if entry.current is None else outcome_row(found, entry.current)
 
 
 def outcome_row(row: CheckRow, found: CheckOutcome) -> CheckRow:

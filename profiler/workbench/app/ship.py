@@ -28,7 +28,7 @@ from workbench.evidence import store
 from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
 from workbench.judge.snapshot import snapshot
-from workbench.render.templates import Told, render_report, template_environment, texts
+from workbench.render.templates import PackageText, render_report, template_environment, texts
 from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
@@ -37,15 +37,15 @@ from workbench.study.own_files import write_bytes
 VERSION = "0.1.0"
 
 
-def told_of(
+def package_text(
     subject: Subject, facts: Facts, shipped: Shipped, distribution: str, files: Mapping[str, bytes]
-) -> Told:
+) -> PackageText:
     study = subject.study
     licence, text = licence_of(subject.target.workspace)
     python = {n: data.decode() for n, data in files.items() if n.endswith(".py")}
     compared = next((time.reference for time in subject.times if time.reference), "the reference")
     reference = subject.reference
-    return Told(
+    return PackageText(
         facts=facts,
         distribution=distribution,
         title=study.ladder.title or study.name,
@@ -77,14 +77,14 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     )
     facts = facts_of(subject, package, found)
     shipped = provenance_of(subject, facts, found, cubins)
-    told = told_of(subject, facts, shipped, distribution, own)
+    shown = package_text(subject, facts, shipped, distribution, own)
     workspace = subject.target.workspace
     written_files = {
-        **texts(told, template_environment(workspace.template_folders)),
+        **texts(shown, template_environment(workspace.template_folders)),
         **{f"torch-ext/{package}/{name}": text for name, text in packaging.runtime().items()},
         f"torch-ext/{package}/kernels/__init__.py": "",
         f"torch-ext/{package}/kernels/{facts.study}/__init__.py": "",
-        f"torch-ext/{package}/metadata.json": metadata(told, shipped.fingerprint),
+        f"torch-ext/{package}/metadata.json": metadata(shown, shipped.fingerprint),
         f"torch-ext/{package}/py.typed": "",
         **{f"report/{name}": text for name, text in report_of(subject).items()},
     }
@@ -101,15 +101,15 @@ def written(subject: Subject, distribution: str, package: str, folder: Path) -> 
     return shipped
 
 
-def metadata(told: Told, fingerprint: str) -> str:
+def metadata(found: PackageText, fingerprint: str) -> str:
     """``metadata.json`` as `kernels` reads it; by its id the package is known in a process."""
     content = {
-        "id": f"_{told.facts.package}_cuda_{fingerprint[:8]}",
-        "name": told.distribution,
+        "id": f"_{found.facts.package}_cuda_{fingerprint[:8]}",
+        "name": found.distribution,
         "version": 1,
         "python-depends": [],
         "backend": {"type": "cuda"},
-        "license": told.licence or "other",
+        "license": found.licence or "other",
     }
     return json.dumps(content, indent=1) + "\n"
 

@@ -89,8 +89,8 @@ def variant_metric(target: Target, name: str, metric: str) -> Metric:
 
 def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Metric:
     rows = find_metric(report.path, tuple(launch.index for launch in launches), metric)
-    told = [replace(row, launch=launches[row.launch].index) for row in rows]
-    return Metric(metric, "", report.name, told)
+    parts = [replace(row, launch=launches[row.launch].index) for row in rows]
+    return Metric(metric, "", report.name, parts)
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing
 
 def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
     """Every line of a source with what it cost."""
-    told = []
+    parts = []
     for number, content in enumerate(physical_lines(text), start=1):
         cost = costs.of(file, number)
-        told.append(
+        parts.append(
             SourceLine(
                 line=number,
                 samples=_whole(cost.samples),
@@ -158,7 +158,7 @@ def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
                 text=content,
             )
         )
-    return told
+    return parts
 
 
 def _whole(count: float | None) -> int | None:

@@ -228,8 +228,8 @@ class Together:
         )
         facts = timing_facts(together, "")
         found = timed_pair(file.timing, *names)
-        twins = [t for t in facts.twins if t.regime == HEADLINE] if facts else []
-        return replace(found, twins=tuple(twins)) if found else None
+        controls = [t for t in facts.controls if t.regime == HEADLINE] if facts else []
+        return replace(found, controls=tuple(controls)) if found else None
 
 
 def measure_together(

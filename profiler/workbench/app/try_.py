@@ -26,8 +26,7 @@ from workbench.problems.writing import TrialFacts
 from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
-from workbench.render.document.environment import Save
-from workbench.render.document.environment import told as told_of
+from workbench.render.document.environment import Save, saved_lines
 from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
@@ -329,7 +328,7 @@ def compiled_text(done: Attempt) -> str:
         return ""
     built = done.built
     save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
-    return f"{done.problem.baseline.called}: {'; '.join(told_of(save, None))}"
+    return f"{done.problem.baseline.called}: {'; '.join(saved_lines(save, None))}"
 
 
 def next_steps(done: Attempt) -> list[Text]:

@@ -87,10 +87,10 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
     given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
     done = step(target, fix, **given)
     why = [{"step": name, "why": brief.short(text)} for name, text in done.failures.items()]
-    told = brief.step(done.found, done.row, done.left_s)
+    data = brief.step(done.found, done.row, done.left_s)
     more = {"provisional": done.provisional or None, "seconds": brief.number(done.seconds)}
     lost = brief.unprofiled(executor.unprofiled)
-    show_brief({**told, **more, "failures": why or None, **lost})
+    show_brief({**data, **more, "failures": why or None, **lost})
     note_failures(done.failures, target.study)
     executor.require_profiled()
     require_current(stale_of(done.found, [fix]))

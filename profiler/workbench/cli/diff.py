@@ -80,16 +80,16 @@ def show_source(out: Output, changes: SourceDiff, names: tuple[str, str]) -> Non
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
     matching = pairs(before, after, options.kernel, options.launch)
-    told = warnings(before, after, matching)
+    text = warnings(before, after, matching)
     if options.brief:
-        show_brief(brief_reports(before, after, matching, told))
+        show_brief(brief_reports(before, after, matching, text))
         return require_pairs(matching)
     if options.json:
         show_json(
             as_json.ReportPair(
                 before=before,
                 after=after,
-                warnings=told,
+                warnings=text,
                 kernels=[
                     as_json.kernel_pair(read_pair(before, after, group.typical), group)
                     for group in matching.groups
@@ -103,7 +103,7 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
     reports = zip((before, after), SIDES, strict=True)
     out.show(
         *(launches.about(report, side) for report, side in reports),
-        *pair.comparable(told),
+        *pair.comparable(text),
         *launches.unmatched(matching, (before.name, after.name)),
     )
     require_pairs(matching)
@@ -124,12 +124,12 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
 
 
 def brief_reports(
-    before: Report, after: Report, matching: Matching, told: list[Finding]
+    before: Report, after: Report, matching: Matching, parts: list[Finding]
 ) -> dict[str, object]:
     read = [read_pair(before, after, group.typical) for group in matching.groups[:DETAILED]]
     return {
         "before": before.name,
         "after": after.name,
         "kernels": [brief.kernel_pair(each.comparison, each.after.advice) for each in read],
-        "warnings": [*sentences(told)],
+        "warnings": [*sentences(parts)],
     }

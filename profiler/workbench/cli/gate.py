@@ -38,8 +38,8 @@ def run(options: GateOptions) -> int:
 
 def verdict(found: Gated) -> str:
     counts = {move: sum(change.verdict == move for change in found.changes) for move in Move}
-    told = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    return f"{found.older.short} → {found.newer.short}: {told or 'no variant'}"
+    text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
+    return f"{found.older.short} → {found.newer.short}: {text or 'no variant'}"
 
 
 def finish(changes: Sequence[VariantChange]) -> int:

@@ -173,8 +173,8 @@ def complain(message: str, hint: str = "", ran: str = "", code: str = "") -> Non
         with suppress(OSError):
             return show_brief(error(code, message, hint))
 
-    told = {"error": message, "  ran": ran, "hint": hint}
-    for kind, text in told.items():
+    data = {"error": message, "  ran": ran, "hint": hint}
+    for kind, text in data.items():
         if text:
             print(f"{kind}: {printable_lines(text)}", file=sys.stderr)
 

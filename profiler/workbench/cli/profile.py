@@ -39,17 +39,17 @@ def run(options: ProfileOptions) -> int:
     targets = [target_at(here, workspace, each) for each in picked]
     every = [profiled_with(target, target.variants(options.variants)) for target in targets]
     done = zip(targets, ensure_each(every, fresh=options.fresh), strict=True)
-    told = [profiled(options, target, ensured) for target, ensured in done]
+    parts = [profiled(options, target, ensured) for target, ensured in done]
     if options.brief:
-        show_brief(brief.together([step for data, *_ in told for step in data]))
+        show_brief(brief.together([step for data, *_ in parts for step in data]))
     elif options.json:
-        whole = [shape for data, *_ in told for shape in data]
+        whole = [shape for data, *_ in parts for shape in data]
         show_json(whole[0] if len(whole) == 1 else {"shapes": whole})
     here.require_profiled()
-    if any(failed for _, failed, _ in told):
+    if any(failed for _, failed, _ in parts):
         note("hint: everything else that was measured is kept")
         return 1
-    require_current([name for *_, stale in told for name in stale])
+    require_current([name for *_, stale in parts for name in stale])
     return 0
 
 

@@ -169,12 +169,12 @@ def _check(event: Checked) -> str:
 def _checks(events: Sequence[Checked]) -> str:
     """``checked fix5: correct at 5 shapes (max error 0.0019), unsupported at 3``."""
     right = [event for event in events if event.status == CheckResult.CORRECT]
-    told = [f"correct at {_many(len(right), 'shape')}"] if right else []
+    parts = [f"correct at {_many(len(right), 'shape')}"] if right else []
     if errors := [event.max_abs for event in right if event.max_abs is not None]:
-        told[0] += f" (max error {max(errors):.2g})"
+        parts[0] += f" (max error {max(errors):.2g})"
     if others := len(events) - len(right):
-        told.append(f"unsupported at {others if right else _many(others, 'shape')}")
-    return f"checked {events[0].variant}: {', '.join(told)}"
+        parts.append(f"unsupported at {others if right else _many(others, 'shape')}")
+    return f"checked {events[0].variant}: {', '.join(parts)}"
 
 
 def _used(event: Built) -> str:

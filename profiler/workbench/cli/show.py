@@ -113,12 +113,12 @@ def show_report(report: Report, options: ShowOptions) -> None:
         return show_brief({"report": report.name, "kernels": told_of}, brief.MORE)
     every = options.kernel is not None or options.launch is not None
     shown = found if every else found[:DETAILED]
-    told: list[Block] = [launches.about(report), launches.group_table(found)]
-    told += launches.untimed(found)
-    told += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
+    blocks: list[Block] = [launches.about(report), launches.group_table(found)]
+    blocks += launches.untimed(found)
+    blocks += [launches.details(read(report, g.typical)[1], len(g.launches)) for g in shown]
     if len(found) > len(shown):
-        told.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
-    return output(options).show(*told)
+        blocks.append(left_out("shown", "--kernel NAME or --launch N chooses others"))
+    return output(options).show(*blocks)
 
 
 def show_metric(options: ShowOptions, found: Metric) -> None:

@@ -30,12 +30,12 @@ def as_data(done: Attempt) -> Mapping[str, object]:
 def as_brief(done: Attempt) -> Mapping[str, object]:
     """The verdict, then the step of the study that was made of the file."""
     row, judged = done.row, done.judged
-    told = brief.step(judged, row) if judged and row else {}
-    gates = told.get("failed")
+    data = brief.step(judged, row) if judged and row else {}
+    gates = data.get("failed")
     failed = [{"step": k, "why": brief.short(why)} for k, why in done.failures.items()]
     wrong = done.wrong and {"max_error": done.wrong[0], "allowed": done.facts.absolute}
     return {
-        **told,
+        **data,
         "file": done.problem.title,
         "verdict": done.verdict,
         "error_vs_reference": done.times_reference_error,

@@ -13,7 +13,7 @@ from workbench.cli.printing import say
 from workbench.cli.streams import executor, note
 from workbench.errors import WorkbenchError
 from workbench.render.as_json import dumps
-from workbench.render.document.environment import Save, told
+from workbench.render.document.environment import Save, saved_lines
 from workbench.study.model import Study
 
 
@@ -45,7 +45,7 @@ def show(now: Save, before: Save | None, study: Study, options: WatchOptions) ->
         say(dumps(now, indent=None))
         return
     at = time.strftime("%H:%M:%S")
-    first, *rest = told(now, before)
+    first, *rest = saved_lines(now, before)
     say(f"{at} {now.variant}: {first}", *(f"  {in_place(text, study)}" for text in rest))
     if now.error:
         note(f"error: {in_place(now.error, study)}")

@@ -111,7 +111,7 @@ class Kernel:
             require_room(self.name, static, dynamic, most)
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
-            _told(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
+            _answer_of(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
         self._allowed[device] = dynamic
 
     def _carve(self, kernel: int, percent: int, device: int) -> None:
@@ -119,7 +119,7 @@ class Kernel:
 
         wish = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
-        _told(self.name, driver.cuKernelSetAttribute(wish, percent, handle, number))
+        _answer_of(self.name, driver.cuKernelSetAttribute(wish, percent, handle, number))
         self._carved.add(device)
 
 
@@ -172,12 +172,12 @@ def _static_and_most(name: str, kernel: int, device: int) -> tuple[int, int]:
     own = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
     its = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     number = driver.CUdevice(device)
-    (static,) = _told(name, driver.cuKernelGetAttribute(own, driver.CUkernel(kernel), number))
-    (most,) = _told(name, driver.cuDeviceGetAttribute(its, number))
+    (static,) = _answer_of(name, driver.cuKernelGetAttribute(own, driver.CUkernel(kernel), number))
+    (most,) = _answer_of(name, driver.cuDeviceGetAttribute(its, number))
     return static, most
 
 
-def _told(name: str, answer: tuple[Any, ...]) -> tuple[Any, ...]:
+def _answer_of(name: str, answer: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the driver gives beside its status. Raises UsageError for one that is no success."""
     status, *values = answer
     if int(status) != 0:

@@ -289,8 +289,8 @@ def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
                 if not left_out:
                     raise
                 lacks = ", ".join(f"<{one}>" for one in dict.fromkeys(left_out))
-                told = f"{error.message}\nnot found: {lacks}"
-                raise CompileError(told, hint=HINT, log=error.log) from error.__cause__
+                shown = f"{error.message}\nnot found: {lacks}"
+                raise CompileError(shown, hint=HINT, log=error.log) from error.__cause__
             text = less
 
 

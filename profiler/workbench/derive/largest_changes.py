@@ -208,11 +208,11 @@ def _once(ranked: list[FigureChange]) -> list[FigureChange]:
     """
     kept: list[FigureChange] = []
     for one in ranked:
-        twin = next((i for i, other in enumerate(kept) if _tell_the_same(one, other)), None)
-        if twin is None:
+        same = next((i for i, other in enumerate(kept) if _tell_the_same(one, other)), None)
+        if same is None:
             kept.append(one)
         else:
-            kept[twin] = replace(kept[twin], alike=(*kept[twin].alike, one.label))
+            kept[same] = replace(kept[same], alike=(*kept[same].alike, one.label))
     return kept
 
 

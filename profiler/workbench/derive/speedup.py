@@ -338,7 +338,7 @@ def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
     for session in every:
         for series in session.series:
             if series.variant not in wrong:
-                key = (series.variant, series.regime, series.twin)
+                key = (series.variant, series.regime, series.control)
                 found.setdefault(key, []).append((session, series))
     return _WhenAsked(found)
 

@@ -108,7 +108,7 @@ class Journal:
     """The entries of one GPU in the order in which they were written.
 
     ``predictions`` are those of all GPUs, oldest first, and ``measured`` are the dates at which
-    each variant was first timed or captured on any: what was seen on one is known on all. ``told``
+    each variant was first timed or captured on any: what was seen on one is known on all. ``notes``
     says which lines were passed over, and why.
     """
 
@@ -116,12 +116,12 @@ class Journal:
     captures: tuple[CaptureEntry, ...] = ()
     predictions: tuple[PredictionEntry, ...] = ()
     measured: Mapping[str, str] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load_journal(folder: EvidenceFolder) -> Journal:
     """Empty without a file. Raises EnvironmentLacks for one that cannot be read."""
-    entries, told = _entries(folder)
+    entries, text = _entries(folder)
     others = [one for one in folder.every_gpu if one != folder]
     everywhere = [*entries, *(entry for other in others for entry in _entries(other)[0])]
     noted = [entry for entry in everywhere if isinstance(entry, PredictionEntry)]
@@ -130,7 +130,7 @@ def load_journal(folder: EvidenceFolder) -> Journal:
         captures=tuple(entry for entry in entries if isinstance(entry, CaptureEntry)),
         predictions=tuple(sorted(noted, key=lambda entry: entry.date)),
         measured=_first_measured(everywhere),
-        told=tuple(told),
+        notes=tuple(text),
     )
 
 
@@ -214,7 +214,7 @@ def medians(timing: Timing) -> dict[str, float]:
     times: dict[str, list[float]] = {}
     for session in timing.together:
         for one in session.series:
-            if one.regime == HEADLINE and not one.twin:
+            if one.regime == HEADLINE and not one.control:
                 times.setdefault(one.variant, []).append(statistics.median(one.added))
     return {variant: round(statistics.median(each), 4) for variant, each in times.items()}
 
@@ -226,8 +226,8 @@ def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
     """
     found: dict[str, Known] = {"": Known.NOTHING}
     for one in folder.every_gpu or [folder]:
-        entries, told = _entries(one)
-        if told:
+        entries, text = _entries(one)
+        if text:
             found[""] = Known.UNKNOWN
         captured = [e for e in entries if isinstance(e, CaptureEntry)]
         names = [path.stem for path in one.capture_indexes()]

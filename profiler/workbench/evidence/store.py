@@ -205,7 +205,7 @@ def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
 
 def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[str]]:
     """As ``read_lines``, of what stands in a file or is to."""
-    found, told = [], []
+    found, parts = [], []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
@@ -213,7 +213,7 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
             require_schema(path, line)
             found.append(json_text.as_type(line, kind, besides=1))
         except UsageError as error:
-            told.append(f"line {number} of {path.name} is passed over: {error.message}")
+            parts.append(f"line {number} of {path.name} is passed over: {error.message}")
         except (msgspec.DecodeError, ValueError) as error:
-            told.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
-    return found, told
+            parts.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
+    return found, parts

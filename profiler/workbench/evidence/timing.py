@@ -33,8 +33,8 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     clock: means of some calls, in every other round. ``unchecked``: no graph can capture a call,
     because of the line ``refused_at``, and these were queued in a stream. Method 1 has the time of
     a call with all that is around it, and in ``around`` that of the same graph without the variant
-    in the same round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs. ``twin``: it
-    is a second group of instances of the variant, which must come out as equal.
+    in the same round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs. ``control``:
+    it is a second group of instances of the variant, which must come out as equal.
     """
 
     variant: str
@@ -45,7 +45,7 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     around: tuple[Measure, ...] = ()
     mhz: tuple[Measure, ...] = ()
     around_mhz: tuple[Measure, ...] = ()
-    twin: bool = False
+    control: bool = msgspec.field(default=False, name="twin")
     gap: Measure | None = None
     by_events: tuple[Number, ...] = ()
     unchecked: bool = False
@@ -155,7 +155,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         return frozenset(
             variant
             for variant, every in self.by_variant.items()
-            if any(one.regime == Regime.CHAINED and not one.twin for one in every)
+            if any(one.regime == Regime.CHAINED and not one.control for one in every)
         )
 
     @cached_property

@@ -37,19 +37,19 @@ from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 if TYPE_CHECKING:
     from workbench.derive.speedup import Ratio
-    from workbench.judge.sessions import Twin
+    from workbench.judge.sessions import Control
 
 
 @dataclass(frozen=True)
 class TimedPair:
     """Both commits in the same sessions: how many times faster the newer is, and µs of each.
-    ``twins`` are unchanged controls of these sessions.
+    ``controls`` are unchanged controls of these sessions.
     """
 
     ratio: Ratio
     before_us: float
     after_us: float
-    twins: tuple[Twin, ...] = ()
+    controls: tuple[Control, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def with_controls(
 ) -> list[VariantChange]:
     """Where variants that nobody changed moved too, what moved the others is not their change.
 
-    ``unchanged`` are those with the same sources. Times have controls of their own, the twins.
+    ``unchanged`` are those with the same sources. Times have controls of their own.
     """
     moved = [c for c in changes if c.variant in unchanged and c.verdict != Move.SAME and c.cause]
     if not moved:
@@ -130,16 +130,16 @@ def with_controls(
 def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
     """What fails at both commits is no change, and is not judged."""
     for name in ("error", "wrong"):
-        if told := str(getattr(after, name)):
+        if text := str(getattr(after, name)):
             if getattr(before, name):
-                return Move.CANNOT_TELL, finding("commit.failed_before", text=_first(told))
-            return Move.BROKEN, finding("commit.broken", text=_first(told))
+                return Move.CANNOT_TELL, finding("commit.failed_before", text=_first(text))
+            return Move.BROKEN, finding("commit.broken", text=_first(text))
     return None
 
 
-def _first(told: str) -> str:
+def _first(text: str) -> str:
     """The first line, with the first thing that the compiler complains of."""
-    first, *others = told.strip().splitlines()
+    first, *others = text.strip().splitlines()
     said = next((line for line in others if ": error" in line), "")
     return f"{first}: {said.rpartition(f'{VIRTUAL_ROOT}/')[2]}" if said else first
 
@@ -150,13 +150,13 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
         return None
     us = (timed.before_us, timed.after_us)
     difference = Difference(2, TIME, *us, timed.after_us > timed.before_us)
-    told = replace(change, tier=2, differences=(*change.differences, difference))
-    if off := next((twin for twin in timed.twins if twin.is_off), None):
-        why = finding("commit.twin", variant=off.variant, ratio=off.ratio.ratio)
-        return replace(told, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
+    found = replace(change, tier=2, differences=(*change.differences, difference))
+    if off := next((control for control in timed.controls if control.is_off), None):
+        why = finding("commit.control", variant=off.variant, ratio=off.ratio.ratio)
+        return replace(found, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
     move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
-    return replace(told, verdict=move, why=why, cause=cause)
+    return replace(found, verdict=move, why=why, cause=cause)
 
 
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
@@ -166,7 +166,7 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     if ratio.low is None or ratio.high is None:
         return Move.CANNOT_TELL, Finding("commit.one_session")
     margin = 1 + gate.margin
-    told = partial(
+    text = partial(
         finding,
         ratio=ratio.ratio,
         low=ratio.low,
@@ -174,12 +174,12 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
         level=None if ratio.level == LEVEL else ratio.level,
     )
     if ratio.high < 1 and ratio.ratio < 1 / margin:
-        return Move.SLOWER, told("commit.time")
+        return Move.SLOWER, text("commit.time")
     if ratio.low > 1 and ratio.ratio > margin:
-        return Move.FASTER, told("commit.time")
+        return Move.FASTER, text("commit.time")
     if ratio.low >= 1 / margin and ratio.high <= margin:
-        return Move.SAME, told("commit.time_within", margin=gate.margin)
-    return Move.CANNOT_TELL, told("commit.time_too_wide")
+        return Move.SAME, text("commit.time_within", margin=gate.margin)
+    return Move.CANNOT_TELL, text("commit.time_too_wide")
 
 
 def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> VariantChange | None:
@@ -192,7 +192,7 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
             return None
         why = Finding("commit.no_counter_moved")
         return replace(change, tier=1, verdict=Move.CANNOT_TELL, why=why)
-    told = tuple(
+    parts = tuple(
         finding("commit.counter", what=one.what, before=one.before, after=one.after)
         for one in moved
     )
@@ -201,7 +201,7 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
     else:
         move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
-    return replace(change, tier=1, verdict=move, why=finding(code, counters=told))
+    return replace(change, tier=1, verdict=move, why=finding(code, counters=parts))
 
 
 def _by_compiler(
@@ -263,14 +263,14 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
         for name in names:
             was, is_now = (getattr(side.provenance, name) for side in (one, other))
             if was is not None and is_now is not None and was != is_now:
-                told = finding("differs.field", field=name, before=str(was), after=str(is_now))
-                found.setdefault(cause, told)
+                result = finding("differs.field", field=name, before=str(was), after=str(is_now))
+                found.setdefault(cause, result)
     clocks = [side.figures.get("sm_clock") for side in (before, after)]
     if clocks[0] and clocks[1]:
         low, high = sorted(clock.value for clock in clocks if clock)
         if low and high > low * (1 + CLOCK_TOLERANCE):
-            told = finding("differs.clock", low_ghz=low, high_ghz=high)
-            found.setdefault(Cause.HARDWARE, told)
+            result = finding("differs.clock", low_ghz=low, high_ghz=high)
+            found.setdefault(Cause.HARDWARE, result)
     return found
 
 
@@ -285,7 +285,7 @@ class BisectResult:
 
 def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> BisectResult:
     """By halves. ``is_bad`` is asked of positions strictly between the first and the last of
-    ``number``; None is that it cannot be told there, and another near the middle is asked.
+    ``number``; None is that it is unknown there, and another near the middle is asked.
     """
     good, bad = 0, number - 1
     unknown: set[int] = set()

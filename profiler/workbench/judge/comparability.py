@@ -54,7 +54,7 @@ def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iter
                 hurt.setdefault(variant.damage, []).append(one)
     for damage, variants in hurt.items():
         yield finding("captures.damaged", text=damage, variants=tuple(variants))
-    for text in snapshot.told:
+    for text in snapshot.notes:
         yield finding("evidence.damaged", text=text)
 
 

@@ -320,12 +320,12 @@ def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
     if build.kernels and not set(evidence.front_ends) - {LIBRARY}:
         return own
     index = evidence.index
-    told = captured_gate(
+    found = captured_gate(
         index.resources if index else None, evidence.figures, evidence.front_ends, gates
     )
-    if not build.kernels or told.state == GateState.FAILED:
-        return told
-    both = finding("compiler.of_several", here=own.why, others=told.why)
+    if not build.kernels or found.state == GateState.FAILED:
+        return found
+    both = finding("compiler.of_several", here=own.why, others=found.why)
     return Gate(COMPILER, own.state, both)
 
 
@@ -348,7 +348,7 @@ def captured_gate(
     counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
     registers = [k.registers for k in kernels if k.registers is not None]
     spilled, least = sum(counted), min(registers, default=None)
-    told = finding(
+    found = finding(
         CAPTURED,
         least_registers=least if least != max(registers, default=None) else None,
         registers=max(registers, default=None),
@@ -357,7 +357,7 @@ def captured_gate(
         by=by,
     )
     failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
-    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, told)
+    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, found)
 
 
 CAPTURED = "compiler.captured"

@@ -268,7 +268,7 @@ class Snapshot:
     ``steps`` are those to be judged, of which ``only`` some variants are shown where it names any;
     ``shape`` is the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
-    ``told`` is what was found wrong with files and cost no variant its evidence. ``journal`` says
+    ``notes`` are what was found wrong with files and cost no variant its evidence. ``journal`` says
     what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
     record differ and in nothing else, with these shapes, one of them at least derived. Without
     ``everywhere`` it is enough for the table at ``shape`` alone. ``between`` as in
@@ -283,7 +283,7 @@ class Snapshot:
     default_shape: str
     shapes: Mapping[str, ShapeEvidence]
     calibration: CeilingsFile | None = None
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     journal: Journal | None = None
     ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
     only: tuple[str, ...] = ()

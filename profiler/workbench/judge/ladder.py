@@ -49,8 +49,8 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     judged = tuple(_step(views, table, step) for step in steps)
     trials = tuple(trials_of(views, judged))
     shown = [r for r in judged if not only or r is judged[0] or r.variant in only]
-    rows = told_what_was_tried(shown, trials, snapshot.shape)
-    references = told_what_was_tried(_references(table), trials, snapshot.shape)
+    rows = with_trials(shown, trials, snapshot.shape)
+    references = with_trials(_references(table), trials, snapshot.shape)
     everything = (*rows, *references)
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     theory = _ceilings(profiled)
@@ -170,8 +170,8 @@ def _ladders(
         yield ShapeLadder(
             shape=shape,
             parameters=view.evidence.parameters,
-            rows=told_what_was_tried(shown, trials, shape),
-            references=told_what_was_tried(others, trials, shape),
+            rows=with_trials(shown, trials, shape),
+            references=with_trials(others, trials, shape),
             timing=_timing(view, highest),
         )
 
@@ -310,20 +310,18 @@ def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
     )
 
 
-def told_what_was_tried(
-    rows: Iterable[Row], trials: Iterable[Trial], shape: str
-) -> tuple[Row, ...]:
+def with_trials(rows: Iterable[Row], trials: Iterable[Trial], shape: str) -> tuple[Row, ...]:
     """Rows of one shape, their advice with what came of it so far."""
     here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
-    return tuple(_told(row, [t for t in here if t.parent == row.variant]) for row in rows)
+    return tuple(_with_answers(row, [t for t in here if t.parent == row.variant]) for row in rows)
 
 
-def _told(row: Row, trials: Iterable[Trial]) -> Row:
+def _with_answers(row: Row, trials: Iterable[Trial]) -> Row:
     if row.advice is None:
         return row
     tried: dict[Change, list[Tried]] = {}
     for trial in trials:
         if trial.kind and trial.verdict:
             tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
-    told = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
-    return replace(row, advice=tuple(told))
+    parts = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
+    return replace(row, advice=tuple(parts))

@@ -76,7 +76,7 @@ def _in_regime(
 
 
 def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewhere, ...]:
-    """The regimes in which a step would be kept, or rejected, that is not: what cannot be told in
+    """The regimes in which a step would be kept, or rejected, that is not: what is open in
     another regime is no other verdict.
     """
     chained = over_parent.get(Regime.CHAINED)

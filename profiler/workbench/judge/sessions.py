@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from workbench.judge.known_evidence import TimedTogether
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
-COMPANY = "interference"
+INTERFERENCE = "interference"
 COMPANY_WITHIN = 0.03
 LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
 
 
 @dataclass(frozen=True)
-class Twin:
+class Control:
     """A variant over a second group of its own instances: 1 where the intervals hold."""
 
     variant: str
@@ -52,7 +52,7 @@ class Twin:
 
 
 @dataclass(frozen=True)
-class Company:
+class Interference:
     """The primary reference in sessions of references only, and beside the steps: microseconds,
     and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
     other kernels draw other power, and the clock follows). What waits for memory takes fewer cycles
@@ -103,7 +103,7 @@ class Company:
 
     def disturbed(self, shape: str = "") -> Finding:
         """Why no ratio over the reference counts."""
-        return self.finding("company.slowed" if self.ratio > 1 else "company.sped_up", shape)
+        return self.finding(f"interference.{'slowed' if self.ratio > 1 else 'sped_up'}", shape)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class TimingFacts:
     alone: int = field(repr=False)
     stride: int = field(repr=False)
     copies: int = field(repr=False)
-    twins: tuple[Twin, ...]
-    interference: Company | None
+    controls: tuple[Control, ...]
+    interference: Interference | None
     throttling: Throttling | None
     most: int = field(repr=False)
     wrong: tuple[str, ...] = field(default=(), repr=False)
@@ -188,8 +188,8 @@ def timing_facts(
         alone=sum(session.alone for session in sessions),
         stride=timing.timing.stride,
         copies=timing.timing.copies,
-        twins=tuple(_twins(timing)),
-        interference=company(timing, reference),
+        controls=tuple(_controls(timing)),
+        interference=interference_of(timing, reference),
         throttling=_throttling(timing, most_mhz),
         wrong=tuple(timing.wrong),
         failed=tuple(name for name, clocks in timing.two_clocks.items() if clocks.disagree),
@@ -200,21 +200,21 @@ def timing_facts(
 def _fewer(timing: TimedTogether) -> Iterator[str]:
     """Variants of which a session had fewer instances than it was to have."""
     planned = max((session.instances for session in timing.timing.together), default=0)
-    for (variant, regime, twin), times in timing.times.items():
+    for (variant, regime, control), times in timing.times.items():
         short = any(len(instances) < planned for instances in times.values())
-        if regime == Regime.CHAINED and not twin and short:
+        if regime == Regime.CHAINED and not control and short:
             yield variant
 
 
-def _twins(timing: TimedTogether) -> Iterator[Twin]:
-    for (variant, regime, twin), second in timing.times.items():
+def _controls(timing: TimedTogether) -> Iterator[Control]:
+    for (variant, regime, control), second in timing.times.items():
         first = timing.times.get((variant, regime, False))
-        ratio = ratio_of(first, second, timing.first_planned) if twin and first else None
+        ratio = ratio_of(first, second, timing.first_planned) if control and first else None
         if ratio is not None:
-            yield Twin(variant, regime, ratio)
+            yield Control(variant, regime, ratio)
 
 
-def company(timing: TimedTogether, reference: str) -> Company | None:
+def interference_of(timing: TimedTogether, reference: str) -> Interference | None:
     """None where the reference was not timed chained both alone and beside the steps."""
     key = (reference, Regime.CHAINED, False)
     alone, together = timing.alone.get(key), timing.times.get(key)
@@ -229,7 +229,7 @@ def company(timing: TimedTogether, reference: str) -> Company | None:
     by_time = between_sessions(*times)
     ratio = between_sessions(*cycles) if in_cycles else by_time
     before, after = (over_sessions(side).value for side in times)
-    return Company(
+    return Interference(
         reference=reference,
         alone=before,
         together=after,
@@ -255,18 +255,19 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     since a study may have shapes that it does not support.
     """
     if timing is None:
-        return Gate(COMPANY, GateState.OPEN, NOT_COLLECTED)
+        return Gate(INTERFERENCE, GateState.OPEN, NOT_COLLECTED)
     if (reference, Regime.CHAINED, False) not in timing.times:
-        why = finding("company.not_timed", reference=reference)
-        return Gate(COMPANY, GateState.OPEN, why, binding=False)
-    found = company(timing, reference)
+        why = finding("interference.not_timed", reference=reference)
+        return Gate(INTERFERENCE, GateState.OPEN, why, binding=False)
+    found = interference_of(timing, reference)
     if found is None:
-        return Gate(COMPANY, GateState.OPEN, finding("company.not_alone", reference=reference))
+        why = finding("interference.not_alone", reference=reference)
+        return Gate(INTERFERENCE, GateState.OPEN, why)
     if found.is_disturbed:
-        return Gate(COMPANY, GateState.FAILED, found.disturbed())
+        return Gate(INTERFERENCE, GateState.FAILED, found.disturbed())
     if found.is_off:
-        return Gate(COMPANY, GateState.OPEN, found.finding("company.uncertain"))
-    return Gate(COMPANY, GateState.PASSED, found.finding("company.undisturbed"))
+        return Gate(INTERFERENCE, GateState.OPEN, found.finding("interference.uncertain"))
+    return Gate(INTERFERENCE, GateState.PASSED, found.finding("interference.undisturbed"))
 
 
 def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | None:
@@ -277,8 +278,8 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
         return None
     clocks = {
         variant: median(known)
-        for (variant, regime, twin), times in timing.times.items()
-        if regime == Regime.CHAINED and not twin and variant in timing.timed
+        for (variant, regime, control), times in timing.times.items()
+        if regime == Regime.CHAINED and not control and variant in timing.timed
         if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
     }
     slowest = min(clocks, key=clocks.__getitem__, default="")
@@ -299,16 +300,16 @@ def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Find
         yield finding("timing.wrong_outputs", variants=facts.wrong, shape=shape)
     if facts.failed:
         yield finding("timing.clocks", variants=facts.failed, shape=shape)
-    for twin in facts.twins:
-        if twin.is_off:
+    for control in facts.controls:
+        if control.is_off:
             yield finding(
-                "timing.twin",
-                variant=twin.variant,
-                regime=twin.regime.value,
+                "timing.control",
+                variant=control.variant,
+                regime=control.regime.value,
                 shape=shape,
-                ratio=twin.ratio.ratio,
-                low=twin.ratio.low,
-                high=twin.ratio.high,
+                ratio=control.ratio.ratio,
+                low=control.ratio.low,
+                high=control.ratio.high,
             )
     if facts.interference is not None and facts.interference.is_disturbed:
         yield facts.interference.disturbed(shape)

@@ -101,7 +101,7 @@ def snapshot(
         default_shape=study.default_shape,
         shapes=shapes,
         calibration=evidence.calibration,
-        told=(*reports_of(evidence).told, *journal.told),
+        notes=(*reports_of(evidence).notes, *journal.notes),
         journal=journal,
         ranges=tuple(_ranges(evidence, steps)) if everywhere else (),
         only=tuple(only),

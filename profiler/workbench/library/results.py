@@ -23,7 +23,7 @@ from workbench.judge.view import VariantPair
 from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, scene, told
+from workbench.render.chart.charts import CHARTS, caption_of, scene
 from workbench.render.document import ladder_view, launches, listing, pair, variant
 from workbench.render.document.blocks import (
     Block,
@@ -133,7 +133,7 @@ class Ablated(Shown, Ablation):
 
     def _blocks(self) -> Sequence[Block]:
         head: list[Block] = [Paragraph(answer(self)), only(ladder_table(self), REPORTED)]
-        every = ((name, *told(name, self)) for name in CHARTS)
+        every = ((name, *caption_of(name, self)) for name in CHARTS)
         charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]
         return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
 
@@ -171,9 +171,9 @@ class TriedSource(Shown):
         """As the verb prints it, and the charts of the ladder."""
         from workbench.app.try_ import blocks
 
-        told = blocks(cast("Attempt", self), profiled=True)
+        parts = blocks(cast("Attempt", self), profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
-        return [*told, *(block for block in charts if isinstance(block, Chart))]
+        return [*parts, *(block for block in charts if isinstance(block, Chart))]
 
     def _chart(self, name: str) -> str:
         return self.ladder._chart(name)

@@ -185,7 +185,7 @@ class Reports:
 
     def __init__(self, *, from_tables: bool = True) -> None:
         self.from_tables = from_tables
-        self.told: dict[str, None] = {}  # what is wrong with a file and cost nothing
+        self.notes: dict[str, None] = {}  # what is wrong with a file and cost nothing
         self._launches: dict[Path, Launches] = {}
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
@@ -196,7 +196,7 @@ class Reports:
         path = folder.reports / name
         if path not in self._launches:
             kept = folder.tables(name) if self.from_tables else None
-            self._launches[path] = tables_of(path, kept, sha256, self.told.setdefault)
+            self._launches[path] = tables_of(path, kept, sha256, self.notes.setdefault)
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]

@@ -106,8 +106,8 @@ def error_lines(log: str) -> list[str]:
 
 def quoted(log: str) -> str:
     """The line of a process's output that says best why it ended, "" where none does."""
-    told = [line.strip()[:QUOTED] for line in log.splitlines() if _FAULT.search(line)]
-    return next(iter(error_lines(log)), told[-1] if told else "")
+    parts = [line.strip()[:QUOTED] for line in log.splitlines() if _FAULT.search(line)]
+    return next(iter(error_lines(log)), parts[-1] if parts else "")
 
 
 def got_no_counters(log: str) -> bool:

@@ -33,7 +33,7 @@ INLINED_CALL, FUNCTION_NAME = 0x90, 0x91
 
 
 class Frame(NamedTuple):
-    """A line and the function it stands in as the compiler names it: "" where not told."""
+    """A line and the function it stands in as the compiler names it: "" if unknown."""
 
     file: str
     line: int

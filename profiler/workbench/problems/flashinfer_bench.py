@@ -133,10 +133,10 @@ def read(request: Request) -> Problem:
     call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
     compiled = Versus("torch.compile of the reference", own.loads, call)
     references = compared_with(request, path.parent, [own] if solution else [], compiled)
-    told = f"with the solution {solution.name}" if solution else "without a solution"
+    shown = f"with the solution {solution.name}" if solution else "without a solution"
     return Problem(
         kind=FORMAT.label,
-        what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {told}",
+        what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {shown}",
         name=data.name,
         title=solution.name if solution else data.name,
         files=files,

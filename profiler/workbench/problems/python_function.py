@@ -69,10 +69,10 @@ def read(request: Request) -> Problem:
     references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
     itself = not references or references[0] is compiled
     given = "{}" if not has_inputs else _own_inputs(tree, known)
-    told = f"its function {function}({', '.join(known)})"
+    shown = f"its function {function}({', '.join(known)})"
     return Problem(
         kind=FORMAT.label,
-        what=f"{path.name}, {FORMAT.label}: {told}",
+        what=f"{path.name}, {FORMAT.label}: {shown}",
         name=function,
         title=f"{function} of {path.name}",
         files=files,

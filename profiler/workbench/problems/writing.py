@@ -17,7 +17,7 @@ WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
 @dataclass(frozen=True)
 class TrialFacts:
-    """What one trial run of a problem told that its files do not say.
+    """What one trial run of a problem found that its files do not say.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
     ``exact``: the reference takes doubles. ``bytes`` are by shape, each as it prints. ``absolute``

@@ -165,14 +165,14 @@ class DaskCluster:
         if self.name.startswith("tcp:"):
             self.require_own()
         try:
-            with warnings.catch_warnings(record=True, action="always") as told:
+            with warnings.catch_warnings(record=True, action="always") as parts:
                 client = Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise EnvironmentLacks(
                 f"no scheduler answers at {self.name}: {error}",
                 hint="is it running, and does Dask's configuration name its certificates?",
             ) from None
-        for one in told:
+        for one in parts:
             if names := PACKAGE.findall(str(one.message)):
                 self.note(f"{self.name} has other versions than here of {', '.join(names)}")
         return client

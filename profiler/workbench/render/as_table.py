@@ -145,9 +145,9 @@ def as_csv(blocks: Iterable[Block]) -> str:
         for row in table.rows:
             rows.append({"section": safe(of)} if several else {})
             for column in table.columns:
-                told = dict(_parts(column, row.cells.get(column.key)))
-                keys.setdefault(column.key, {}).update(dict.fromkeys(told))
-                rows[-1] |= told
+                message = dict(_parts(column, row.cells.get(column.key)))
+                keys.setdefault(column.key, {}).update(dict.fromkeys(message))
+                rows[-1] |= message
     text = io.StringIO()
     columns = list(dict.fromkeys(key for each in keys.values() for key in each))
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

@@ -234,12 +234,12 @@ def checked(found: CheckedStudy) -> Data:
 
 
 def _check(one: CheckRow) -> Data:
-    told: Data = {"step": one.variant, "shape": one.shape, "status": one.status}
+    data: Data = {"step": one.variant, "shape": one.shape, "status": one.status}
     if one.max_abs is not None:
-        told |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
+        data |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
     if one.wrong:
-        told |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
-    return told
+        data |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
+    return data
 
 
 def pair(found: Ablation, two: VariantPair) -> Data:
@@ -303,8 +303,8 @@ PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
 
 def error(code: str, message: str, hint: str) -> Data:
     kind = "ncu.permission" if PERMISSION in message else code
-    told = {"code": kind, "message": _cut(message, LIMIT // 2)}
-    return {"error": {**told, "hint": _cut(hint, LIMIT // 4)} if hint else told}
+    data = {"code": kind, "message": _cut(message, LIMIT // 2)}
+    return {"error": {**data, "hint": _cut(hint, LIMIT // 4)} if hint else data}
 
 
 def unprofiled(why: WorkbenchError | None) -> Data:

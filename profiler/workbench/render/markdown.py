@@ -95,10 +95,10 @@ def _marked(inside: str, strong: bool, em: bool, href: str) -> str:
 
 def paragraph(text: Text) -> str:
     """On a line of its own: its beginning opens no heading, list, quote or fence."""
-    told = spans(text).strip()
+    shown = spans(text).strip()
     if not text or text[0] != Span(text[0].text):
-        return told
-    return _BLOCK.sub(lambda match: _shield(match[1]), told)
+        return shown
+    return _BLOCK.sub(lambda match: _shield(match[1]), shown)
 
 
 def _shield(opening: str) -> str:

@@ -181,9 +181,9 @@ def marks(line: SourceLine) -> Pieces:
     share = line.share or 0.0
     mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
     style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
-    told = f"{share:6.1%}" if line.samples else " " * 6
+    text = f"{share:6.1%}" if line.samples else " " * 6
     stall = in_column(line.top_stalls, 18)
-    return [(f"{mark} {told} {stall:<18}", style)]
+    return [(f"{mark} {text} {stall:<18}", style)]
 
 
 def source_line(line: SourceLine, width: int | None) -> Pieces:
@@ -208,10 +208,10 @@ PTX_FROM = 140  # columns of a terminal
 def instruction(one: InstructionCost, width: int | None) -> Pieces:
     """Share of all samples, the reason, executions, address, SASS, and where there is room PTX."""
     share = one.share or 0.0
-    told = f"{share:6.1%}" if share >= LEAST else " " * 6
+    text = f"{share:6.1%}" if share >= LEAST else " " * 6
     reason = stall_words(one.top_stall)[:18] if share >= LEAST else ""
     executed = "" if one.executed is None else count(one.executed)
-    head = f"   {told} {reason:<18} {executed:>8}  {one.address:#06x}  "
+    head = f"   {text} {reason:<18} {executed:>8}  {one.address:#06x}  "
     pieces: Pieces = [(head, "dim")]
     room = None if width is None else width - len(head)
     ptx = f"  // {one.ptx}" if (width is None or width >= PTX_FROM) and one.ptx else ""

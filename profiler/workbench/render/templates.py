@@ -66,7 +66,7 @@ WIDTH = 88  # of a line of a docstring
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class PackageText:
     """What the templates print beside the facts. ``dependencies`` are as pip writes them, ``archs``
     those that there are cubins for, by ``compiler``; ``other_code`` says which of them are not the
     machine code that was measured, "" for none; ``licence`` is an SPDX expression, "" where
@@ -93,27 +93,27 @@ class Told:
     version: str
 
 
-def texts(told: Told, environment: jinja2.Environment) -> Mapping[str, str]:
+def texts(found: PackageText, environment: jinja2.Environment) -> Mapping[str, str]:
     """By their paths in the package's folder."""
-    facts = told.facts
+    facts = found.facts
     top = f"torch-ext/{facts.package}"
     given = {
-        **vars(told),
-        "title": _plain(told.title),
-        "key_change": _plain(told.key_change),
-        "reference": _plain(told.reference),
-        "doc": _wrapped(_plain(told.key_change)),
+        **vars(found),
+        "title": _plain(found.title),
+        "key_change": _plain(found.key_change),
+        "reference": _plain(found.reference),
+        "doc": _wrapped(_plain(found.key_change)),
         "names": [name for name, _ in facts.arguments],
         "exported": sorted([*RESERVED, facts.function]),
         "layer": "".join(part.capitalize() for part in facts.function.split("_")),
         "returned": returned(facts),
         "supported": supported(facts),
         "wrapped": [line for each in supported(facts) for line in _wrapped(each)],
-        "rows": [_row(each) for each in told.times],
-        "has_kernels": bool(told.archs),
-        "capabilities": [_capability(arch) for arch in told.archs],
-        "backward": _backward(told),
-        "licence_words": _licence(told),
+        "rows": [_row(each) for each in found.times],
+        "has_kernels": bool(found.archs),
+        "capabilities": [_capability(arch) for arch in found.archs],
+        "backward": _backward(found),
+        "licence_words": _licence(found),
         "virtual_root": "/workbench/kernels",
     }
     named = {
@@ -143,26 +143,26 @@ def returned(facts: Facts) -> str:
 def supported(facts: Facts) -> list[str]:
     """The domain, a sentence a relation."""
     names, domain = facts.tensors, facts.domain
-    told = ["It was checked for:"] if len(domain.cases) > 1 else []
+    parts = ["It was checked for:"] if len(domain.cases) > 1 else []
     for case in domain.cases:
         sizes = [
             f"{name} [{', '.join(_extents(case.fixed, which, rank))}]"
             for which, (name, rank) in enumerate(zip(names, case.ranks, strict=True))
         ]
-        told.append(f"Tensors {', '.join(sizes)} on one GPU.")
+        parts.append(f"Tensors {', '.join(sizes)} on one GPU.")
         types = [" and ".join(dict.fromkeys(each)) for each in case.dtypes]
-        told.append(f"Types: {'; '.join(types)}.")
+        parts.append(f"Types: {'; '.join(types)}.")
         for group in case.equal:
             places = [f"{names[which]}.shape[{at}]" for which, at in group]
-            told.append(f"The same: {', '.join(places)}.")
+            parts.append(f"The same: {', '.join(places)}.")
     for name, values in domain.values.items():
         if values:
-            told.append(f"{name} is {' or '.join(map(repr, values))}.")
-    told.append("What the variant itself refuses besides is said when it is called.")
+            parts.append(f"{name} is {' or '.join(map(repr, values))}.")
+    parts.append("What the variant itself refuses besides is said when it is called.")
     loose = [name for name in names if name not in domain.strided]
     if loose:
-        told.append(f"Copied where they do not lie in order: {', '.join(loose)}.")
-    return told
+        parts.append(f"Copied where they do not lie in order: {', '.join(loose)}.")
+    return parts
 
 
 def _extents(fixed: Sequence[tuple[int, int, int]], which: int, rank: int) -> list[str]:
@@ -200,13 +200,13 @@ def _capability(arch: str) -> str:
     return f"{digits[:-1]}.{digits[-1]}{suffix}"
 
 
-def _backward(told: Told) -> str:
-    if told.has_backward:
+def _backward(found: PackageText) -> str:
+    if found.has_backward:
         return "is the study's own"
-    return f"goes through {told.reference}, which is computed again for it"
+    return f"goes through {found.reference}, which is computed again for it"
 
 
-def _licence(told: Told) -> str:
-    if told.has_licence:
-        return f"{told.licence or 'That'} of the workspace that it was shipped from: `LICENSE`."
+def _licence(found: PackageText) -> str:
+    if found.has_licence:
+        return f"{found.licence or 'That'} of the workspace that it was shipped from: `LICENSE`."
     return "The workspace that it was shipped from has no `LICENSE`: ask its authors."

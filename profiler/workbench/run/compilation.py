@@ -140,7 +140,7 @@ def compilers(
 ) -> Iterator[int]:
     """Inside, so many processes compile ``variants`` from the last to the first, each its share,
     for whoever shares the cubins of ``scratch``. ``job`` is as ``build_job``, for the GPU at hand
-    where no ``arch`` is said. What comes of it is told by the worker that asks for the same build.
+    where no ``arch`` is said. Its result is reported by the worker that asks for the same build.
     """
     gpu = machine.find_gpu()
     arch = arch or (gpu.arch if gpu else "")

@@ -182,12 +182,12 @@ class WorkerEnd:
         """How it ended, in words, its own last ones among them; ``limit`` is the silence allowed
         where none was noted.
         """
-        told = f": {said}" if (said := quoted(self.log)) else ""
+        text = f": {said}" if (said := quoted(self.log)) else ""
         if self.timed_out:
             at = f" ({where})" if where else ""
-            return f"hangs: nothing came for {self.waited or limit:g} s{at}{told}"
+            return f"hangs: nothing came for {self.waited or limit:g} s{at}{text}"
         at = f"{where}, " if where else ""
-        return f"crashed its process ({at}exit {self.returncode}){told}"
+        return f"crashed its process ({at}exit {self.returncode}){text}"
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -311,9 +311,9 @@ class Worker:
         while _spares and not prefix:
             self.process = _spares.pop(0)
             assert self.process.stdin is not None
-            told = Handover(folder=str(scratch.resolve()), module=module, environment=environment)
+            found = Handover(folder=str(scratch.resolve()), module=module, environment=environment)
             with suppress(BrokenPipeError), self.process.stdin as pipe:
-                pipe.write(told.line())
+                pipe.write(found.line())
             if self.process.poll() is None:
                 return
         with (scratch / LOG).open("wb") as output:

@@ -66,9 +66,9 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each.
 
-    The ``references`` are timed alone first, if ``references_alone``. Variants that are ``twins``
-    have two groups of instances. The gate says which variants, and after these sessions which of
-    them once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
+    The ``references`` are timed alone first, if ``references_alone``. ``controls`` have two
+    groups of instances. The gate says which variants, and after these sessions which of them once
+    more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -77,7 +77,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     sources: dict[str, tuple[str, ...]]
     references: tuple[str, ...]
     references_alone: bool = True
-    twins: tuple[str, ...]
+    controls: tuple[str, ...]
     sessions: int
     instances: int
     rounds: int
@@ -247,7 +247,7 @@ class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
 
 
 class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
-    """What a trial told. ``inputs`` and ``outputs`` are in words, at the first shape.
+    """What a trial found. ``inputs`` and ``outputs`` are in words, at the first shape.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
     ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.

@@ -113,14 +113,14 @@ class Repository:
         newest first; ``most`` of them, or all.
         """
         form = ("--first-parent", f"--max-count={most}", "--format=%H%x00%s")
-        told = self.git("log", *form, until, "--", *map(str, paths)).splitlines()
-        pairs = [line.partition("\0") for line in told]
+        parts = self.git("log", *form, until, "--", *map(str, paths)).splitlines()
+        pairs = [line.partition("\0") for line in parts]
         return [Commit(sha, sha[:10], subject) for sha, _, subject in pairs]
 
     def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
         """Those of these files that are others now."""
-        told = self.git("diff", "--name-only", "-z", commit.sha, "--", *map(str, paths))
-        return [self.top / name for name in told.split("\0") if name]
+        parts = self.git("diff", "--name-only", "-z", commit.sha, "--", *map(str, paths))
+        return [self.top / name for name in parts.split("\0") if name]
 
     @property
     def is_dirty(self) -> bool:

@@ -35,7 +35,7 @@ class Outcome:
     step: str
     error: str = ""
     hint: str = ""
-    told: str = "works"
+    found: str = "works"
 
 
 def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]:
@@ -55,7 +55,7 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
         yield (
             failed(TORCH_STEP, ended, said)
             if ended != 0
-            else Outcome(TORCH_STEP, told=said.strip())
+            else Outcome(TORCH_STEP, found=said.strip())
         )
         if tool is None or code != 0:
             return
@@ -66,8 +66,8 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
             )
             try:
                 missing, every = without_number(actions(report, None)[0])
-                told = f"{every} metrics, {missing} of them without a number"
-                yield Outcome(step, told=told)
+                text = f"{every} metrics, {missing} of them without a number"
+                yield Outcome(step, found=text)
             except BadCapture as error:
                 yield failed(step, ended, said if said.strip() else error.message)
 

@@ -129,7 +129,7 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
             f"nothing came back for {TRIAL_SECONDS:g} s", hint="does it wait for something?"
         )
     own = virtual_name(study.name, "")  # a file is called as the user's is
-    return told(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
+    return answer_of(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
 
 
 LARGEST_ON_CPU = 1 << 23  # see Shape.size
@@ -199,10 +199,10 @@ def packable(
         outcome = run_worker(scratch, job, SHIP_SECONDS, lambda event: None)
         if (scratch / CUBINS).is_dir():
             shutil.copytree(scratch / CUBINS, cubins)
-    return told(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")
+    return answer_of(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")
 
 
-def told(
+def answer_of(
     outcome: WorkerEnd,
     kind: type[E],
     worded: Callable[[str], str],

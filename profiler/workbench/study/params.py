@@ -314,7 +314,7 @@ def with_derived(study: Study, shapes: Mapping[str, Mapping[str, Parameter]]) ->
 
 
 def parameters_of_derived(study: Study) -> dict[str, dict[str, Parameter]]:
-    """Those of the derived shapes of a study, by name: what a worker has to be told."""
+    """Those of the derived shapes of a study, by name: for a worker."""
     return {name: study.shapes[name].parameters for name in sorted(study.derived)}
 
 

@@ -189,7 +189,7 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
     if all(p.name in compiled for p in written if p.suffix == ".cu") and compiled:
         written = []
 
-    def told(path: Path) -> bytes | None:
+    def content(path: Path) -> bytes | None:
         if path.suffix == ".py":
             text = meaning(readable_text(path))
             for name, known in compiled.items():
@@ -197,7 +197,7 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
             return text.encode()
         return None if path.suffix in CODE and path not in written else path.read_bytes()
 
-    return _digest(variant, files, told)
+    return _digest(variant, files, content)
 
 
 def plain_digest(study: Study, variant: Variant) -> str:
@@ -212,12 +212,12 @@ def _meant(path: Path) -> bytes:
 
 
 def _digest(
-    variant: Variant | None, files: Iterable[Path], told: Callable[[Path], bytes | None]
+    variant: Variant | None, files: Iterable[Path], found: Callable[[Path], bytes | None]
 ) -> str:
-    """sha256 over the parameters of a variant and what is ``told`` of each file, if anything."""
+    """sha256 over the parameters of a variant and what is ``found`` in each file, if anything."""
     digest = hashlib.sha256(repr(variant.params).encode() if variant else b"")
     for path in sorted(files):
-        if (content := told(path)) is not None:
+        if (content := found(path)) is not None:
             digest.update(path.name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
@@ -227,9 +227,9 @@ def study_digest(study: Study, *, shapes: bool = True) -> str:
     another one is another way to measure.
     """
 
-    def told(path: Path) -> bytes:
+    def content(path: Path) -> bytes:
         if shapes or path.name != "study.py":
             return _meant(path)
         return meaning(_study_code(readable_text(path))).encode()
 
-    return _digest(None, named_from(study.folder, "study.py"), told)
+    return _digest(None, named_from(study.folder, "study.py"), content)

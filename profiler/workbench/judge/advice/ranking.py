@@ -175,13 +175,13 @@ class AdviceRecord:
 def record(study: str, trials: Iterable[Trial]) -> AdviceRecord:
     """Of one ladder. A step without a verdict is no trial, nor one that only chooses."""
     judged = [t for t in trials if t.verdict in JUDGED and t.kind != Change.CHOOSE]
-    told = [trial for trial in judged if trial.kind]
-    kinds = dict.fromkeys(trial.kind for trial in told if trial.kind)
+    parts = [trial for trial in judged if trial.kind]
+    kinds = dict.fromkeys(trial.kind for trial in parts if trial.kind)
     return AdviceRecord(
         studies=(study,) if judged else (),
         steps=len(judged),
-        told=len(told),
-        kinds={kind: _kind([t for t in told if t.kind == kind]) for kind in kinds},
+        told=len(parts),
+        kinds={kind: _kind([t for t in parts if t.kind == kind]) for kind in kinds},
     )
 
 

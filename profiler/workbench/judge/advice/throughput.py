@@ -309,7 +309,7 @@ def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 
 def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """What reaches L2 beside stores. Bulk stores are not told from atomics: nothing if any data
+    """What reaches L2 beside stores. Bulk stores look like atomics: nothing if any data
     came by bulk copies.
     """
     sent = subject.megabytes("l1_to_l2")

@@ -40,7 +40,7 @@ CHARTS: Mapping[str, ReportChart] = MappingProxyType(
 )
 
 
-def told(name: str, ablation: Ablation) -> tuple[str, str]:
+def caption_of(name: str, ablation: Ablation) -> tuple[str, str]:
     """``alt`` and ``caption`` of one of ``CHARTS``."""
     level = ablation.base.upper()
     return CHARTS[name].alt.format(level=level), CHARTS[name].caption.format(level=level)
@@ -52,7 +52,7 @@ FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "d
 
 def scene(name: str, ablation: Ablation) -> Scene:
     """One of ``CHARTS``."""
-    alt, caption = told(name, ablation)
+    alt, caption = caption_of(name, ablation)
     return replace(CHARTS[name].build(ablation), alt=alt, caption=caption)
 
 

@@ -41,7 +41,7 @@ from workbench.render.chart.scene import (
     text_width,
 )
 from workbench.render.document.phrases import shape_words, short_change, verdict
-from workbench.render.document.timings import ALT, CAPTION, NAME, told_apart
+from workbench.render.document.timings import ALT, CAPTION, NAME, by_other_parameters
 from workbench.render.numbers import number
 from workbench.words import Verdict
 
@@ -71,7 +71,7 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
 def ladder_sizes(ablation: Ablation) -> Scene:
     """A line a range: of the newest step among those that were timed at most of its sizes."""
     lines: list[Named] = []
-    for own, over in told_apart(ablation.sizes):
+    for own, over in by_other_parameters(ablation.sizes):
         steps = [line for line in over.timed if line.ratios and not line.is_reference]
         if steps:
             most = max(len(line.ratios) for line in steps)
@@ -257,8 +257,8 @@ def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -
     if high - low > sign.size:
         items.append(Polyline(((low, middle), (high, middle)), Stroke(sign.colour, 1.4)))
     area = Box(2, middle - ROW / 2, WIDTH - 2, middle + ROW / 2)
-    told = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
-    words = f"{row.variant}: {value.text}{told}"
+    text = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
+    words = f"{row.variant}: {value.text}{text}"
     return VariantItems((*items, sign), row.variant, kind, (area,), words=words)
 
 

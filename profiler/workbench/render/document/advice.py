@@ -45,10 +45,10 @@ def to_try(
     ``record`` is None where there is no ladder to have one.
     """
     title = line(TITLE, *((" after ", code(after)) if after else ()))
-    told = listed(advice, record)
-    if isinstance(told[0], Paragraph) and len(told) == 1:
-        return [Paragraph(line(title, ": ", told[0].text))]
-    return [Paragraph(line(title, ":")), *told]
+    parts = listed(advice, record)
+    if isinstance(parts[0], Paragraph) and len(parts) == 1:
+        return [Paragraph(line(title, ": ", parts[0].text))]
+    return [Paragraph(line(title, ":")), *parts]
 
 
 def first_look(
@@ -57,8 +57,8 @@ def first_look(
     """What limits a kernel, its hottest line and what to try, in a line each."""
     first = ranked.to_try(advice, record)
     if not first:
-        told = f"limit: {ABSENT}" if first is None else NOTHING
-        return [Paragraph(words(told))]
+        text = f"limit: {ABSENT}" if first is None else NOTHING
+        return [Paragraph(words(text))]
     worst = max(first, key=lambda one: one.limit.share)
     limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
     where = line(strong("Hottest line: "), spot(hottest), ".")
@@ -79,9 +79,9 @@ def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) 
     if not first:
         return [Paragraph(words(NOTHING if first is not None else ABSENT))]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
-    told: list[Block] = [Paragraph(words(_room(room)))] if room else []
+    blocks: list[Block] = [Paragraph(words(_room(room)))] if room else []
     items = [_whole(one, first[:place], record) for place, one in enumerate(first)]
-    return [*told, Bullets(tuple(items), ordered=True)]
+    return [*blocks, Bullets(tuple(items), ordered=True)]
 
 
 def _room(one: Advice) -> str:
@@ -138,12 +138,12 @@ def recorded(known: KindRecord) -> str:
     """
     if not known.tried:
         return ""
-    told = f"kept {known.kept} of {known.tried}"
+    text = f"kept {known.kept} of {known.tried}"
     if known.ratio:
-        told += f", median {factor(known.ratio)}"
+        text += f", median {factor(known.ratio)}"
     if known.advised:
-        told += f"; half of what was promised came {known.came_true} of {known.advised} times"
-    return told
+        text += f"; half of what was promised came {known.came_true} of {known.advised} times"
+    return text
 
 
 def tried(one: Advice) -> list[Text]:

@@ -190,10 +190,10 @@ def _place(worst: CheckRow | None) -> str:
 
 def _wrong(checks: Sequence[CheckRow]) -> str:
     """By status and reason; those that were not looked at are reported too."""
-    told = reasons(checks)
+    parts = reasons(checks)
     missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))
-    told += [f"{status} at {count}" for status, count in missing.items()]
-    return "; ".join(told) or NONE
+    parts += [f"{status} at {count}" for status, count in missing.items()]
+    return "; ".join(parts) or NONE
 
 
 TIERS = ("compiler", "counters", "times")
@@ -231,10 +231,10 @@ def shown(value: float | str) -> str:
 
 def gate(said: str, studies: Mapping[str, Sequence[VariantChange]], *, wide: bool) -> list[Block]:
     """``said`` is the verdict in a line; of what is the same there is a line a study, or all."""
-    told: list[Block] = [Paragraph(strong(said))]
+    blocks: list[Block] = [Paragraph(strong(said))]
     for study, changes in studies.items():
-        told.append(Section(study, code(study), tuple(_study(changes, wide))))
-    return told
+        blocks.append(Section(study, code(study), tuple(_study(changes, wide))))
+    return blocks
 
 
 def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:

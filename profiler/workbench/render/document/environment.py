@@ -46,14 +46,14 @@ FINDINGS: list[Field[DoctorRow]] = [
 
 def findings(looked_at: Sequence[DoctorRow], conclusion: str) -> list[Block]:
     """What there is, what works with it, and how to get what is missing."""
-    told: list[Block] = [
+    blocks: list[Block] = [
         table("findings", FINDINGS, looked_at, key=lambda f: f.name),
         Paragraph(words(conclusion)),
     ]
     fixes = tuple(line(strong(f.name), f": {f.fix}") for f in looked_at if f.fix)
     if fixes:
-        told[1:1] = [Paragraph(words("What would help:")), Bullets(fixes)]
-    return told
+        blocks[1:1] = [Paragraph(words("What would help:")), Bullets(fixes)]
+    return blocks
 
 
 @dataclass(frozen=True)
@@ -109,15 +109,15 @@ def compiled(builds: Sequence[VariantBuild]) -> list[Block]:
     ]
     warnings = [(each.variant, text) for each in built for text in each.warnings]
     without = [each.variant for each in built if not each.kernels]
-    told: list[Block] = []
+    blocks: list[Block] = []
     if kernels:
-        told.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
+        blocks.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
     if warnings:
-        told.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
+        blocks.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
     if without:
         text = ": nothing to compile here, what it calls is compiled when it runs"
-        told.append(Paragraph(line(joined([code(name) for name in without]), text)))
-    return told
+        blocks.append(Paragraph(line(joined([code(name) for name in without]), text)))
+    return blocks
 
 
 SIZES = (
@@ -147,7 +147,7 @@ class Save:
     ratio: float | None = None
 
 
-def told(now: Save, before: Save | None) -> list[str]:
+def saved_lines(now: Save, before: Save | None) -> list[str]:
     """A line each for build, warnings, check and time; what did not change is said once."""
     if now.error:
         return [f"does not compile ({number(now.seconds)} s)"]

@@ -120,12 +120,12 @@ def sums(changes: SourceDiff) -> list[tuple[str, Cost, Cost]]:
 
 def costs(hunk: Hunk) -> list[str]:
     """The stall time of a hunk before and after, and every counter that was not zero."""
-    told = [f"stall time {_times(hunk, stall_time)}"]
+    parts = [f"stall time {_times(hunk, stall_time)}"]
     ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
     for label, name in COUNTERS:
         if any(getattr(cost, name) for cost in ran):
-            told.append(f"{label} {sides(hunk, counter(name))}")
-    return told
+            parts.append(f"{label} {sides(hunk, counter(name))}")
+    return parts
 
 
 def costliest_lines(changes: SourceDiff) -> tuple[Text, ...]:
@@ -143,7 +143,7 @@ def stalled(cost: Cost) -> str:
     return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
 
 
-def told_shifts(changes: SourceDiff) -> list[Shift]:
+def shown_shifts(changes: SourceDiff) -> list[Shift]:
     """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
     than three standard errors of their samples.
     """
@@ -166,14 +166,14 @@ def shift_place(shift: Shift) -> str:
 
 def shift_costs(shift: Shift) -> str:
     lines = (shift.before, shift.after)
-    told = [pair(*map(_line_cost, lines))]
+    parts = [pair(*map(_line_cost, lines))]
     for label, name in COUNTERS:
         before, after = (getattr(each.cost, name) for each in lines)
         if before is None or after is None:
             continue
         if abs(after - before) > NOTABLE * max(before, after):
-            told.append(f"{label} {pair(count(before), count(after))}")
-    return "; ".join(told)
+            parts.append(f"{label} {pair(count(before), count(after))}")
+    return "; ".join(parts)
 
 
 def _line_cost(text: SourceRow) -> str:
@@ -189,13 +189,13 @@ def shifts(changes: SourceDiff) -> tuple[Text, ...]:
             code(shorten(shift.after.text, TEXT_WIDTH)),
             f": {shift_costs(shift)}",
         )
-        for shift in told_shifts(changes)
+        for shift in shown_shifts(changes)
     )
 
 
 def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
     """Why one side or both have no costs by line, as one sentence; "" where both have."""
-    told = [
+    parts = [
         f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
     ]
-    return f"Costs by line are {ABSENT} ({'; '.join(told)})." if told else ""
+    return f"Costs by line are {ABSENT} ({'; '.join(parts)})." if parts else ""

@@ -73,8 +73,8 @@ def facts(ablation: Ablation) -> dict[str, str]:
     }
 
 
-def _bullets(key: str, title: str, told: tuple[Text, ...], nothing: str) -> Section:
-    blocks = Bullets(told) if told else Paragraph(words(nothing))
+def _bullets(key: str, title: str, parts: tuple[Text, ...], nothing: str) -> Section:
+    blocks = Bullets(parts) if parts else Paragraph(words(nothing))
     return Section(key, words(title), (blocks,))
 
 
@@ -85,15 +85,17 @@ def _ladder(ablation: Ablation) -> list[Block]:
     if ablation.references:
         rows = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
         named = [line(code(row.variant), f" {took(row)}") for row in rows]
-        told = line("References: ", joined(named), ".")
+        message = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
-            told = line(told, " ", text)
+            message = line(message, " ", text)
         best = ablation.best
         fastest = [r for r in ablation.references if best and r.variant == best.chained.fastest]
         for row in fastest if best else ():
             if best and call_of(row):
-                told = line(told, " Against ", code(row.variant), f", {kernels_alone(best, row)}.")
-        shown.append(Paragraph(told))
+                message = line(
+                    message, " Against ", code(row.variant), f", {kernels_alone(best, row)}."
+                )
+        shown.append(Paragraph(message))
     if more := len(ablation.rows) - len(ablation.table_rows):
         command = code(f"workbench ablate --all --study {ablation.study}")
         shown.append(Paragraph(line(f"{more} more step{'s' * (more != 1)}: ", command)))
@@ -102,7 +104,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
         shown.append(Chart(timings.NAME, f"{timings.ALT} {of}", words(timings.CAPTION)))
         means = [
             line(f"{own}: " if own else "", text)
-            for own, over in timings.told_apart(ablation.sizes)
+            for own, over in timings.by_other_parameters(ablation.sizes)
             for text in timings.overall(over)
         ]
         shown += [Bullets(tuple(means))] if means else []
@@ -111,7 +113,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
 
 def _chart(name: str, ablation: Ablation) -> Chart:
     of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
-    alt, caption = charts.told(name, ablation)
+    alt, caption = charts.caption_of(name, ablation)
     return Chart(name, f"{alt} {of_what}", words(caption))
 
 

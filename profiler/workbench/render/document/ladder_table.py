@@ -148,8 +148,8 @@ def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> C
     """The ratio, and in cycles where that is another."""
     if value is None:
         return Cell(words(ABSENT))
-    told = in_cycles(value) if cycles else ""
-    note = " ".join(filter(None, [note, told and f"({told})"]))
+    text = in_cycles(value) if cycles else ""
+    note = " ".join(filter(None, [note, text and f"({text})"]))
     return Cell(words(fine(value.ratio)), sort=value.ratio, note=note, data=vars(value))
 
 
@@ -215,8 +215,8 @@ def _top_stall(row: Row) -> Cell:
 
 
 def _verdict(row: Row, notes: Sequence[str]) -> Cell:
-    word, told = verdict(row), note(row)
-    number = f" ({notes.index(told) + 1})" if told in notes else ""
+    word, text = verdict(row), note(row)
+    number = f" ({notes.index(text) + 1})" if text in notes else ""
     return Cell(words(word + number), sort=word, data=row.verdict or None)
 
 

@@ -88,7 +88,7 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
     fastest = {row.chained.fastest for row in rows} - {""}
     beside = fastest.pop() if len(fastest) == 1 else "fastest"
 
-    def told(row: Row) -> str:
+    def shown_verdict(row: Row) -> str:
         note = brief_note(row)
         return verdict(row) + (f" ({notes.index(note) + 1})" if note else "")
 
@@ -98,7 +98,12 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
         field("time", "µs", measured(_time), rank=1, right=True),
         field("parent", "vs parent", measured(_over_parent), rank=2, right=True),
         field("fastest", f"vs {beside}", measured(_over_fastest), rank=3, right=True),
-        field("verdict", "verdict", lambda row: told(row).removesuffix(Verdict.BASELINE), rank=4),
+        field(
+            "verdict",
+            "verdict",
+            lambda row: shown_verdict(row).removesuffix(Verdict.BASELINE),
+            rank=4,
+        ),
     ]
     if not judged.reference:
         del columns[4]
@@ -167,8 +172,8 @@ def _ratio(value: float, whole: Callable[[float], int] = round) -> str:
 def _references(judged: Ablation) -> str:
     """Their times, the fastest first."""
     timed = sorted((r.time.value, r.variant) for r in judged.references if r.time)
-    told = ", ".join(f"{name} {number(us)}" for us, name in timed)
-    return f"references (µs): {told}" if told else ""
+    text = ", ".join(f"{name} {number(us)}" for us, name in timed)
+    return f"references (µs): {text}" if text else ""
 
 
 def _other_shapes(judged: Ablation) -> list[str]:
@@ -182,15 +187,15 @@ def _other_shapes(judged: Ablation) -> list[str]:
     if not across or not others:
         return []
     width = max(map(len, others))
-    told = [f"  {name:{width}}  {over}" for name, over in others.items()]
-    return [f"other shapes, {across.variant} vs the fastest reference:", *told]
+    parts = [f"  {name:{width}}  {over}" for name, over in others.items()]
+    return [f"other shapes, {across.variant} vs the fastest reference:", *parts]
 
 
 def _in_pairs(shapes: list[str]) -> list[str]:
     """The shapes in two columns, with as much of each as fits."""
-    head, *told = shapes
-    room, half = WIDTH // 2, (len(told) + 1) // 2
-    short = [text.rpartition("  ")[0].rstrip() for text in told]
+    head, *parts = shapes
+    room, half = WIDTH // 2, (len(parts) + 1) // 2
+    short = [text.rpartition("  ")[0].rstrip() for text in parts]
     if max(map(len, short)) > room:
         short = [text.partition(" [")[0] for text in short]
     pairs = zip_longest(short[:half], short[half:], fillvalue="")
@@ -209,12 +214,12 @@ def _left(judged: Ablation, steps: int) -> Iterator[str]:
 
 def account(judged: Ablation) -> list[Block]:
     """How the whole ladder multiplies out, how its predictions came out, and the controls."""
-    told = []
+    parts = []
     if judged.whole and judged.whole.decomposition:
         ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
-        told.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
+        parts.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
     if judged.score.total:
-        told.append(f"predictions: {step.results(judged.score)}")
-    if judged.timing and (twins := timings.twin_words(judged.timing)):
-        told.append(twins)
-    return [*(Paragraph(words(text)) for text in told), *map(Paragraph, result.calls(judged))]
+        parts.append(f"predictions: {step.results(judged.score)}")
+    if judged.timing and (controls := timings.control_words(judged.timing)):
+        parts.append(controls)
+    return [*(Paragraph(words(text)) for text in parts), *map(Paragraph, result.calls(judged))]

@@ -137,16 +137,16 @@ def _share(time: float | None, total: float | None) -> str:
 def details(read: Details, launches: int = 1) -> Section:
     """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
     launch = read.launch
-    told = advice.first_look(read.advice, read.hottest)
+    parts = advice.first_look(read.advice, read.hottest)
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
-        told.append(Paragraph(words(f"signature: {launch.signature}")))
-    told += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
-    told += [Paragraph(words("Top bottlenecks:")), *bottlenecks(read)]
+        parts.append(Paragraph(words(f"signature: {launch.signature}")))
+    parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
+    parts += [Paragraph(words("Top bottlenecks:")), *bottlenecks(read)]
     if launches > 1:
         text = f"one of {launches} launches: the one of median duration"
-        told.append(Paragraph(words(text)))
+        parts.append(Paragraph(words(text)))
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
-    return Section(f"launch-{launch.index}", title, tuple(told))
+    return Section(f"launch-{launch.index}", title, tuple(parts))
 
 
 def bottlenecks(read: Details) -> list[Block]:
@@ -199,13 +199,13 @@ def _factor(group: PairGroup) -> str:
 
 def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:
     """Sentences naming the launches that only one report has."""
-    told: list[Block] = []
+    blocks: list[Block] = []
     for name, launches in zip(names, (matching.only_before, matching.only_after), strict=True):
         kinds: dict[str, list[Launch]] = {}
         for launch in launches:
             kinds.setdefault(f"{kernel(launch)} ({_shape(launch)})", []).append(launch)
-        told += [
+        blocks += [
             Paragraph(words(f"only in {name}: {text}, launch {indices(members)}"))
             for text, members in kinds.items()
         ]
-    return told
+    return blocks

@@ -55,15 +55,15 @@ def hot_line(limit: Bottleneck) -> Text:
 def brief(limit: Bottleneck) -> Text:
     """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
     if limit.scope == ROOF:
-        told = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
-        return line(strong(limit.title), f" {told}")
+        text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
+        return line(strong(limit.title), f" {text}")
     known = math.isfinite(limit.estimated_speedup_pct)
-    told = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
+    text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
     return line(
         strong(limit.title),
         of_several(limit),
-        f": {limit.metric}{value}; {told if known else 'no estimate'}",
+        f": {limit.metric}{value}; {text if known else 'no estimate'}",
         hot_line(limit),
     )
 

@@ -121,8 +121,8 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     fields = [*LISTED, PLACES] if wide else LISTED
     variants, default = listed.variants, listed.default_shape
     others = [shape for shape in listed.shapes if shape != default]
-    told = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
-    known = f"shapes: {default} (default){', ' * bool(others)}{told}"
+    text = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
+    known = f"shapes: {default} (default){', ' * bool(others)}{text}"
     rows = variants if wide else _of_modules(variants)
     shown = table("variants", fields, rows, key=lambda v: v.variant)
     changed = [

@@ -61,18 +61,18 @@ def method(ablation: Ablation) -> list[Block]:
     ]
     if ablation.score.total:
         points.append(words(f"Predictions: {step.results(ablation.score)}."))
-    told: list[Block] = [Bullets(tuple(points))]
+    blocks: list[Block] = [Bullets(tuple(points))]
     notes = (*result.warnings(ablation), *sessions(ablation))
     if notes:
-        told.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
+        blocks.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
     known = Fold(words("Environment"), (environment(ablation),))
-    return [*told, known, *reproduction(ablation)]
+    return [*blocks, known, *reproduction(ablation)]
 
 
 def sessions(ablation: Ablation) -> tuple[Text, ...]:
     """What the A/A controls and the interference check show."""
     known = [(ladder.shape, ladder.timing) for ladder in ablation.ladders if ladder.timing]
-    shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.twin_words(facts))]
+    shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.control_words(facts))]
     return tuple(map(words, [*_company(ablation), *shown]))
 
 
@@ -104,27 +104,27 @@ CHAINED = {
 
 
 def _regimes(facts: TimingFacts | None) -> str:
-    told = CHAINED[facts.method if facts else METHOD]
+    text = CHAINED[facts.method if facts else METHOD]
     if facts is not None and facts.stride > 1:
-        told += (
+        text += (
             f" The inputs are large here: the neighbours touch one of {facts.stride} pieces of "
             "16 bytes, so that the caches are left as they were."
         )
     if facts is not None and facts.copies > 1:
-        told += (
+        text += (
             f" Inputs that are constant, such as weights, are held {facts.copies} times with other "
             "values, and calls have them in turn: none finds in L2 what the one before has read."
         )
-    return told
+    return text
 
 
 def _company(ablation: Ablation) -> list[str]:
     """Whether the reference suffers from what it is timed beside."""
     if ablation.timing is None or not ablation.reference:
         return []
-    company = ablation.timing.interference
-    told = sentence(company.finding("company.undisturbed")) if company else ABSENT
-    return [f"The reference alone, in a session without any step: {told}."]
+    beside = ablation.timing.interference
+    text = sentence(beside.finding("interference.undisturbed")) if beside else ABSENT
+    return [f"The reference alone, in a session without any step: {text}."]
 
 
 def recorded(ablation: Ablation) -> str:
@@ -133,10 +133,10 @@ def recorded(ablation: Ablation) -> str:
     older = f", {found.unnoted} from before the journal" if found.unnoted else ""
     runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape{older}"
     kept = f"{found.superseded} superseded, their medians kept"
-    told = [runs, kept if found.superseded else "none superseded"]
+    parts = [runs, kept if found.superseded else "none superseded"]
     if found.cut_short:
-        told.append(f"{found.cut_short} cut short and not kept")
-    return f"Recordings: {'; '.join(told)}."
+        parts.append(f"{found.cut_short} cut short and not kept")
+    return f"Recordings: {'; '.join(parts)}."
 
 
 def _profile(options: Mapping[str, str]) -> str:

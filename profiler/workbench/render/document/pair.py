@@ -66,8 +66,8 @@ def memory(names: Names, before: Figures, after: Figures) -> Fold:
     """What went through the memory hierarchy, without what stayed at zero; what was not collected
     is said.
     """
-    told = [key for key in MEMORY_LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
-    shown = figure_pairs(names, before, after, told, "memory")
+    parts = [key for key in MEMORY_LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
+    shown = figure_pairs(names, before, after, parts, "memory")
     return Fold(words(variant.MEMORY), (shown,))
 
 
@@ -86,8 +86,8 @@ def _factor(both: Both) -> str:
 
 def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
     """What limits the occupancy on either side."""
-    told = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
-    return Paragraph(words(f"occupancy limited by: {'; '.join(told)}"))
+    parts = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
+    return Paragraph(words(f"occupancy limited by: {'; '.join(parts)}"))
 
 
 def _compared(
@@ -100,21 +100,21 @@ def _compared(
 ) -> list[Block]:
     """What moved, and the figures of both; ``source`` leaves the costliest hunks to the diff."""
     old, new = (side.figures for side in sides)
-    told = [
+    parts = [
         *(why.account(pair) if pair else []),
         figure_pairs(names, old, new),
         memory(names, old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
         bottlenecks(names, sides),
     ]
-    return told if source else [*told, *costliest(changes, names)]
+    return parts if source else [*parts, *costliest(changes, names)]
 
 
 def variants(
     pair: VariantPair, changes: SourceDiff, record: AdviceRecord | None = None, *, source: bool
 ) -> list[Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
-    told: list[Block] = [
+    blocks: list[Block] = [
         Paragraph(words(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}")),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
@@ -122,25 +122,25 @@ def variants(
         *advice.to_try(rows[1].advice, record, names[1]),
     ]
     title = line(code(names[0]), " → ", code(names[1]))
-    return [*comparable(pair.warnings), Section("pair", title, tuple(told))]
+    return [*comparable(pair.warnings), Section("pair", title, tuple(blocks))]
 
 
 def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> Section:
     """Two launches, as ``variants``."""
     sides = read.before, read.after
     both = " → ".join(dict.fromkeys((launch.before.kernel, launch.after.kernel)))
-    told = [
+    parts = [
         *_compared(names, sides, read.comparison, read.lines, source=source),
         *advice.to_try(read.after.advice),
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
-    return Section("pair", words(title), tuple(told))
+    return Section("pair", words(title), tuple(parts))
 
 
 def comparable(warnings: Sequence[Finding]) -> list[Block]:
     """Why two sides are not quite comparable, where there is anything."""
-    told = tuple(map(words, sentences(warnings)))
-    return [Callout("Not quite comparable", told)] if told else []
+    parts = tuple(map(words, sentences(warnings)))
+    return [Callout("Not quite comparable", parts)] if parts else []
 
 
 def bottlenecks(names: Names, sides: Sequence[Row | Details]) -> Fold:
@@ -179,5 +179,5 @@ def costliest(changes: SourceDiff, names: Names) -> list[Block]:
     if not changes.hunks:
         return [Paragraph(words("the sources are the same"))]
     count = len(changes.hunks)
-    told = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
-    return [Paragraph(words(told)), Bullets(hunks.costliest_lines(changes))]
+    text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
+    return [Paragraph(words(text)), Bullets(hunks.costliest_lines(changes))]

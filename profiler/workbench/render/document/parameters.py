@@ -125,12 +125,12 @@ def sweep_table(sweep: Sweep) -> Table:
 
 def sweep_view(sweep: Sweep) -> list[Block]:
     """The table and what it shows."""
-    told: list[Block] = [
+    blocks: list[Block] = [
         Paragraph(origin(sweep)),
         *warned(sentences(sweep.warnings)),
         sweep_table(sweep),
     ]
-    return [*told, Bullets(tuple(account(sweep)))]
+    return [*blocks, Bullets(tuple(account(sweep)))]
 
 
 def origin(sweep: Sweep) -> Text:
@@ -147,24 +147,26 @@ def account(sweep: Sweep) -> list[Text]:
     """What became of the combinations, the best and how sure that is, and the spread."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
-    told = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
+    parts = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
     if sweep.best is None:
-        return told
-    told.append(best_words(sweep))
+        return parts
+    parts.append(best_words(sweep))
     if tied := [c for c in sweep.tied if not c.is_default]:
-        told.append(line(f"{len(tied)} more do not differ from it measurably: ", _named(tied), "."))
+        parts.append(
+            line(f"{len(tied)} more do not differ from it measurably: ", _named(tied), ".")
+        )
     if sweep.spread and len(sweep.timed) > 2:
         middle, worst = sweep.spread
         text = (
             f"The choice matters by {factor(worst)}: the median takes {factor(middle)} the time of "
             f"the best, the slowest {factor(worst)}."
         )
-        told.append(words(text))
+        parts.append(words(text))
     if len(sweep.timed) > 2:
-        told.append(
+        parts.append(
             words("Each interval is for one comparison, in the sessions that timed all of them.")
         )
-    return told
+    return parts
 
 
 def best_words(sweep: Sweep) -> Text:
@@ -248,22 +250,22 @@ def left_out_view(found: LeftOut) -> list[Block]:
         code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
         "variant of the table in the same sessions",
     )  # fmt: skip
-    told = left_out_table(found), Bullets(tuple(left_out_account(found)))
-    return [Paragraph(head), *warned(sentences(found.warnings)), *told]
+    parts = left_out_table(found), Bullets(tuple(left_out_account(found)))
+    return [Paragraph(head), *warned(sentences(found.warnings)), *parts]
 
 
 def left_out_account(found: LeftOut) -> list[Text]:
     """All together, and whether they are independent of each other."""
     if found.together is None:
         return [line("all together over ", code(found.base), f": {NONE}")]
-    told = [line("all together: ", interval(found.together), " of ", code(found.base))]
+    parts = [line("all together: ", interval(found.together), " of ", code(found.base))]
     if found.product is not None and len(found.switches) > 1:
-        told.append(words(independence(found.product, found.together)))
+        parts.append(words(independence(found.product, found.together)))
     unsure = [w for w in found.switches if w.at_the_end and not is_clear(w.at_the_end)]
     if unsure:
         names = ", ".join(w.switch.name for w in unsure)
-        told.append(words(f"{names}: the interval at the end holds 1, so nothing is shown for it"))
-    return told
+        parts.append(words(f"{names}: the interval at the end holds 1, so nothing is shown for it"))
+    return parts
 
 
 def independence(product: float, together: Ratio) -> str:

@@ -78,10 +78,10 @@ def note(row: Row) -> str:
 
 def brief_note(row: Row) -> str:
     """What changes a verdict: another shape, what is wrong, or that it fixes a bug; in one line."""
-    told = note(replace(row, elsewhere=(), over_chosen=None))
-    while len(told) > REASON_WIDTH + 15 and (cut := max(told.rfind("; "), told.rfind(", "))) > 0:
-        told = told[:cut]
-    return told
+    parts = note(replace(row, elsewhere=(), over_chosen=None))
+    while len(parts) > REASON_WIDTH + 15 and (cut := max(parts.rfind("; "), parts.rfind(", "))) > 0:
+        parts = parts[:cut]
+    return parts
 
 
 def _bug_fix(row: Row) -> str:

@@ -43,15 +43,15 @@ def answer(ablation: Ablation) -> Text:
     if best.variant == first.variant:
         opening = line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    told = bold(line(opening, ": " * bool(speeds), joined(speeds), "."))
+    text = bold(line(opening, ": " * bool(speeds), joined(speeds), "."))
     error = best.accuracy
     if error is not None:
-        told = line(told, f" Its largest error is {factor(error.times_reference)} that of ",
+        text = line(text, f" Its largest error is {factor(error.times_reference)} that of ",
                     code(ablation.reference), ".")  # fmt: skip
     elif ablation.reference:
-        told = line(told, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
-    told = line(told, _claim(ablation))
-    return line(told, " Study ", code(ablation.study), f" at {_basis(ablation)}")
+        text = line(text, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
+    text = line(text, _claim(ablation))
+    return line(text, " Study ", code(ablation.study), f" at {_basis(ablation)}")
 
 
 def _claim(ablation: Ablation) -> str:
@@ -111,12 +111,12 @@ def other_regimes(ablation: Ablation) -> Text:
     """The best step over the fastest reference, back to back and with a cold L2."""
     best = ablation.best
     known = best.regimes.items() if best else ()
-    told = [
+    parts = [
         line(f"{regime} {interval(there.speedup_over_fastest)} the speed of ", code(there.fastest))
         for regime, there in known
         if regime != Regime.CHAINED and there.speedup_over_fastest
     ]
-    return line("In other regimes: ", joined(told), ".") if told else ()
+    return line("In other regimes: ", joined(parts), ".") if parts else ()
 
 
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
@@ -195,9 +195,9 @@ def across(ablation: Ablation) -> Text:
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:
     stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
-    told = [words(sentence(found)) for found in ablation.warnings]
+    parts = [words(sentence(found)) for found in ablation.warnings]
     if stale:
-        told.append(
+        parts.append(
             line("stale, not shown: ", names(stale), " (sources changed since they were measured)")
         )
-    return tuple(told)
+    return tuple(parts)

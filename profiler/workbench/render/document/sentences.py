@@ -19,7 +19,7 @@ from workbench.study.front_ends import front_end
 from workbench.words import ABSENT
 
 AT = "| at {shape}|"
-COMPANY = (
+INTERFERENCE = (
     "{reference} takes {alone_us:.4g} µs alone and {together_us:.4g} µs beside the steps, "
     "{ratio:+.1~} %| [{low:+.1~}, {high:+.1~}]| in {unit}"
     f"|, {{ratio_in_time:+.1~}} % in time, at another clock|{AT}"
@@ -114,12 +114,12 @@ SENTENCES: Mapping[str, str] = {
     "accurate.not_collected": f"not collected{VARIES}",
     "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
-    "company.not_timed": "not collected: {reference} was not timed beside it",
-    "company.not_alone": "{reference} alone: not collected",
-    "company.slowed": f"something in these sessions slows the reference down: {COMPANY}",
-    "company.sped_up": f"something in these sessions lets the reference run faster: {COMPANY}",
-    "company.uncertain": f"too uncertain to say: {COMPANY}",
-    "company.undisturbed": COMPANY,
+    "interference.not_timed": "not collected: {reference} was not timed beside it",
+    "interference.not_alone": "{reference} alone: not collected",
+    "interference.slowed": f"something in these sessions slows the reference down: {INTERFERENCE}",
+    "interference.sped_up": f"something in these sessions speeds the reference up: {INTERFERENCE}",
+    "interference.uncertain": f"too uncertain to say: {INTERFERENCE}",
+    "interference.undisturbed": INTERFERENCE,
     "compared": "{variant} has a wrong time: {why}",
     "kernel": "|{times} times |{kernel} ({grid:[ x ]} blocks of {block:[ x ]} threads)",
     "kernels.empty_graph": "the timed graph is empty: it launched nothing",
@@ -161,7 +161,7 @@ SENTENCES: Mapping[str, str] = {
     "commit.broken": "{text}",
     "commit.failed_before": "failed before, too: {text}",
     "commit.control_moved": "{variant}, which is unchanged, moved as well ({cause})",
-    "commit.twin": "the A/A control of {variant}, which is the same kernel, is {ratio:.3f}x of it",
+    "commit.control": "the A/A control of {variant}, the same kernel, is {ratio:.3f}x of it",
     "commit.one_session": "one session has no interval",
     "commit.time": SPEED,
     "commit.time_within": f"{SPEED}: within {{margin:g%}} %",
@@ -193,7 +193,7 @@ SENTENCES: Mapping[str, str] = {
     "{variants}",
     "timing.clocks": f"the measurement failed{AT}, and not the kernel: stamps and events disagree. "
     "There is no time; measure again: {variants}",
-    "timing.twin": f"the A/A control of {{variant}}, {{regime}}{AT}, is {{ratio:.3f}} "
+    "timing.control": f"the A/A control of {{variant}}, {{regime}}{AT}, is {{ratio:.3f}} "
     "[{low:.3f}, {high:.3f}] and not 1: differences of this size mean nothing here",
     "timing.throttled": f"the GPU was {LIMITED} at {{shapes}}, |at most {{several}}|{ROUNDS}",
     "timing.throttling": f"{LIMITED} {ROUNDS}",

@@ -130,13 +130,13 @@ def price(row: Row) -> tuple[str | Text, ...]:
 def _speed(row: Row) -> Text:
     if not has_figures(row):
         return words(f"no figures, {brief_reason(row)}")
-    told = line(f"{took(row)}, {with_cycles(row.over_parent)} over ", code(parent_of(row)))
+    text = line(f"{took(row)}, {with_cycles(row.over_parent)} over ", code(parent_of(row)))
     if elsewhere := otherwise(row):
-        told = line(told, f" ({elsewhere})")
+        text = line(text, f" ({elsewhere})")
     if row.over_chosen is None:
-        return told
+        return text
     best = line(f"; it chooses, and is {interval(row.over_chosen)} of ", code(row.chosen))
-    return line(told, best, ", the best of those")
+    return line(text, best, ", the best of those")
 
 
 def gate_words(row: Row) -> Text:
@@ -145,7 +145,7 @@ def gate_words(row: Row) -> Text:
         return words(f"Gates: {ABSENT}.")
     if all(gate.state == GateState.PASSED for gate in row.gates):
         return words(f"{len(row.gates)} gates passed.")
-    told = []
+    parts = []
     for state in (GateState.FAILED, GateState.OPEN):
         by_why: dict[str, list[str]] = {}
         for gate in row.gates:
@@ -153,9 +153,9 @@ def gate_words(row: Row) -> Text:
                 by_why.setdefault(sentence(gate.why), []).append(gate.name)
         if by_why:
             gates = [f"{', '.join(alike)} ({why})" for why, alike in by_why.items()]
-            told.append(f"{state}: {', '.join(gates)}")
+            parts.append(f"{state}: {', '.join(gates)}")
     passed = [gate for gate in row.gates if gate.state == GateState.PASSED]
-    return words(f"Gates {'; '.join([*told, f'{len(passed)} passed'])}.")
+    return words(f"Gates {'; '.join([*parts, f'{len(passed)} passed'])}.")
 
 
 def _numbers(row: Row, captured: str) -> Paragraph:
@@ -226,8 +226,8 @@ def _predictions(row: Row) -> list[Block]:
 def _times(row: Row, shape: str) -> list[Block]:
     if not row.regimes:
         return [Paragraph(words(f"Times: {ABSENT}."))]
-    told = line("Times by regime", *((" at ", code(shape)) if shape else ()), ":")
-    return [Paragraph(told), timings.regimes(row)]
+    text = line("Times by regime", *((" at ", code(shape)) if shape else ()), ":")
+    return [Paragraph(text), timings.regimes(row)]
 
 
 def diff(row: Row, changes: SourceDiff | None) -> Block:

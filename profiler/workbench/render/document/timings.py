@@ -123,8 +123,8 @@ def _fastest(known: InRegime) -> Cell:
     over = known.speedup_over_fastest
     if over is None:
         return Cell(words(ABSENT))
-    told = f"{with_cycles(over)} of {known.fastest}"
-    return Cell(words(told), short=f"{interval(over)} {known.fastest}")
+    text = f"{with_cycles(over)} of {known.fastest}"
+    return Cell(words(text), short=f"{interval(over)} {known.fastest}")
 
 
 def _fine(ratio: Ratio) -> str:
@@ -133,12 +133,12 @@ def _fine(ratio: Ratio) -> str:
     return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}{at_level(ratio)}"
 
 
-def twin_words(facts: TimingFacts) -> str:
+def control_words(facts: TimingFacts) -> str:
     """``A/A controls, chained: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
     shown = [
-        f"{twin.variant} {number(twin.ratio.ratio, 4)} ({_fine(twin.ratio)})"
-        for twin in facts.twins
-        if twin.regime == Regime.CHAINED
+        f"{control.variant} {number(control.ratio.ratio, 4)} ({_fine(control.ratio)})"
+        for control in facts.controls
+        if control.regime == Regime.CHAINED
     ]
     return f"A/A controls, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
 
@@ -155,11 +155,11 @@ def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
     """Those of a report, named by the parameters in which they differ."""
     return [
         sizes_section(f"{NAME}-{place}" if place > 1 else NAME, over, own, again=place > 1)
-        for place, (own, over) in enumerate(told_apart(every), start=1)
+        for place, (own, over) in enumerate(by_other_parameters(every), start=1)
     ]
 
 
-def told_apart(every: Sequence[OverSizes]) -> Iterator[tuple[str, OverSizes]]:
+def by_other_parameters(every: Sequence[OverSizes]) -> Iterator[tuple[str, OverSizes]]:
     """Each range after the parameters in which it differs from others, such as ``D=64 causal``."""
     for over in every:
         own = {
@@ -175,7 +175,7 @@ def sizes_section(name: str, over: OverSizes, which: str = "", *, again: bool = 
     origin, *head, times, best = sizes_view(over)
     chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words("" if again else CAPTION))
     head = head if again else [origin, *head]
-    whole = [Bullets(told)] if (told := tuple(overall(over))) else []
+    whole = [Bullets(text)] if (text := tuple(overall(over))) else []
     tables = Fold(words("Each size, and the times"), (best, times))
     title = line("Over ", code(over.parameter), f": {which}" * bool(which))
     return Section(name, title, (*head, chart, *whole, tables))
@@ -233,13 +233,13 @@ def _time(shape: str, one: SizeLine) -> Cell:
 
 def overall(over: OverSizes) -> list[Text]:
     """Of every version that was timed beside a reference at all sizes."""
-    told = []
+    parts = []
     for each in over.variants:
         worst = each.worst
         if each.is_reference or worst is None or len(each.ratios) < len(over.sizes):
             continue
         at = f"{over.parameter}={size_words(worst.size)}"
-        told.append(
+        parts.append(
             line(
                 code(each.variant),
                 f" is {factor(each.mean_over_fastest or 0.0)} of the fastest reference in the "
@@ -247,12 +247,12 @@ def overall(over: OverSizes) -> list[Text]:
                 f"{interval(worst.over_fastest)} at {at}",
             )
         )
-    return told
+    return parts
 
 
 def fastest(over: OverSizes) -> list[Text]:
     """At every size, with the ratio over the fastest reference."""
-    told = []
+    parts = []
     for shape, size in over.sizes.items():
         found = over.fastest_at(shape, references=False)
         if found is None:
@@ -268,11 +268,11 @@ def fastest(over: OverSizes) -> list[Text]:
         if point.share_of_measured is not None:
             rates += f", {percent(point.share_of_measured)} of measured {point.ceiling}"
         head = f"fastest variant at {over.parameter}={size_words(size)}: "
-        told.append(
+        parts.append(
             line(
                 head,
                 code(best.variant),
                 f" {microseconds(point.microseconds.value)}, {rates}{against}",
             )
         )
-    return told
+    return parts

@@ -132,7 +132,7 @@ def profile(
     limits: Sequence[Bottleneck],
 ) -> list[Block]:
     """The figures of one capture."""
-    told: list[Block] = [
+    blocks: list[Block] = [
         figure_table(figures),
         Paragraph(words(limited(limiters))),
         Fold(words(MEMORY), (figure_table(figures, MEMORY_LEVELS, "memory"),)),
@@ -140,14 +140,14 @@ def profile(
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
         shown = [(name, share_of(share, figures)) for name, share in waited]
-        told.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        blocks.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
         if (top := top_stall(stalls, samples(figures))) and top.ties:
-            told.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
+            blocks.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
     else:
-        told.append(Paragraph(words(f"stall samples: {ABSENT}")))
+        blocks.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:
-        told += [Paragraph(words("Top bottlenecks:")), bottlenecks.bullets(limits)]
-    return told
+        blocks += [Paragraph(words("Top bottlenecks:")), bottlenecks.bullets(limits)]
+    return blocks
 
 
 def limited(limiters: Sequence[str]) -> str:
@@ -166,52 +166,52 @@ def variant(row: Row, ablation: Ablation) -> Section:
 
 
 def _blocks(row: Row, ablation: Ablation) -> list[Block]:
-    told: list[Block] = (
+    blocks: list[Block] = (
         [Paragraph(words(f"{row.status}: {sentence(row.problem)}"))] if row.problem else []
     )
     if row.problem and not has_figures(row):
-        return told
-    told += advice.first_look(row.advice, row.hottest, ablation.record)
-    told.append(timings.regimes(row, ablation.reference))
+        return blocks
+    blocks += advice.first_look(row.advice, row.hottest, ablation.record)
+    blocks.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
-        told.append(Bullets(tuple(map(words, ratios))))
+        blocks.append(Bullets(tuple(map(words, ratios))))
     if row.figures:
-        told += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
+        blocks += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
         if row.no_source_lines:
-            told.append(Paragraph(words(sentence(row.no_source_lines))))
+            blocks.append(Paragraph(words(sentence(row.no_source_lines))))
     else:
-        told.append(Paragraph(words(f"profile: {ABSENT}")))
+        blocks.append(Paragraph(words(f"profile: {ABSENT}")))
     if row.against_parent:
-        told += why.account(row.against_parent)
+        blocks += why.account(row.against_parent)
     if row.gates:
-        told.append(step.gates(row))
+        blocks.append(step.gates(row))
     if row.verdict and parent_of(row):
-        told.append(Paragraph(line("verdict: ", strong(verdict_at(row)))))
-    return told
+        blocks.append(Paragraph(line("verdict: ", strong(verdict_at(row)))))
+    return blocks
 
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
-    told = _calls(row, ablation)
-    told += [
-        f"vs its A/A control, {twin.regime}: {interval(twin.ratio)}"
-        for twin in (ablation.timing.twins if ablation.timing else ())
-        if twin.variant == row.variant
+    parts = _calls(row, ablation)
+    parts += [
+        f"vs its A/A control, {control.regime}: {interval(control.ratio)}"
+        for control in (ablation.timing.controls if ablation.timing else ())
+        if control.variant == row.variant
     ]
     if row.accuracy:
-        told.append(
+        parts.append(
             f"error: {factor(row.accuracy.times_reference)} that of {ablation.reference}, "
             f"at {row.accuracy.where}"
         )
     if elsewhere := otherwise(row):
-        told.append(elsewhere)
+        parts.append(elsewhere)
     if row.shapes_dropped:
-        told.append(f"no longer supports {', '.join(row.shapes_dropped)}")
+        parts.append(f"no longer supports {', '.join(row.shapes_dropped)}")
     parent, first = parent_of(row), ablation.rows[0].variant
     if parent and parent != first:
-        told.append(f"vs {first}: {ratio(row.over_baseline)}")
+        parts.append(f"vs {first}: {ratio(row.over_baseline)}")
     if row.chosen:
-        told.append(f"vs {row.chosen} (the best that it chooses): {interval(row.over_chosen)}")
-    return told
+        parts.append(f"vs {row.chosen} (the best that it chooses): {interval(row.over_chosen)}")
+    return parts
 
 
 def _calls(row: Row, ablation: Ablation) -> list[str]:
@@ -229,9 +229,9 @@ def _calls(row: Row, ablation: Ablation) -> list[str]:
 
 
 def evidence_states(row: Row) -> Paragraph:
-    told = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
+    text = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
     alone = " (tables without their report)" if row.tables_only else ""
-    return Paragraph(words(f"evidence: {told}{alone}"))
+    return Paragraph(words(f"evidence: {text}{alone}"))
 
 
 METRICS: list[Field[MetricValue]] = [
@@ -300,24 +300,24 @@ def _error(row: Row) -> str:
 
 def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
-    told: list[Block] = [Paragraph(origin(judged)), *warned(sentences(judged.warnings))]
+    blocks: list[Block] = [Paragraph(origin(judged)), *warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
-        return [*told, Paragraph(line(strong("failed"), f": {sentence(row.problem)}"))]
-    told.append(Paragraph(headline(row, judged)))
-    told.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
+        return [*blocks, Paragraph(line(strong("failed"), f": {sentence(row.problem)}"))]
+    blocks.append(Paragraph(headline(row, judged)))
+    blocks.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
     if call := call_of(row):
-        told.append(Paragraph(words(f"one call is {call}")))
+        blocks.append(Paragraph(words(f"one call is {call}")))
     if correct := _correct(row):
-        told.append(Paragraph(words(correct)))
+        blocks.append(Paragraph(words(correct)))
     shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
     shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
-    told += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in shown]
+    blocks += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in shown]
     if row.bottlenecks:
-        told += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
-        told.append(Paragraph(words(limited(row.occupancy_limiters))))
+        blocks += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
+        blocks.append(Paragraph(words(limited(row.occupancy_limiters))))
     else:
-        told.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
-    return [*told, *advice.to_try(row.advice)]
+        blocks.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
+    return [*blocks, *advice.to_try(row.advice)]
 
 
 def headline(row: Row, judged: Ablation) -> Text:

@@ -42,8 +42,8 @@ UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" he
 def brief_equation(parts: SpeedupFactors) -> str:
     """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
     changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
-    told = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
-    return f"{factor(parts.ratio)} = {' × '.join(told) or 'nothing that changed'}"
+    lines = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
+    return f"{factor(parts.ratio)} = {' × '.join(lines) or 'nothing that changed'}"
 
 
 def _word(part: Factor) -> str:
@@ -55,8 +55,8 @@ def _word(part: Factor) -> str:
 
 def equation(parts: SpeedupFactors) -> str:
     """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
-    told = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
-    return f"{factor(parts.ratio)} = {' × '.join(told)} (residual {residual(parts)})"
+    lines = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
+    return f"{factor(parts.ratio)} = {' × '.join(lines)} (residual {residual(parts)})"
 
 
 def residual(parts: SpeedupFactors) -> str:
@@ -122,15 +122,15 @@ def surprise(move: FigureChange) -> str:
 def largest_changes(pair: Comparison) -> list[Block]:
     """What moved, the launch parameters that changed, and what only followed the duration."""
     top = pair.largest_changes.figures
-    told: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
+    blocks: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
     if not top:
-        told = [Paragraph(words("No figure moved beyond the noise of a capture."))]
+        blocks = [Paragraph(words("No figure moved beyond the noise of a capture."))]
     if pair.largest_changes.launch:
-        told.append(Paragraph(words(f"Launched otherwise: {launch(pair)}.")))
+        blocks.append(Paragraph(words(f"Launched otherwise: {launch(pair)}.")))
     if paced := ", ".join(pair.largest_changes.following_duration):
         text = f"Only following the duration, with the amount unchanged: {paced}."
-        told.append(Paragraph(words(text)))
-    return told
+        blocks.append(Paragraph(words(text)))
+    return blocks
 
 
 def launch(pair: Comparison) -> str:
@@ -157,12 +157,12 @@ def rules(pair: Comparison) -> list[Block]:
         field("after", f"at {pair.after}", _cut_after, right=True),
         field("change", "change", lambda r: str(r.change)),
     ]
-    told: list[Block] = [table("rules", fields, changed, key=lambda r: r.rule)] if changed else []
+    blocks: list[Block] = [table("rules", fields, changed, key=lambda r: r.rule)] if changed else []
     if alike := len(pair.rules) - len(changed):
-        told.append(
+        blocks.append(
             Paragraph(words(f"{alike} {'more say' if changed else 'say'} the same as before."))
         )
-    return told
+    return blocks
 
 
 def _cut_before(rule: RuleChange) -> str:
@@ -175,17 +175,17 @@ def _cut_after(rule: RuleChange) -> str:
 
 def account(pair: Comparison) -> list[Block]:
     """All of a comparison, for a terminal."""
-    told: list[Block] = []
+    blocks: list[Block] = []
     if pair.decomposition:
         found = pair.decomposition
         text = f"Against {pair.before}: {equation(found)}, {durations(found)}"
-        told.append(Paragraph(words(text)))
+        blocks.append(Paragraph(words(text)))
     if times := stall_table(pair):
-        told.append(times)
-    told += largest_changes(pair)
+        blocks.append(times)
+    blocks += largest_changes(pair)
     if pair.rules:
-        told.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
-    return told
+        blocks.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
+    return blocks
 
 
 def cut(percent: float) -> str:

@@ -81,10 +81,10 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Group:
-    """Instances of one variant; ``twin``: a second group of it."""
+    """Instances of one variant; ``control``: a second group of it."""
 
     variant: str
-    twin: bool = False
+    control: bool = False
 
 
 class Loader:

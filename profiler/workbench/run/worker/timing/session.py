@@ -127,7 +127,7 @@ class TimingProcess:
     def build(self, variants: Sequence[str]) -> int:
         """As many instances of each as there is memory for; how many that is."""
         groups = [Group(name) for name in variants]
-        groups += [Group(name, twin=True) for name in variants if name in self.job.twins]
+        groups += [Group(name, control=True) for name in variants if name in self.job.controls]
         each: dict[str, float] = {}
         free = torch.cuda.mem_get_info()[0]
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
@@ -430,8 +430,8 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
     found = []
     for at, instance in enumerate(instances):
         group = instance.group
-        number = numbers[group.variant, group.twin]
-        numbers[group.variant, group.twin] += 1
+        number = numbers[group.variant, group.control]
+        numbers[group.variant, group.control] += 1
         for regime in Regime:
             column = rounds.columns[at, regime]
             if not column.microseconds:
@@ -439,7 +439,7 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
             found.append(
                 Series(
                     variant=group.variant,
-                    twin=group.twin,
+                    control=group.control,
                     instance=number,
                     regime=regime,
                     calls=instance.calls[regime],
