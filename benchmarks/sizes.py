@@ -7,10 +7,11 @@ python -m benchmarks.sizes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
+
+from benchmarks.pages import DOCS, table, with_part
 
 from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
@@ -26,10 +27,8 @@ from workbench.render.numbers import fine, interval, microseconds
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
 PART = re.compile(r"(<!-- sizes: (?P<study>\w+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
-SHAPES = re.compile(r"(<!-- shapes -->\n).*?(<!-- /shapes -->)", re.DOTALL)
 NONE = "not collected"
 
 
@@ -99,11 +98,6 @@ def power_limit(found: OverSizes | None) -> str:
     return "not reached" if found else NONE
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
     """Times over the sizes and charts as Markdown; the charts by path in docs/."""
     found = {case: over(workspace, page, case) for case in page.cases}
@@ -119,7 +113,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
     means = [fine(o.mean_over_fastest) if o and o.mean_over_fastest else NONE for o in own]
     limits = map(power_limit, found.values())
     rows += [["geometric mean", *means], ["SM clock at the power limit", *limits]]
-    parts = [table(["", *found], rows)]
+    parts = [table(["", *found], rows, left=1 + len(found))]
     charts: dict[str, str] = {}
     for case, each in known.items():
         name = f"sizes/{case}"
@@ -135,7 +129,7 @@ def at_shapes(workspace: Workspace) -> str:
     types, shapes = ("float16", "bfloat16"), workspace.study("attention").shapes
     names = [name for name, shape in shapes.items() if shape.profiled]
     rows = ([n, *(last_step(workspace, f"{n},dtype={t}") for t in types)] for n in names)
-    return table(("", *types), rows)
+    return table(("", *types), rows, left=1 + len(types))
 
 
 def last_step(workspace: Workspace, shape: str) -> str:
@@ -171,8 +165,7 @@ def files(text: str, workspace: Workspace) -> Mapping[str, str]:
         return f"{match[1]}{shown}\n{match[3]}"
 
     text = PART.sub(part, text)
-    text = SHAPES.sub(lambda m: f"{m[1]}{at_shapes(workspace)}\n{m[2]}", text)
-    return {"sizes.md": text, **charts}
+    return {"sizes.md": with_part(text, "shapes", at_shapes(workspace) + "\n"), **charts}
 
 
 if __name__ == "__main__":
