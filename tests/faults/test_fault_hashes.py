@@ -104,6 +104,9 @@ def test_ablate_says_so_and_goes_on(
     assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().err
     assert main(["show", "fix10", "--source", *where]) == 4
     assert EXCHANGED in capsys.readouterr().err
+    for verb, code in (("show", 0), ("ablate", 5), ("profile", 0)):
+        assert main([verb, "fix10", "--brief", *where]) == code
+        assert json.loads(capsys.readouterr().out)["capture"] == "damaged"
 
 
 def test_list_says_so_too(

@@ -90,7 +90,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
     """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds."""
     chained, advice = row.chained, ranking.to_try(row.advice, found.record)
     is_open = row.verdict == Verdict.INCONCLUSIVE
-    fastest = chained.speedup_over_fastest
+    fastest, capture = chained.speedup_over_fastest, row.evidence_state.get("capture")
     data: Data = {
         "step": row.variant,
         "study": found.study,
@@ -104,6 +104,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "error_vs_reference": row.accuracy and number(row.accuracy.times_reference),
         "problem": short(sentence(row.problem)) if row.problem else None,
         "state": None if row.status == Status.CURRENT else row.status,
+        "capture": capture if capture in (Status.DAMAGED, Status.STALE) else None,
         **_wrong_check(row),
         "failed": [
             {"gate": gate.name, "why": short(sentence(gate.why))}
