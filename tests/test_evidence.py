@@ -271,6 +271,8 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     ):
         assert main([*verb, *here]) == 5
         assert "only a stale capture" in capsys.readouterr().err
+    assert main(["check", "fix2", "--brief", *here]) == 5
+    assert "verdict" not in json.loads(capsys.readouterr().out)
     report = (copy / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     row = next(x for x in report.splitlines() if x.startswith("| fix2"))
     assert row.rstrip(" |").endswith("stale")

@@ -214,6 +214,9 @@ def test_a_variant_that_is_no_file_is_told(how: str, tmp_path: Path, capsys: Cap
     root = make(tmp_path / "ws", {"baseline": GOOD, "b": GOOD})
     spoil(root / "kernels" / "scale" / "b.py", how)
     fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
+    ladder = root / "ablations" / "scale" / "ablation.toml"
+    ladder.write_text(ladder.read_text().replace('variant = "b"', 'variant = "b[n=2]"'))
+    fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
 
 
 # ---- any contents ----------------------------------------------------------------------------

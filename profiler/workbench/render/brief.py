@@ -222,13 +222,20 @@ def _bottleneck(one: Bottleneck) -> Data:
 
 
 def checked(found: CheckedStudy) -> Data:
-    """The wrong checks first."""
+    """The wrong checks first. No verdict where nothing was checked, or some of it is stale."""
     order = sorted(found.checks, key=lambda one: not one.wrong)
+    states = {one.status for one in order}
+    if any(one.wrong for one in order):
+        verdict = CheckResult.WRONG
+    elif CheckResult.CORRECT in states and Status.STALE not in states:
+        verdict = CheckResult.CORRECT
+    else:
+        verdict = None
     return {
         "study": found.study,
         "gpu": found.gpu,
         "evidence": found.evidence,
-        "verdict": CheckResult.WRONG if any(one.wrong for one in order) else CheckResult.CORRECT,
+        "verdict": verdict,
         "failed": [{"step": name, "why": short(why)} for name, why in found.lost.items()] or None,
         "checks": [_check(one) for one in order],
     }

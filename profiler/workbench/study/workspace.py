@@ -269,19 +269,17 @@ def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
     """Those of the steps, then the references. Raises UsageError where a file is missing."""
     names = [step.variant for step in ladder.steps]
     own = {base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)}
-    variants = {full: find_variant(folder, full, own) for full in names}
-    for written, variant in variants.items():
-        if variant.name != written:
-            raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
-    variants |= {reference.name: reference for reference in ladder.references}
-    for variant in variants.values():
-        why = no_file(variant.module)
-        if why:
+    for variant in (*own.values(), *ladder.references):
+        if why := no_file(variant.module):
             raise UsageError(
                 f"{ladder.path} names '{variant.name}', but {variant.module} {why}",
                 hint="add the file, or take the name out of ablation.toml",
             )
-    return variants
+    variants = {full: find_variant(folder, full, own) for full in names}
+    for written, variant in variants.items():
+        if variant.name != written:
+            raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
+    return variants | {reference.name: reference for reference in ladder.references}
 
 
 def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
