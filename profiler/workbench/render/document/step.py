@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from workbench.derive.diff.line_diff import SourceDiff
-from workbench.judge.gates import Gate
+from workbench.judge.gates import Gate, shows_bug
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
 from workbench.render.document import hunks, timings, why
@@ -117,7 +117,8 @@ def verdict_line(row: Row, shape: str = "") -> Text:
 def _corrects(row: Row) -> tuple[str | Text, ...]:
     if row.step is None or not row.step.corrects:
         return ()
-    return (" It corrects ", code(parent_of(row)), ": ", authored(row.step.corrects), ".")
+    says = " It corrects " if shows_bug(row.gates) else " It is said to correct "
+    return (says, code(parent_of(row)), ": ", authored(row.step.corrects), ".")
 
 
 def price(row: Row) -> tuple[str | Text, ...]:
