@@ -61,6 +61,26 @@ def test_a_file_is_checked_timed_and_profiled(
         assert any(line["file"].endswith(LINES[name]) for line in lines), lines
 
 
+def test_a_definite_matrix_is_still_one_in_timed_calls(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """import torch
+
+
+def inputs(n=32):
+    a = torch.randn(4096, n, n, device="cuda")
+    return (a @ a.mT / n + 0.01 * torch.eye(n, device="cuda"),)
+
+
+def factored(a):
+    return torch.linalg.cholesky_ex(a).L
+"""
+    (folder / "definite.py").write_text(text)
+    found = tried(capsys, "definite.py:factored")
+    assert found["verdict"] == "correct"
+    assert found["tried"]["microseconds"]["value"] > 0
+
+
 def test_what_is_kept_has_its_evidence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "workbench.toml").touch()
     source = str(EXAMPLES / "fused_softmax.py")
