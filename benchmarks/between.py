@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, variance
 
@@ -82,18 +82,30 @@ def kept(
                     yield key, timing_name(path.name), ratio
 
 
+def deviation(every: Iterable[Sequence[Recorded]], own: float) -> float:
+    """Between recordings: of all, less the variance that a recording has of its ``own``."""
+    values = [[one.value for one in pair] for pair in every]
+    squares = sum((len(pair) - 1) * variance(pair) for pair in values)
+    return math.sqrt(max(0.0, squares / sum(len(pair) - 1 for pair in values) - own))
+
+
 def later(
-    every: Sequence[Sequence[float]], own: float, between: float
+    every: Mapping[Pair, Sequence[Recorded]], own: float
 ) -> Mapping[int, list[tuple[bool, float]]]:
     """By the number of recordings before it: whether a later one lies in the interval of those, and
-    the half-width of that interval.
+    the half-width of that interval. The deviation is of the pairs of other studies.
     """
     found: dict[int, list[tuple[bool, float]]] = defaultdict(list)
     half = FIVE_SESSIONS * math.sqrt(own)
-    for values in every:
+    others = dict[str, float]()
+    for study in {key[0] for key in every}:
+        rest = [pair for key, pair in every.items() if key[0] != study]
+        others[study] = deviation(rest or every.values(), own)
+    for key, pair in every.items():
+        values = [one.value for one in pair]
         ratios = [Ratio(math.exp(v), math.exp(v - half), math.exp(v + half), 5) for v in values]
         for count in range(1, len(values)):
-            told = over_recordings(ratios[:count], between)
+            told = over_recordings(ratios[:count], others[key[0]])
             assert told.later_low is not None
             assert told.later_high is not None
             inside = told.later_low <= ratios[count].ratio <= told.later_high
@@ -129,24 +141,21 @@ def main() -> int:
             every[path.name] |= {key: pair for key, pair in pairs(*given).items() if len(pair) > 1}
             samples[path.name] += kept(*given)
     for gpu, known in every.items():
-        values = [[one.value for one in pair] for pair in known.values()]
         own = fmean(variance_of(ratio) for _, _, ratio in samples[gpu])
-        freedom = sum(len(pair) - 1 for pair in values)
-        total = sum((len(pair) - 1) * variance(pair) for pair in values) / freedom
-        between = math.sqrt(max(0.0, total - own))
-        gpus = {one.gpu for pair in known.values() for one in pair}
+        between = deviation(known.values(), own)
+        gpus, count = {one.gpu for p in known.values() for one in p}, sum(map(len, known.values()))
         text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
-        text += f"pairs = {len(values)}\nrecordings = {freedom + len(values)}\ngpus = {len(gpus)}\n"
-        found = later(values, own, between)
+        text += f"pairs = {len(known)}\nrecordings = {count}\ngpus = {len(gpus)}\n"
+        found = later(known, own)
         rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
         rows.append(row("all", [one for each in found.values() for one in each]))
         inside = of_sessions(known, samples[gpu])
-        page += f"{table(COLUMNS, rows)}\n\n{gpu}: {len(values):,} pairs on {len(gpus)} GPUs. "
-        page += f"The standard deviation between recordings is {100 * between:.2f} %. "
         page += (
-            f"The interval over the sessions of one recording holds {100 * fmean(inside):.0f} % "
+            f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {len(gpus)} GPUs. "
+            f"The standard deviation between recordings is {100 * between:.2f} %; for each study "
+            "the table takes that of the others. The interval over the sessions of one recording "
+            f"holds {100 * fmean(inside):.0f} % of {len(inside):,} others.\n"
         )
-        page += f"of {len(inside):,} others.\n"
     FILE.write_text(text, "utf-8")
     PAGE.write_text(with_part(PAGE.read_text("utf-8"), "between", page), "utf-8")
     print(page)

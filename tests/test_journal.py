@@ -300,9 +300,13 @@ def test_the_spread_between_recordings_is_that_of_the_journals(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(between, "FILE", tmp_path / "between.toml")
-    kept = Path(journals.__file__).with_name("between.toml").read_text()
+    page, kept = between.PAGE.read_text(), Path(journals.__file__).with_name("between.toml")
+    (tmp_path / "page.md").write_text(page.replace("<!-- between -->", "<!-- between -->\nold"))
+    monkeypatch.setattr(between, "PAGE", tmp_path / "page.md")
     between.main()
-    assert (tmp_path / "between.toml").read_text() == kept, "`python -m benchmarks.between`"
+    again = "`python -m benchmarks.between` writes it"
+    assert (tmp_path / "between.toml").read_text() == kept.read_text(), again
+    assert (tmp_path / "page.md").read_text() == page, again
 
 
 def test_what_was_cut_short_is_counted_and_told() -> None:
