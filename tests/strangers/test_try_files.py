@@ -23,6 +23,7 @@ from workbench.app.executor import Local
 from workbench.app.trial import learned, prepare
 from workbench.app.try_ import Attempt, refusal
 from workbench.cli.main import main
+from workbench.cli.try_ import finish
 from workbench.errors import (
     EnvironmentLacks,
     GateFailed,
@@ -601,6 +602,18 @@ def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: pytest.MonkeyPatc
     found = [one.verdict]
     row.checks = {"given": SimpleNamespace(status=CheckResult.WRONG)}
     assert [*found, one.verdict] == [TryVerdict.FAILED, TryVerdict.WRONG]
+
+
+def test_what_is_right_is_a_success_beside_a_reference_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = object.__new__(Attempt)
+    monkeypatch.setattr(Attempt, "verdict", TryVerdict.CORRECT)
+    monkeypatch.setattr("workbench.cli.try_.refusal", lambda done: None)
+    for name, value in {"built": None, "kept": None, "judged": 1, "failures": {"t": "no"}}.items():
+        object.__setattr__(one, name, value)
+    assert finish(one, cast(Any, SimpleNamespace(require_profiled=lambda: None))) == 0
+    assert "not compared with t: no" in capsys.readouterr().err
 
 
 def test_a_time_beside_another_process_is_not_below_zero() -> None:

@@ -64,9 +64,9 @@ def finish(done: Attempt, executor: Executor) -> int:
     if done.judged is None:
         note(f"not timed: {machine.why_not_measuring().message}")
     executor.require_profiled()
-    for name, why in done.failures.items():
-        note(f"error: {name}: {why}")
-    return int(bool(done.failures))
+    for name, why in done.failures.items():  # of references
+        note(f"not compared with {name}: {why}")
+    return 0
 
 
 def run(options: TryOptions) -> int:
