@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from workbench.app.executor import Executor, Task
@@ -27,7 +28,7 @@ from workbench.errors import (
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.judge.commits import BisectResult, first_bad, judge_change
-from workbench.judge.comparison import AtCommit, is_same
+from workbench.judge.comparison import is_same
 from workbench.render.document.sentences import sentence
 from workbench.run.plan import Plan
 from workbench.run.repository import Commit, Repository, Worktrees, older, repository_of
@@ -104,13 +105,18 @@ class History:
         return found
 
     def same_as(self, side: Side) -> tuple[Side, bool | None] | None:
-        """What is known of a commit that runs the same; compiled only where the sources differ."""
+        """What is known of a commit that runs the same on the same inputs; compiled only where the
+        sources differ.
+        """
         side.facts = side.at(self.sought.variant, counters=False)
         for is_compiled in (False, True):
             if is_compiled:
                 self.compile(side)
             for known in self.known:
-                if runs_the_same(known[0].facts, side.facts):
+                one, other = known[0].facts, side.facts
+                if not one or not other or one.error or other.error:
+                    continue
+                if one.method == other.method and is_same(one, other):
                     return known
         return None
 
@@ -149,13 +155,6 @@ def kept(executor: Executor, trees: Worktrees, bad: Commit, sought: Sought) -> C
     )
 
 
-def runs_the_same(one: AtCommit | None, other: AtCommit | None) -> bool:
-    """On the same inputs, too."""
-    if one is None or other is None or one.method != other.method:
-        return False
-    return not (one.error or other.error) and is_same(one, other)
-
-
 WORDS = {True: "bad", False: "good", None: "not known"}
 
 
@@ -169,46 +168,52 @@ def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
     return [c for c in commits if c in (good, bad) or c.sha in text]
 
 
-def wrong(history: History) -> Callable[[Side], bool | None]:
-    def ask(side: Side) -> bool | None:
-        correct, why = correctness(history, side)
-        if correct is None:
-            history.executor.note(f"{side.commit.short}: {why}")
-            return None
-        return not correct
+def is_wrong(history: History, side: Side) -> bool | None:
+    """None where that is not known: a note says why. Raises Interrupted."""
+    name, here = history.sought.variant, history.executor
+    if side.evidence is not None and side.evidence.check(name).current is not None:
+        return bool(wrong_in(side.evidence, name))
+    why = "no check of these sources is recorded"
+    if here.gpu is not None:
+        folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / here.gpu.slug)
+        plan = Plan(side.study.default_shape, checked=(name,))
+        task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
+        here.measure([task])
+        build = task.evidence.build(name).current
+        if build is not None and build.error:  # neither right nor wrong
+            why = f"does not compile: {build.error.splitlines()[0]}"
+        elif any(task.evidence.check(name, shape).current for shape in side.study.shapes):
+            return bool(wrong_in(task.evidence, name))
+        else:
+            why = "was not checked"
+    here.note(f"{side.commit.short}: {why}")
+    return None
 
-    return ask
 
-
-def slow(history: History, good: Side) -> Callable[[Side], bool | None]:
-    """Against the good end: timed in the same sessions; without a GPU by what the compiler makes of
+def is_slow(history: History, good: Side, side: Side) -> bool | None:
+    """Beside the good end: timed in the same sessions; without a GPU by what the compiler makes of
     both, and by captures that both commits hold.
     """
-    name = history.sought.variant
-
-    def ask(side: Side) -> bool | None:
-        config, measuring = good.workspace.config, history.executor.gpu is not None
-        counted = not measuring and recorded_anew(good, side, name)
-        old, new = (one.at(name, counters=counted) for one in (good, side))
-        timed = None
-        if measuring and old is not None and new is not None:
-            both = measure_together(
-                history.executor,
-                good,
-                side,
-                [name],
-                shape=history.sought.shape,
-                tier=2,
-                folder=history.scratch / side.commit.sha / "timed",
-                payer=history.workspace,
-            )
-            old, new = both.at(old, older(name)), both.at(new, name)
-            timed = both.timed(name)
-        change = judge_change(name, old, new, config, timed)
-        history.executor.note(f"{side.commit.short}: {change.verdict}: {sentence(change.why)}")
-        return ANSWERS.get(change.verdict)
-
-    return ask
+    name, measuring = history.sought.variant, history.executor.gpu is not None
+    counted = not measuring and recorded_anew(good, side, name)
+    old, new = (one.at(name, counters=counted) for one in (good, side))
+    timed = None
+    if measuring and old is not None and new is not None:
+        both = measure_together(
+            history.executor,
+            good,
+            side,
+            [name],
+            shape=history.sought.shape,
+            tier=2,
+            folder=history.scratch / side.commit.sha / "timed",
+            payer=history.workspace,
+        )
+        old, new = both.at(old, older(name)), both.at(new, name)
+        timed = both.timed(name)
+    change = judge_change(name, old, new, good.workspace.config, timed)
+    history.executor.note(f"{side.commit.short}: {change.verdict}: {sentence(change.why)}")
+    return ANSWERS.get(change.verdict)
 
 
 def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult | None:
@@ -306,31 +311,8 @@ def bisect(
 
 def search(history: History, what: str) -> BisectResult | None:
     if what == WRONG:
-        return find(history, wrong(history))
+        return find(history, partial(is_wrong, history))
     with history.at(history.commits[0]) as start:
         history.compile(start)
         history.known = [(start, False)]
-        return find(history, slow(history, start))
-
-
-def correctness(history: History, side: Side) -> tuple[bool | None, str]:
-    """Whether the variant is correct, None where that is not known; and what is wrong, or why not.
-    Raises Interrupted.
-    """
-    name = history.sought.variant
-    if side.evidence is not None and side.evidence.check(name).current is not None:
-        why = wrong_in(side.evidence, name)
-        return not why, why
-    if (gpu := history.executor.gpu) is None:
-        return None, "no check of these sources is recorded"
-    folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / gpu.slug)
-    plan = Plan(side.study.default_shape, checked=(name,))
-    task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
-    history.executor.measure([task])
-    build = task.evidence.build(name).current
-    if build is not None and build.error:  # neither right nor wrong
-        return None, f"does not compile: {build.error.splitlines()[0]}"
-    if not any(task.evidence.check(name, shape).current for shape in side.study.shapes):
-        return None, "was not checked"
-    why = wrong_in(task.evidence, name)
-    return not why, why
+        return find(history, partial(is_slow, history, start))

@@ -42,13 +42,7 @@ from workbench.study.sources import Fingerprints, source_files
 
 def compressed(report: bytes) -> bytes:
     """A report as it is kept: with a checksum of its content, where it is compressed here."""
-    if report.startswith(frames.ZSTD_MAGIC):
-        return report
-    return frames.compressed(report)
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return report if report.startswith(frames.ZSTD_MAGIC) else frames.compressed(report)
 
 
 def write_captures(
@@ -279,7 +273,7 @@ class Recorder:
         says of the kernels of each.
         """
         data = compressed(report.read_bytes())
-        sha256, flags = digest(data), tuple(ncu.flags(settings))
+        sha256, flags = hashlib.sha256(data).hexdigest(), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)
         name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
