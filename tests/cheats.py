@@ -10,6 +10,7 @@ WORKSPACE = Path(__file__).parent / "redteam" / "workspace"
 KERNELS = WORKSPACE / "kernels" / "softmax"
 HONEST = ("baseline", "registers", "early", "two_kernels", "library")
 REFERENCE = "torch_softmax"
+FALSE_FIX = "false_bug_fix"
 FOUND_FIRST = ("compiler", "correct")  # where a variant fails before it is judged by numbers
 GATES = (*FOUND_FIRST, "timed outputs", "kernels", "duration", "work")
 
@@ -111,6 +112,13 @@ CHEATS = (
     cheat("rewritten outputs", "rewrites_outputs", f"{WRONG}|not captured"),
     cheat("slowed reference", "slows_a_graph", "what is in Instance.graphs", *FOUND_FIRST),
     cheat("replaced source", "replaces_a_source", r"replaces|opens baseline\.", *FOUND_FIRST),
+    cheat(
+        "false bug fix",
+        FALSE_FIX,
+        "no recorded check shows the bug",
+        "faster",
+        verdict="slower no_gain",
+    ),
     cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
 )
 
@@ -120,6 +128,7 @@ def ladder() -> str:
     text = "schema_version = 1\n"
     for name in (*HONEST, *(cheat.variant for cheat in CHEATS)):
         parent = "" if name == "baseline" else 'parent = "baseline"\n'
+        parent += 'corrects = "it reads too early"\n' if name == FALSE_FIX else ""
         text += f'\n[[step]]\nvariant = "{name}"\n{parent}key_change = "{docstring(name)}"\n'
     return (
         text
