@@ -213,7 +213,7 @@ def test_the_first_bad_one_is_found_by_halves(data: st.DataObject) -> None:
         asked.append(place)
         return None if place in unknown else place >= bad
 
-    found = first_bad(number, is_bad)
-    assert found.last_good < bad <= found.first_bad
-    assert set(range(found.last_good + 1, found.first_bad)) <= unknown
+    last_good, found = first_bad(number, is_bad)
+    assert last_good < bad <= found
+    assert set(range(last_good + 1, found)) <= unknown
     assert len(asked) == len(set(asked)) <= number.bit_length() + len(unknown) + 1

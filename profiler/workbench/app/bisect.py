@@ -27,7 +27,7 @@ from workbench.errors import (
     unknown,
 )
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.judge.commits import BisectResult, first_bad, judge_change
+from workbench.judge.commits import first_bad, judge_change
 from workbench.judge.comparison import is_same
 from workbench.render.document.sentences import sentence
 from workbench.run.plan import Plan
@@ -216,7 +216,7 @@ def is_slow(history: History, good: Side, side: Side) -> bool | None:
     return ANSWERS.get(change.verdict)
 
 
-def find(history: History, ask: Callable[[Side], bool | None]) -> BisectResult | None:
+def find(history: History, ask: Callable[[Side], bool | None]) -> tuple[int, int] | None:
     """None where the last commit is no worse. Raises CannotTell where an end cannot be tested."""
     last = len(history.commits) - 1
     for place, should in ((0, False), (last, True)):
@@ -295,9 +295,9 @@ def bisect(
                 return Bisected(
                     variant=sought.variant,
                     what=each,
-                    first_bad=commits[found.first_bad],
-                    last_good=commits[found.last_good],
-                    not_tested=tuple(commits[place] for place in found.untested),
+                    first_bad=commits[found[1]],
+                    last_good=commits[found[0]],
+                    not_tested=tuple(commits[found[0] + 1 : found[1]]),
                     commits=len(every),
                     touching=len(commits),
                     tested=history.tests,
@@ -309,7 +309,7 @@ def bisect(
     )
 
 
-def search(history: History, what: str) -> BisectResult | None:
+def search(history: History, what: str) -> tuple[int, int] | None:
     if what == WRONG:
         return find(history, partial(is_wrong, history))
     with history.at(history.commits[0]) as start:

@@ -274,18 +274,10 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
     return found
 
 
-@dataclass(frozen=True)
-class BisectResult:
-    """Positions: ``first_bad`` was good at ``last_good``; those between could not be ``tested``."""
-
-    last_good: int
-    first_bad: int
-    untested: tuple[int, ...] = ()
-
-
-def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> BisectResult:
-    """By halves. ``is_bad`` is asked of positions strictly between the first and the last of
-    ``number``; None is that it is unknown there, and another near the middle is asked.
+def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> tuple[int, int]:
+    """The positions of the last good and of the first bad one, by halves: those between could not
+    be tested. ``is_bad`` is asked of positions strictly between the first and the last of
+    ``number``; where it is None, another near the middle is asked.
     """
     good, bad = 0, number - 1
     unknown: set[int] = set()
@@ -298,7 +290,7 @@ def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> BisectResult
             bad = middle
         else:
             good = middle
-    return BisectResult(good, bad, tuple(range(good + 1, bad)))
+    return good, bad
 
 
 CODE = "code"
