@@ -33,9 +33,9 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 from workbench import Shape, Tolerance
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard
-from workbench.run.worker.timing.card import captured, nodes, switch_contexts
 from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
+from workbench.run.worker.timing.timed_gpu import captured, nodes, switch_contexts
 from workbench.words import NodeKind
 
 PAGE = DOCS / "measuring.md"

@@ -80,16 +80,16 @@ def series(
 ) -> Series:
     """The same in every round; what is around it is not back to back."""
     around = 0.0 if regime == Regime.BACK_TO_BACK else AROUND
-    surrounded = () if regime == Regime.BACK_TO_BACK else (around,) * ROUNDS
+    with_neighbours = () if regime == Regime.BACK_TO_BACK else (around,) * ROUNDS
     return Series(
         variant=name,
         instance=instance,
         regime=regime,
         calls=12,
         microseconds=(microseconds + around,) * ROUNDS,
-        around=surrounded,
+        around=with_neighbours,
         mhz=(mhz,) * ROUNDS,
-        around_mhz=(mhz,) * len(surrounded),
+        around_mhz=(mhz,) * len(with_neighbours),
         control=control,
     )
 

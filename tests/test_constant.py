@@ -16,11 +16,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.errors import UsageError  # noqa: E402
 from workbench.run.protocol import Round  # noqa: E402
-from workbench.run.worker.timing import surroundings as module  # noqa: E402
-from workbench.run.worker.timing.card import MOST_CALLS  # noqa: E402
+from workbench.run.worker.timing import neighbours as module  # noqa: E402
 from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
+from workbench.run.worker.timing.neighbours import Neighbours  # noqa: E402
 from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
-from workbench.run.worker.timing.surroundings import Surroundings  # noqa: E402
+from workbench.run.worker.timing.timed_gpu import MOST_CALLS  # noqa: E402
 from workbench.study.model import Shape  # noqa: E402
 from workbench.words import Regime  # noqa: E402
 
@@ -43,11 +43,11 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 30))
 
 
-def made(moved: float = 1e9, **study: Any) -> Surroundings:
+def made(moved: float = 1e9, **study: Any) -> Neighbours:
     """With room in half of the L2 for the small input alone; a call moves so many bytes."""
     card = SimpleNamespace(l2_bytes=L2)
     study = {"work": lambda shape: SimpleNamespace(bytes=moved), **study}
-    return Surroundings(cast(Any, card), cast(Any, SimpleNamespace(**study)), Shape())
+    return Neighbours(cast(Any, card), cast(Any, SimpleNamespace(**study)), Shape())
 
 
 def test_they_are_in_common_and_in_no_table() -> None:
@@ -162,7 +162,7 @@ def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     events: list[str] = []
     made = object.__new__(TimingProcess)
     inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
-    made.around = cast(Any, SimpleNamespace(inputs=inputs, card=None, surrounded=()))
+    made.around = cast(Any, SimpleNamespace(inputs=inputs, gpu=None, with_neighbours=()))
     made.guard = cast(Any, SimpleNamespace(require_whole=lambda: events.append("timed")))
     load = SimpleNamespace(temperature_c=None, throttled=None, reasons=())
     made.gauge = cast(Any, SimpleNamespace(load=lambda: load))

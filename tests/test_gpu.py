@@ -109,11 +109,11 @@ def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
 def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from workbench.run.worker.timing import card as cards
+    from workbench.run.worker.timing import timed_gpu as cards
     from workbench.run.worker.timing.session import Rounds
 
-    monkeypatch.setattr(cards, "TOLD_SECONDS", 0.1)
-    card = cards.Card()
+    monkeypatch.setattr(cards, "REPORT_SECONDS", 0.1)
+    card = cards.TimedGpu()
     card.warm()
 
     class Sleeper:
@@ -150,18 +150,18 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
     import torch
     from cuda.bindings import driver
 
-    from workbench.run.worker.timing.card import (
+    from workbench.run.worker.timing.timed_gpu import (
         END,
         START,
-        Card,
         EmptyCalls,
         Marks,
+        TimedGpu,
         captured,
         parts_of,
         switch_contexts,
     )
 
-    card, calls = Card(), 24
+    card, calls = TimedGpu(), 24
     card.warm()
     x, y, small = (torch.zeros(1 << 20, device="cuda") for _ in range(3))
     torch.add(x, 1, out=y)
@@ -204,11 +204,11 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
 def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
     import torch
 
-    from workbench.run.worker.timing.card import SLOTS, Card
-    from workbench.run.worker.timing.surroundings import KINDS, Surroundings, signed_sum
+    from workbench.run.worker.timing.neighbours import KINDS, Neighbours, signed_sum
+    from workbench.run.worker.timing.timed_gpu import SLOTS, TimedGpu
 
-    around = object.__new__(Surroundings)
-    around.card = card = Card()
+    around = object.__new__(Neighbours)
+    around.gpu = card = TimedGpu()
     card.warm()
     for dtype in KINDS:
         out = torch.randn(333, 1001, device="cuda").to(dtype).t()

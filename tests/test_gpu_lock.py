@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from remotes import card
-from workbench.run.gpu import Gpu, held
+from workbench.run.gpu import Gpu, locked
 
 
 def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
     both: Sequence[Gpu] = [card(0), card(1)]
-    with held(both) as one, held(both) as other:
+    with locked(both) as one, locked(both) as other:
         assert one is not None
         assert other is not None
         assert {one, other} == set(both)
         patience = iter([True, False])
-        with held(both, lambda: next(patience)) as third:
+        with locked(both, lambda: next(patience)) as third:
             assert third is None
-    with held(both) as again:
+    with locked(both) as again:
         assert again is not None
         assert again == both[0]

@@ -13,8 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from workbench.errors import UsageError  # noqa: E402
 from workbench.run.worker.output import Outputs  # noqa: E402
 from workbench.run.worker.timing import instances  # noqa: E402
-from workbench.run.worker.timing import surroundings as module  # noqa: E402
-from workbench.run.worker.timing.card import Marks  # noqa: E402
+from workbench.run.worker.timing import neighbours as module  # noqa: E402
 from workbench.run.worker.timing.instances import (  # noqa: E402
     Around,
     Instance,
@@ -22,13 +21,14 @@ from workbench.run.worker.timing.instances import (  # noqa: E402
     NotTimed,
     SummedCall,
 )
-from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
-from workbench.run.worker.timing.surroundings import (  # noqa: E402
+from workbench.run.worker.timing.neighbours import (  # noqa: E402
     DRAWS,
     InputTables,
-    Surroundings,
+    Neighbours,
     signed_sum,
 )
+from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
+from workbench.run.worker.timing.timed_gpu import Marks  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import Regime  # noqa: E402
 
@@ -41,7 +41,7 @@ def launched() -> list[Launch]:
 
 
 @pytest.fixture
-def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Neighbours:
     """Of a study with three inputs, of which a call changes ``b``."""
 
     def room_for(like: Any, copies: int) -> list[Any]:
@@ -56,7 +56,7 @@ def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundi
 
     monkeypatch.setattr(module, "room_for", room_for)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
-    made = object.__new__(Surroundings)
+    made = object.__new__(Neighbours)
     made.like = {name: torch.randn(64) for name in "abc"} | {"n": 3}
     made.like["a"].requires_grad_(True)
     made.names, made.in_place, made.most_pieces = ["a", "b", "c"], ("b",), 16
@@ -64,12 +64,12 @@ def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Surroundi
     made.constant, made.constants, made.as_drawn = (), [{}], [{}]
     made.sources = {name: [torch.randn(64) for _ in range(DRAWS)] for name in "abc"}
     kernels = {name: Kernel(name) for name in ("write_inputs", "read_output")}
-    made.card = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
+    made.gpu = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
     return made
 
 
 def test_inputs_that_a_call_changes_are_written_whole(
-    around: Surroundings, launched: list[Launch]
+    around: Neighbours, launched: list[Launch]
 ) -> None:
     inputs = around.inputs()
     table = around.table(inputs)
@@ -85,7 +85,7 @@ def test_inputs_that_a_call_changes_are_written_whole(
 
 
 def test_without_any_there_is_one_node_as_before(
-    around: Surroundings, launched: list[Launch]
+    around: Neighbours, launched: list[Launch]
 ) -> None:
     around.in_place = ()
     table = around.table(around.inputs())
@@ -95,7 +95,7 @@ def test_without_any_there_is_one_node_as_before(
     assert len(launched) == 1
 
 
-def test_indices_are_those_of_one_draw(around: Surroundings, launched: list[Launch]) -> None:
+def test_indices_are_those_of_one_draw(around: Neighbours, launched: list[Launch]) -> None:
     """Half of one table and half of another would be none that the study made."""
     around.like["c"] = torch.arange(64)
     around.sources["c"] = [torch.randperm(64) for _ in range(DRAWS)]
@@ -112,14 +112,14 @@ def test_indices_are_those_of_one_draw(around: Surroundings, launched: list[Laun
     assert len(seen) == DRAWS
 
 
-def test_what_is_changed_in_place_is_on_the_gpu(around: Surroundings) -> None:
+def test_what_is_changed_in_place_is_on_the_gpu(around: Neighbours) -> None:
     around.in_place = ("n",)
     with pytest.raises(UsageError, match="in_place names 'n', which is no tensor on the GPU"):
         around._require_writable()
 
 
 def test_every_input_is_written_in_full(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    around: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 5)
     first, second = around.written(3, 5), around.written(4, 5)
@@ -132,7 +132,7 @@ def test_every_input_is_written_in_full(
     assert torch.equal(module.pieces_in_memory(first["c"]), wanted)
 
 
-def test_structured_inputs_are_scaled_as_a_whole(around: Surroundings) -> None:
+def test_structured_inputs_are_scaled_as_a_whole(around: Neighbours) -> None:
     """A factor for each piece would leave no positive definite matrix."""
     around.whole = True
     table = around.table(around.inputs())
@@ -144,7 +144,7 @@ def test_structured_inputs_are_scaled_as_a_whole(around: Surroundings) -> None:
     assert float(ratio.max()) == pytest.approx(float(ratio.min()))
 
 
-def test_inputs_have_the_gradients_that_the_study_gives_them(around: Surroundings) -> None:
+def test_inputs_have_the_gradients_that_the_study_gives_them(around: Neighbours) -> None:
     given = around.inputs()
     assert [given[name].requires_grad for name in "abc"] == [True, False, False]
     assert given["a"].is_leaf
@@ -214,7 +214,7 @@ def instance(heard: Heard) -> Instance:
         return found
 
     card = SimpleNamespace(around=around)
-    shared = SimpleNamespace(inputs=heard, flush=flush, card=card, surrounded=tuple(Regime))
+    shared = SimpleNamespace(inputs=heard, flush=flush, gpu=card, with_neighbours=tuple(Regime))
     made.around = cast(Any, shared)
     made.calls = dict.fromkeys(Regime, 2)
     made.table = InputTables(None, None, None)
@@ -251,11 +251,11 @@ def test_the_stamps_are_next_to_the_call(regime: str, bare: bool, events: list[s
 def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> None:
     plain = Around(cast(Any, None), cast(Any, None), cast(Any, SimpleNamespace(restored=[])), 150.0)
     changing = Around(cast(Any, None), cast(Any, None), cast(Any, Heard()), 150.0)
-    assert plain.surrounded == (Regime.CHAINED, Regime.COLD)
-    assert changing.surrounded == tuple(Regime)
+    assert plain.with_neighbours == (Regime.CHAINED, Regime.COLD)
+    assert changing.with_neighbours == tuple(Regime)
     heard = Heard()
     one = instance(heard)
-    cast(Any, one.around).surrounded = plain.surrounded
+    cast(Any, one.around).with_neighbours = plain.with_neighbours
     one.once(Regime.BACK_TO_BACK, 1)
     assert heard.events == ["restore 1", "run"]
 
@@ -270,7 +270,7 @@ def test_the_second_clock_stands_where_the_stamps_do_and_keeps_nothing() -> None
                 return SimpleNamespace(record=lambda: heard.events.append(name))
 
             self.events = [event(name) for name in ("before", "between", "after")]
-            self.card = cast(Any, SimpleNamespace(stamp=lambda row: heard.events.append("stamp")))
+            self.gpu = cast(Any, SimpleNamespace(stamp=lambda row: heard.events.append("stamp")))
 
     one.once(Regime.CHAINED, 1, marks=Clock())
     reads = [read.replace("of 1", "of -1") for read in READS]

@@ -28,7 +28,7 @@ from workbench.run.worker.output import (  # noqa: E402
     outputs_of,
     paired,
 )
-from workbench.run.worker.timing.surroundings import GUARD_BYTES  # noqa: E402
+from workbench.run.worker.timing.neighbours import GUARD_BYTES  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import CheckResult  # noqa: E402
 

@@ -83,7 +83,7 @@ def checked(root: Path, found: Problem, shape: str) -> None:
     study = find_workspace(root).study(found.name)
     names = [found.baseline.name, *(module.name for module in found.references)]
     guard = Guard(study.folder, sources_of(study, names))
-    guard.seal.also(study.module)
+    guard.integrity.also(study.module)
     runs = {n: guard.load(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
     peer = guard.unheard(runs[names[1]]) if len(names) > 1 else None
     for name in names:

@@ -274,7 +274,7 @@ class Neighbours:
     written = 0
 
     def __init__(self, card: Any, study: Any, shape: Any) -> None:
-        self.card = card
+        self.gpu = card
 
     def inputs(self) -> dict[str, Any]:
         return {"x": 3}
@@ -292,15 +292,17 @@ def worker(
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import correctness, device, job_worker
-    from workbench.run.worker.timing import card, surroundings
+    from workbench.run.worker.timing import neighbours, timed_gpu
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
-    monkeypatch.setattr(card, "Card", lambda: SimpleNamespace(advance=lambda: None, side=None))
-    monkeypatch.setattr(card, "warm_up", lambda call, side: call())
-    monkeypatch.setattr(surroundings, "Surroundings", Neighbours)
+    monkeypatch.setattr(
+        timed_gpu, "TimedGpu", lambda: SimpleNamespace(advance=lambda: None, side=None)
+    )
+    monkeypatch.setattr(timed_gpu, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(neighbours, "Neighbours", Neighbours)
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 

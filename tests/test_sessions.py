@@ -294,7 +294,7 @@ class FakeCard:
     def times(self, count: int) -> Any:
         import numpy as np
 
-        from workbench.run.worker.timing.card import Times
+        from workbench.run.worker.timing.timed_gpu import Times
 
         whole = np.array(self.fetched.pop(0))
         gaps = np.full(count, 4000.0)
@@ -304,16 +304,16 @@ class FakeCard:
 
 class FakeInstance:
     def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
-        self.card, self.takes, self.is_slow = card, takes, slow
+        self.gpu, self.takes, self.is_slow = card, takes, slow
         self.unchecked, self.refused_at = False, ""
         self.group = SimpleNamespace(variant=name, control=False)
         self.calls = dict.fromkeys(Regime, 4)
 
     def replay(self, regime: Regime) -> None:
-        self.card.replayed.append(4000 * self.takes)
+        self.gpu.replayed.append(4000 * self.takes)
 
     def replay_marked(self) -> None:
-        self.card.replayed.append(5000 * self.takes)
+        self.gpu.replayed.append(5000 * self.takes)
 
     @property
     def by_events(self) -> float:
@@ -384,11 +384,11 @@ class FakeEvent:
 
 
 def test_what_hangs_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.run.worker.timing import card
+    from workbench.run.worker.timing import timed_gpu
 
-    monkeypatch.setattr(card, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(timed_gpu, "REPORT_SECONDS", 0.0)
     monkeypatch.setattr("torch.cuda.Event", lambda: FakeEvent(0))
-    made: Any = object.__new__(card.Card)
+    made: Any = object.__new__(timed_gpu.TimedGpu)
     made.looking, made.seen = None, torch.zeros(1, dtype=torch.int32)
     made.state = torch.full((1,), 7, dtype=torch.int32)
     told: list[int] = []
@@ -429,7 +429,7 @@ def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
 def test_stamps_of_an_older_replay_do_not_count() -> None:
     import numpy as np
 
-    from workbench.run.worker.timing.card import BETWEEN, CALL, END, START, between
+    from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, between
 
     stamps = np.zeros((1, 4, 4, 2), dtype=np.int64)
     stamps[0, START], stamps[0, END] = (100, 10_000_000), (320, 10_000_110)
@@ -444,7 +444,7 @@ def test_stamps_of_an_older_replay_do_not_count() -> None:
 
 # ---- what the neighbours draw ------------------------------------------------------------------
 def test_every_piece_of_every_call_has_its_own_factor() -> None:
-    from workbench.run.worker.timing.surroundings import factors, kept_call, mix, secret
+    from workbench.run.worker.timing.neighbours import factors, kept_call, mix, secret
 
     pieces = torch.arange(5000)
     first, second = factors(7, 3, 0, pieces), factors(8, 3, 0, pieces)
@@ -461,7 +461,7 @@ def test_every_piece_of_every_call_has_its_own_factor() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32"])
 def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
-    from workbench.run.worker.timing.surroundings import scaled
+    from workbench.run.worker.timing.neighbours import scaled
 
     kind = getattr(torch, dtype)
     values = torch.arange(1, 33).to(kind)
@@ -485,7 +485,7 @@ def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
     ],
 )
 def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> None:
-    from workbench.run.worker.timing.surroundings import is_dense
+    from workbench.run.worker.timing.neighbours import is_dense
 
     assert is_dense(make()) == dense
 
@@ -517,7 +517,7 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         instances=[],
         around=None,
         guard=SimpleNamespace(
-            watching=lambda name: nullcontext(), seal=SimpleNamespace(release=list)
+            watching=lambda name: nullcontext(), integrity=SimpleNamespace(release=list)
         ),
         current=holders.append,
         fail=lambda name, error: failed.append(name),
@@ -541,8 +541,8 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.Monk
             raise NotTimed("launched nothing")
 
     monkeypatch.setattr(session, "Instance", Empty)
-    seal = SimpleNamespace(release=list)
-    guard = SimpleNamespace(watching=lambda name: nullcontext(), seal=seal)
+    snapshot = SimpleNamespace(release=list)
+    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=snapshot)
     timing = timing_of(
         2, out=set(), instances=[], calls={}, around=None, guard=guard, current=str, fail=print
     )
@@ -625,7 +625,7 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
     from workbench.run.worker.correctness import guarded
-    from workbench.run.worker.timing.surroundings import GUARD_BYTES, is_dense
+    from workbench.run.worker.timing.neighbours import GUARD_BYTES, is_dense
 
     given = make()
     inside, buffer = guarded(given)
@@ -694,7 +694,7 @@ def test_known_variants_are_built_and_not_checked(monkeypatch: pytest.MonkeyPatc
     from workbench.run.worker import device, job_worker
 
     seen: list[tuple[str, str]] = []
-    guard = SimpleNamespace(seal=SimpleNamespace(also=id), watching=lambda name: nullcontext())
+    guard = SimpleNamespace(integrity=SimpleNamespace(also=id), watching=lambda name: nullcontext())
     monkeypatch.setattr(device, "environment", Environment)
     monkeypatch.setattr(job_worker, "guard_of", lambda *given: guard)
     worker = object.__new__(job_worker.JobWorker)

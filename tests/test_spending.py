@@ -56,7 +56,7 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
         with Local(reporter=Waits()).alone_on_the_gpu():
             entered.set()
 
-    with gpu.held([card(0)]):
+    with gpu.locked([card(0)]):
         waiting = threading.Thread(target=other, daemon=True)
         waiting.start()
         assert told.wait(60)

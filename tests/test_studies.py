@@ -194,13 +194,13 @@ def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
     worker.study = find_workspace(ROOT).study("transpose").module
     worker.job = cast(Any, SimpleNamespace(references=("copy",)))
     with pytest.raises(UsageError, match=re.escape("strides (1, 5)")):
-        worker.held("flat", flat)(x=x)
+        worker.in_layout("flat", flat)(x=x)
     with pytest.raises(UsageError, match=re.escape("strides (1, 5)")):
-        worker.held("flat", lambda x: {"out": flat(x)})(x=x)
-    assert worker.held("copy", flat) is flat
-    assert torch.equal(worker.held("tma", lambda x: x.t().contiguous())(x=x), x.t())
+        worker.in_layout("flat", lambda x: {"out": flat(x)})(x=x)
+    assert worker.in_layout("copy", flat) is flat
+    assert torch.equal(worker.in_layout("tma", lambda x: x.t().contiguous())(x=x), x.t())
     worker.study = cast(Any, SimpleNamespace())
-    assert worker.held("flat", flat) is flat
+    assert worker.in_layout("flat", flat) is flat
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,8 @@ def profiled_here(folder: Path, names: list[str]) -> None:
     """A call of each point in its NVTX range, as a capture of ``ablate`` makes it."""
     import torch
 
-    from workbench.run.worker.timing.card import Card, as_timed
-    from workbench.run.worker.timing.surroundings import Surroundings
+    from workbench.run.worker.timing.neighbours import Neighbours
+    from workbench.run.worker.timing.timed_gpu import TimedGpu, as_timed
     from workbench.study.workspace import load_module
 
     kernels, timed = laid_out(folder), {one.name: one for one in found_in(folder)}
@@ -126,10 +126,10 @@ def profiled_here(folder: Path, names: list[str]) -> None:
         if point.name not in names:
             continue
         one, study = timed[point.name], study_of(point)
-        around = Surroundings(Card(), study, study.shapes["it"])
+        around = Neighbours(TimedGpu(), study, study.shapes["it"])
         inputs = around.inputs()
         table = around.table(inputs)
-        around.card.advance()
+        around.gpu.advance()
         around.write(table, 0)
 
         def load(point: Point = point, inputs: Inputs = inputs) -> Callable[[], Any]:
@@ -137,7 +137,7 @@ def profiled_here(folder: Path, names: list[str]) -> None:
             return partial(load_module(file, f"honest_{point.name}").run, **inputs)
 
         try:
-            call = as_timed(load, (one.call, *one.ways) if one.call else (), around.card.side)
+            call = as_timed(load, (one.call, *one.ways) if one.call else (), around.gpu.side)
             around.write(table, 1)
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))

@@ -28,9 +28,9 @@ from workbench.run.events import Listener
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker.correctness import compare
 from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
+from workbench.run.worker.integrity import IntegritySnapshot
 from workbench.run.worker.output import refuse_output
-from workbench.run.worker.seal import Seal
-from workbench.run.worker.timing import card
+from workbench.run.worker.timing import timed_gpu
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
@@ -71,24 +71,24 @@ from pathlib import Path
 import numpy, torch
 import workbench.run.worker.correctness
 from workbench import cuda
-from workbench.run.worker.seal import Seal
-from workbench.run.worker.timing import card
+from workbench.run.worker.integrity import IntegritySnapshot
+from workbench.run.worker.timing import timed_gpu
 from workbench.study.workspace import load_module
 
 folder, *names = sys.argv[1:]
 load = lambda name: load_module(Path(folder) / f"{name}.py", f"workbench_variant_{name}")
-seal, told = Seal(), {}
+snapshot, told = IntegritySnapshot(), {}
 for name in names:
     module = load(name)
-    seal.also(module)
-    told[name] = [seal.broken(own=module.__name__)]
+    snapshot.also(module)
+    told[name] = [snapshot.changed(own=module.__name__)]
     try:
         module.run(torch.zeros(4, 4))
     except Exception as error:
         pass
-    told[name].append(seal.broken(own=module.__name__))
-    seal.mend()
-    told[name].append(seal.broken())
+    told[name].append(snapshot.changed(own=module.__name__))
+    snapshot.restore()
+    told[name].append(snapshot.changed())
 json.dump(told, sys.stdout)
 """
 
@@ -259,17 +259,17 @@ class Held:
 )
 def test_what_measures_is_held(change: Any, told: str) -> None:
     """Numbers of calls, kept outputs, graphs and marks of instances, and their methods."""
-    seal, held = Seal(), Held()
-    seal.hold(held)
-    assert seal.broken() == ""
+    snapshot, held = IntegritySnapshot(), Held()
+    snapshot.protect(held)
+    assert snapshot.changed() == ""
     change(held)
-    assert seal.broken() == told
-    seal.mend()
-    assert seal.broken() == ""
+    assert snapshot.changed() == told
+    snapshot.restore()
+    assert snapshot.changed() == ""
     assert (held.calls, held.kept, held.marks) == ({"chained": 40}, {"": [1.0]}, [1, 2])
-    seal.release([held])
+    snapshot.release([held])
     change(held)
-    assert seal.broken() == ""
+    assert snapshot.changed() == ""
 
 
 def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wide, narrow = (GraphNode(kind=NodeKind.KERNEL, block=(n, 1, 1)) for n in (512, 128))
-    monkeypatch.setattr(card, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(timed_gpu, "warm_up", lambda call, side: call())
     for ways, loads in (((), 1), (((narrow,),), 3), (((wide,), (narrow,)), 1), (((),), 8)):
         chosen = iter([wide, wide, narrow, *[wide] * 9])
         loaded: list[GraphNode] = []
@@ -503,5 +503,5 @@ def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
             loaded.append(node := next(chosen))
             return lambda: (node,)
 
-        card.as_timed(load, ways, cast(Any, None))
+        timed_gpu.as_timed(load, ways, cast(Any, None))
         assert len(loaded) == loads

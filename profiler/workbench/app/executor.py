@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import GateFailed, Interrupted, WorkbenchError
 from workbench.run import machine
-from workbench.run.gpu import Gpu, gpus, held
+from workbench.run.gpu import Gpu, gpus, locked
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
@@ -285,7 +285,7 @@ class Local(Executor):
                 self.note(f"waiting: another command measures on this {first[0].name}")
             return True
 
-        with held(first, go_on):
+        with locked(first, go_on):
             yield
 
 

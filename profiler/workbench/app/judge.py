@@ -40,7 +40,7 @@ from workbench.words import GateState, Origin
 class TrackRecord(Record, frozen=True):
     """``ablations/advice.json``: the record of each study."""
 
-    mend: ClassVar[str] = "delete it: `workbench report` writes the record of its study again"
+    repair: ClassVar[str] = "delete it: `workbench report` writes the record of its study again"
 
     studies: Mapping[str, AdviceRecord]
 

@@ -27,7 +27,7 @@ class JournalRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag_f
     ``gpu_uuid`` and ``host`` as in ``Environment``.
     """
 
-    mend: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
+    repair: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
 
     date: str
     workbench: str | None = None
@@ -86,7 +86,7 @@ class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
     ``place`` is where that GPU stands, ``rate`` the price of its hour at that time.
     """
 
-    mend: ClassVar[str] = "the other lines count; this one can be deleted"
+    repair: ClassVar[str] = "the other lines count; this one can be deleted"
 
     date: str
     verb: str

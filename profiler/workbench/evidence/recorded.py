@@ -229,7 +229,8 @@ def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
     file = store.read(path, CeilingsFile)
     gpu = file.provenance.gpu
     if gpu is None:
-        raise UsageError(f"{path} is damaged: its provenance has no `gpu`", hint=CeilingsFile.mend)
+        why = f"{path} is damaged: its provenance has no `gpu`"
+        raise UsageError(why, hint=CeilingsFile.repair)
     if gpu_slug(gpu) != folder.gpu:
-        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.mend)
+        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.repair)
     return file

@@ -22,10 +22,10 @@ UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """``mend`` is the way out where a file of this kind is damaged, ``schema`` its version."""
+    """``repair`` is the way out where a file of this kind is damaged, ``schema`` its version."""
 
     schema: ClassVar[int] = SCHEMA_VERSION
-    mend: ClassVar[str] = "restore it, or delete it and measure again"
+    repair: ClassVar[str] = "restore it, or delete it and measure again"
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -213,7 +213,7 @@ class Ceiling(Record, frozen=True, kw_only=True):
 class CeilingsFile(Record, frozen=True, kw_only=True):
     """``ceilings.json``: what the GPU was measured to reach, by id; why others are missing."""
 
-    mend: ClassVar[str] = "run `workbench calibrate` on that GPU again, or delete the file"
+    repair: ClassVar[str] = "run `workbench calibrate` on that GPU again, or delete the file"
 
     ceilings: dict[str, Ceiling]
     not_collected: dict[str, str]
@@ -271,7 +271,7 @@ class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     kept. ``keeps`` as in ``shipped.facts``.
     """
 
-    mend: ClassVar[str] = "ship it again"
+    repair: ClassVar[str] = "ship it again"
 
     date: str
     workbench: str

@@ -46,16 +46,16 @@ class _Header(msgspec.Struct):
 
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
-    return decode(path, contents(path, kind.mend), kind)
+    return decode(path, contents(path, kind.repair), kind)
 
 
-def contents(path: Path, mend: str = Record.mend) -> bytes:
+def contents(path: Path, repair: str = Record.repair) -> bytes:
     """Raises UsageError for no regular file and one that is too large, EnvironmentLacks for one
     that cannot be read.
     """
     try:
         if why := no_file(path) or too_large(path):
-            raise UsageError(f"{path} {why}", hint=mend)
+            raise UsageError(f"{path} {why}", hint=repair)
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
@@ -69,9 +69,9 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
         found: R = json_text.as_type(data, kind, besides=1)
         return found
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path} is damaged: {error}", hint=kind.mend) from None
+        raise UsageError(f"{path} is damaged: {error}", hint=kind.repair) from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint=kind.mend) from None
+        raise UsageError(f"{path} cannot be read: {error}", hint=kind.repair) from None
 
 
 def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int:

@@ -55,7 +55,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     theory = _ceilings(profiled)
     measured = measured_ceilings(snapshot.calibration, theory) if snapshot.calibration else None
-    surroundings = _environment(table, profiled)
+    environment = _environment(table, profiled)
     ladders = tuple(_ladders(views, rows, references, trials))
     across = None if only else _across(views)
     return Ablation(
@@ -64,14 +64,14 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         summary=snapshot.ladder.summary,
         shape=snapshot.shape,
         parameters=table.evidence.parameters,
-        gpu=surroundings.gpu or snapshot.gpu,
+        gpu=environment.gpu or snapshot.gpu,
         source=source,
-        date=surroundings.day,
+        date=environment.day,
         reference=snapshot.ladder.primary_reference,
         rows=rows,
         references=references,
         ceilings=theory,
-        environment=surroundings,
+        environment=environment,
         timing_file=table.times.table.file if table.times.table else "",
         warnings=(
             *file_warnings(snapshot),

@@ -41,7 +41,7 @@ from workbench.remote.job import (
     unpack,
 )
 from workbench.run import machine
-from workbench.run.gpu import environment_of, folder_of, gpus, held, own_folder
+from workbench.run.gpu import environment_of, folder_of, gpus, locked, own_folder
 from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText, Event, Passes, WithoutNumber, encode
 from workbench.run.recording import act_for
@@ -90,14 +90,14 @@ def one_gpu(name: str) -> Iterator[Path]:
     user measures on. Raises EnvironmentLacks where none has this name.
     """
     every = gpus()
-    wanted = [card for card in every if name in ("", card.name)]
+    wanted = [gpu for gpu in every if name in ("", gpu.name)]
     if not wanted:
-        found = ", ".join(dict.fromkeys(card.name for card in every)) or "none"
+        found = ", ".join(dict.fromkeys(gpu.name for gpu in every)) or "none"
         raise EnvironmentLacks(
             f"{platform.node()} has no {name or 'GPU'} (its GPUs: {found})",
             hint="measure on machines with one model of GPU at a time",
         )
-    with held(wanted) as mine:
+    with locked(wanted) as mine:
         assert mine is not None
         folder = folder_of(mine)
         os.environ.update(environment_of(mine, folder))

@@ -332,22 +332,22 @@ def own_folder() -> Path:
 
 
 @contextmanager
-def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Gpu | None]:
+def locked(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Gpu | None]:
     """The first of the GPUs that nobody else of this user holds, as soon as there is one. None
     where ``go_on`` says False while it waits.
     """
     locks = own_folder() / "cards"
     locks.mkdir(exist_ok=True)
     while go_on():
-        for card in found:
-            handle = os.open(locks / f"{_named(card)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        for gpu in found:
+            handle = os.open(locks / f"{_named(gpu)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(handle)
                 continue
             try:
-                yield card
+                yield gpu
             finally:
                 os.close(handle)
             return
@@ -355,25 +355,25 @@ def held(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iter
     yield None
 
 
-def folder_of(card: Gpu) -> Path:
+def folder_of(gpu: Gpu) -> Path:
     """Of whoever holds the GPU: what others left in it, ended or killed, is gone.
 
     ncu serialises on a file in ``TMPDIR``, and fails where another user owns it: so there is a
     folder for each GPU and user.
     """
-    folder = own_folder() / "cards" / _named(card)
+    folder = own_folder() / "cards" / _named(gpu)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def environment_of(card: Gpu, folder: Path) -> dict[str, str]:
+def environment_of(gpu: Gpu, folder: Path) -> dict[str, str]:
     """What a process is given that is to see this GPU alone, and to write to its folder alone."""
-    return {VISIBLE: card.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own_folder())}
+    return {VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own_folder())}
 
 
-def _named(card: Gpu) -> str:
-    return re.sub(r"[^\w-]", "_", card.uuid)
+def _named(gpu: Gpu) -> str:
+    return re.sub(r"[^\w-]", "_", gpu.uuid)
 
 
 if __name__ == "__main__":  # asked by a process that may not use NVML itself

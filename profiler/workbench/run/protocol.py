@@ -197,7 +197,7 @@ class Checked(CheckOutcome, frozen=True, kw_only=True, tag_field="event", tag="c
 
 
 class Round(_Event, frozen=True, kw_only=True, tag="round"):
-    """The card is at a round of a session; numbers count from 0, and below it warms up.
+    """The GPU is at a round of a session; numbers count from 0, and below it warms up.
 
     ``variant`` is at work where a round takes so long that it is reported more than once.
     """

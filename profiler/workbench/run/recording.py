@@ -82,7 +82,7 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
     ``name``; the journal has an entry of each.
     """
     for path in folder.timing_files(shape):
-        with suppress(UsageError):  # a damaged one is its owner's to mend
+        with suppress(UsageError):  # a damaged one is its owner's to repair
             if (
                 timing_name(path.name) != name
                 and set(store.read(path, Timing).fingerprints) <= variants

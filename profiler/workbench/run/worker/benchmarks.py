@@ -1,4 +1,4 @@
-"""What the card really reaches: microbenchmarks of every ceiling. Runs in a worker of its own,
+"""What the gpu really reaches: microbenchmarks of every ceiling. Runs in a worker of its own,
 ``python -m workbench.run.worker.benchmarks job.json``, which imports no study.
 
 A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of ``ROUND_MICROSECONDS`` once its
@@ -281,7 +281,7 @@ class Bench:
 def warm_up(rate: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> list[float]:
     """Calls ``rate``, which runs a round, until it lasts: until the last ``STEADY`` rounds agree.
 
-    The card answers to the power that it draws only after a while, and the first rounds are at a
+    The gpu answers to the power that it draws only after a while, and the first rounds are at a
     clock that does not last: so never less than ``WARM_UP_SECONDS``, and never more than
     ``LONGEST_WARM_UP_SECONDS``. Returns the rates.
     """

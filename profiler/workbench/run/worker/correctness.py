@@ -30,7 +30,7 @@ from workbench.run.worker.output import (
     paired,
     refuse_kind,
 )
-from workbench.run.worker.timing.surroundings import GUARD_BYTES, in_memory, is_dense
+from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult, Inputs
 

@@ -70,7 +70,7 @@ class EventLog:
 
 @contextmanager
 def or_broken(journal: EventLog) -> Iterator[None]:
-    """What goes wrong inside is the worker's own fault: it is told, and the process ends."""
+    """What goes wrong inside is the worker's own fault: it is reported, and the process ends."""
     try:
         yield
     except Exception as error:
@@ -83,8 +83,8 @@ def describe(error: BaseException) -> ErrorText:
     """The error in a line or, for a compiler, in its own words, with the user's file and line."""
     if isinstance(error, WorkbenchError):
         return ErrorText.of(error)
-    if told := in_words(error):
-        return told
+    if found := in_words(error):
+        return found
     kind = type(error).__name__
     where = f" ({at})" if (at := place(error)) else ""
     lines = str(error).strip().splitlines()
@@ -112,9 +112,9 @@ def in_words(error: BaseException) -> ErrorText | None:
     """None where there is nothing better to say than its own first line."""
     kind = type(error).__name__
     for one in _chain(error):
-        told = next(filter(None, (says(one) for says in SAYS)), None)
-        if told is not None:
-            message, hint = told
+        text = next(filter(None, (says(one) for says in SAYS)), None)
+        if text is not None:
+            message, hint = text
             return ErrorText(kind=kind, message=message, hint=hint)
     return None
 

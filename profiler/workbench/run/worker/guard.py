@@ -16,9 +16,9 @@ import torch
 
 from workbench.errors import WorkbenchError
 from workbench.run.worker.event_log import BESIDE_HINT
+from workbench.run.worker.integrity import IntegritySnapshot, is_users
 from workbench.run.worker.lines import prepare
-from workbench.run.worker.seal import Seal, is_users
-from workbench.run.worker.timing.card import put_back_l2, set_aside_l2
+from workbench.run.worker.timing.timed_gpu import put_back_l2, set_aside_l2
 from workbench.study.sources import CODE
 from workbench.study.workspace import load_module
 
@@ -34,7 +34,7 @@ class Guard:
 
     def __init__(self, folder: Path, sources: Mapping[str, Sequence[str]]) -> None:
         self.folder, self.sources = folder, sources
-        self.seal = Seal()
+        self.integrity = IntegritySnapshot()
         self.opened = Opened(folder.parent)
         self.set_aside: int | None = None  # bytes of the L2, once there is a context
         self.is_whole = False  # as it was noted, when the last variant had run
@@ -50,7 +50,7 @@ class Guard:
         prepare(path)
         self.replaced()
         module = load_module(path, name)
-        self.seal.also(module)
+        self.integrity.also(module)
         self.own = name
         return module
 
@@ -60,8 +60,8 @@ class Guard:
         not in its place at the beginning is somebody else's doing.
         """
         is_alone = len(sys._current_frames()) == 1  # no other thread may have acted meanwhile
-        if not (self.is_whole and is_alone) and self.seal.broken():
-            self.seal.mend()
+        if not (self.is_whole and is_alone) and self.integrity.changed():
+            self.integrity.restore()
         self.is_whole = False
         if self.set_aside is None and torch.cuda.is_initialized():
             self.set_aside = set_aside_l2()
@@ -69,14 +69,14 @@ class Guard:
             with self.opened.during() as seen:
                 yield
         except BaseException:
-            self.seal.mend()
+            self.integrity.restore()
             self._put_back()
             raise
-        why = self.seal.broken(own=self.own) or self._put_back() or self.replaced()
+        why = self.integrity.changed(own=self.own) or self._put_back() or self.replaced()
         if self.opened.added_hook:
             self.opened.added_hook, why = False, why or "adds an audit hook"
         if why:
-            self.seal.mend()
+            self.integrity.restore()
             raise Tampered(why, hint=BESIDE_HINT)
         self.is_whole = True
         if why := unseen(seen, self.folder, self.sources.get(variant, ())):
@@ -104,7 +104,7 @@ class Guard:
 
     def require_whole(self) -> None:
         """Raises Tampered where somebody, later than expected, changed the harness."""
-        if why := self.seal.broken() or self.replaced():
+        if why := self.integrity.changed() or self.replaced():
             raise Tampered(f"{why} while it is timed", hint=BESIDE_HINT)
 
     def replaced(self) -> str:

@@ -48,7 +48,7 @@ from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
     from workbench.run.worker.guard import Guard
-    from workbench.run.worker.timing.surroundings import Surroundings as Around
+    from workbench.run.worker.timing.neighbours import Neighbours as Around
 
 
 class JobWorker:
@@ -87,7 +87,7 @@ class JobWorker:
 
             self.journal.write(DeviceFound(environment=environment()))
             self.guard = guard_of(self.folder, self.job)
-            self.guard.seal.also(self.study)
+            self.guard.integrity.also(self.study)
             self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:
@@ -177,13 +177,13 @@ class JobWorker:
             run = self.telling(name, run)
         for shape in self.job.check_shapes:
             try:
-                held = self.held(name, run)
-                outcome = check_variant(self.study, held, self.study.shapes[shape], peer)
+                checked = self.in_layout(name, run)
+                outcome = check_variant(self.study, checked, self.study.shapes[shape], peer)
             except Exception as error:
                 if shape == self.job.shape:
                     raise
-                told = describe(error)
-                raise ToolFailed(f"at {shape}: {told.message}", hint=told.hint) from error
+                found = describe(error)
+                raise ToolFailed(f"at {shape}: {found.message}", hint=found.hint) from error
             wrong = outcome.status == CheckResult.WRONG
             if wrong and not outcome.hint and has_own_streams(self.sources(name)):
                 outcome = structs.replace(outcome, hint=STREAM_HINT)
@@ -200,7 +200,7 @@ class JobWorker:
         from workbench.run.worker.correctness import check_variant
 
         cuda.take_declared()
-        run = self.held(name, self.load(name))
+        run = self.in_layout(name, self.load(name))
         if cuda.take_declared():
             raise EnvironmentLacks(CUDA_C, hint="`workbench build` compiles it without one")
         signal.signal(signal.SIGPROF, out_of_time)
@@ -218,13 +218,13 @@ class JobWorker:
         """``run``, which tells when it has returned for the first time: nothing compiles any more,
         and what takes long from then on is the kernel.
         """
-        told = False
+        called_once = False
 
         def called(**inputs: Any) -> Any:
-            nonlocal told
+            nonlocal called_once
             result = run(**inputs)
-            if not told:
-                told = True
+            if not called_once:
+                called_once = True
                 self.journal.write(Start(variant=name, phase=Phase.CHECK))
             return result
 
@@ -233,7 +233,7 @@ class JobWorker:
     def load_reference(self) -> None:
         """The primary one, whose error stands beside those of variants. It is not what is timed."""
         if self.job.reference:
-            with suppress(Exception):  # what is wrong with it is told where it is built
+            with suppress(Exception):  # its errors are reported where it is built
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
                     load = self.guard.load if self.guard else load_module
@@ -241,8 +241,8 @@ class JobWorker:
                 self.reference = self.guard.unheard(run) if self.guard else run
             cuda.take_declared()
 
-    def held(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-        """``run``, held to the layout that the study asks of its steps, not of references."""
+    def in_layout(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        """``run``, bound to the layout that the study asks of its steps, not of references."""
         from workbench.run.worker.output import in_order
 
         asked = getattr(self.study, "contiguous", False) and name not in self.job.references
@@ -257,21 +257,23 @@ class JobWorker:
         """
         import torch
 
-        from workbench.run.worker.timing import card
-        from workbench.run.worker.timing.card import Card
-        from workbench.run.worker.timing.surroundings import Surroundings
+        from workbench.run.worker.timing import timed_gpu
+        from workbench.run.worker.timing.neighbours import Neighbours
+        from workbench.run.worker.timing.timed_gpu import TimedGpu
 
         if self.around is None:
-            self.around = Surroundings(Card(), self.study, self.shape)
+            self.around = Neighbours(TimedGpu(), self.study, self.shape)
         around = self.around
         inputs = around.inputs()
         table = around.table(inputs)
-        around.card.advance()
+        around.gpu.advance()
         around.write(table, 0)
         # Ranges are of a thread, and autograd has one of its own for what goes backward.
         with torch.autograd.set_multithreading_enabled(False):
             ways = read_calls(Path.cwd()).get(name, ())
-            call = card.as_timed(lambda: partial(self.load(name), **inputs), ways, around.card.side)
+            call = timed_gpu.as_timed(
+                lambda: partial(self.load(name), **inputs), ways, around.gpu.side
+            )
             around.write(table, 1)
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_push(self.job.ranges[name])
@@ -297,7 +299,7 @@ def guard_of(folder: Path, job: VariantsJob) -> Guard:
     """Of all that variants may meet here."""
     from workbench.run.worker import correctness  # noqa: F401
     from workbench.run.worker.guard import Guard
-    from workbench.run.worker.timing import surroundings  # noqa: F401
+    from workbench.run.worker.timing import neighbours  # noqa: F401
 
     return Guard(folder, job.sources)
 

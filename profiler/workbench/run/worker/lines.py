@@ -41,7 +41,7 @@ def prepare(path: Path) -> None:
     """What the module at ``path``, or a file that it names, is about to import, so that it tells
     lines; once a process.
 
-    A package that is not there is told of by the module itself.
+    A missing package is reported by the module itself.
     """
     with suppress(ImportError):
         _prepare(front_ends_of(named_from(path.parent, path.name)))
@@ -174,13 +174,13 @@ def marked(source: str, module: Path) -> str:
     _, name, found = best
     starts = {at: f'#line {line + 1} "{name}"' for at, line, _ in found}
     ends = {at + size: f'#line {at + size + 1} "{module.stem}.generated"' for at, _, size in found}
-    told: list[str] = []
+    parts: list[str] = []
     for at, line in enumerate(mine):
         place = starts.get(at) or ends.get(at)
         if place and not (at and mine[at - 1].endswith("\\")):
-            told.append(place)
-        told.append(line)
-    return "\n".join(told) + "\n"
+            parts.append(place)
+        parts.append(line)
+    return "\n".join(parts) + "\n"
 
 
 HOOK = "add_stages_inspection_hook"  # of triton.knobs.runtime, from Triton 3.5 on
@@ -265,13 +265,13 @@ def origins(text: str) -> dict[int, Origin]:
     now: Origin | None = None
     above = False  # whether the line above is such a comment
     for number, line in enumerate(text.splitlines(), 1):
-        if told := COMMENT.match(line):
-            now = now if above and now else (told[1], int(told[2]))
+        if parts := COMMENT.match(line):
+            now = now if above and now else (parts[1], int(parts[2]))
         elif line and not line[0].isspace():
             now = None
         elif now and line.strip():
             found[number] = now
-        above = told is not None
+        above = parts is not None
     return found
 
 
@@ -332,10 +332,10 @@ def lines_of_origin(code: str, sources: Path) -> str:
         place = scope_in(subprogram(scope), origin[0]) if origin else ""
         if origin is None or not place:
             return match[0]
-        told = body.replace(line[0], f"line: {origin[1]}").replace(
+        found = body.replace(line[0], f"line: {origin[1]}").replace(
             f"scope: !{scope}", f"scope: !{place}"
         )
-        return match[0].replace(body, told)
+        return match[0].replace(body, found)
 
     text = ENTRY.sub(replaced, code)
     return text.rstrip("\n") + "\n" + "\n".join(added) + "\n" if added else text

@@ -75,7 +75,7 @@ class Server:
         self.job, self.journal = job, journal
         self.parent = Parent()
         self.done = 0
-        self.told = False
+        self.reported = False
         self.has_others = False
         self.failed: set[str] = set()
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
@@ -165,7 +165,7 @@ class Server:
             if code < 0:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
-        self.told = True
+        self.reported = True
         if answer.timed and not has_samples(answer.timed.session, samples.values()):
             self.failed |= answer.out
             return self.blamed(variants, CHANGED)
@@ -216,7 +216,7 @@ class Server:
         from workbench.run.worker.timing.session import TimingProcess
 
         torch.zeros(1, device="cuda")
-        if not self.told:
+        if not self.reported:
             self.journal.write(DeviceFound(environment=environment()))
         folder = Path.cwd() / "kernels" / self.job.study
         guard = Guard(folder, self.job.sources)

@@ -103,7 +103,7 @@ class Shipping:
         """Inputs at a shape, and what the reference makes of them without their values, as the
         package's fake implementation has to.
         """
-        told = ""
+        text = ""
         for real in (False, True):
             mode = _without_values()
             try:
@@ -112,13 +112,13 @@ class Shipping:
             except UsageError:
                 raise
             except Exception as error:
-                told = told or _told(error)
+                text = text or _told(error)
                 if real or self.bytes(shape) > LARGEST_ON_CPU:
                     break
                 continue
             return inputs, self.traced(inputs, mode, shape)
         raise UsageError(
-            f"the inputs at '{shape}' cannot be drawn without a GPU: {told}",
+            f"the inputs at '{shape}' cannot be drawn without a GPU: {text}",
             hint="draw them on the device of the generator, so that a CPU will do",
         )
 

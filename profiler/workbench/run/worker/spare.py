@@ -1,5 +1,5 @@
 """An interpreter that imports what every worker needs, then waits to become one of them: ``python
--m workbench.run.worker.spare``, told which on stdin.
+-m workbench.run.worker.spare``, named on stdin.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from workbench.run.protocol import JOB, LOG, Handover, read_handover
 from workbench.run.worker.startup import keeping_bytecode
 
 
-def become(told: Handover) -> None:
+def become(found: Handover) -> None:
     """As ``python -m MODULE job.json`` in the folder, with its log and environment."""
-    os.chdir(told.folder)
+    os.chdir(found.folder)
     os.environ.clear()
-    os.environ.update(told.environment)
+    os.environ.update(found.environment)
     null, log = os.open(os.devnull, os.O_RDONLY), os.open(LOG, os.O_WRONLY | os.O_CREAT)
     for descriptor, opened in ((0, null), (1, log), (2, log)):
         os.dup2(opened, descriptor)
-    sys.argv, sys.path[0] = [told.module, JOB], told.folder
-    runpy.run_module(told.module, run_name="__main__", alter_sys=True)
+    sys.argv, sys.path[0] = [found.module, JOB], found.folder
+    runpy.run_module(found.module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ LOOK_SECONDS = 1.0
 
 
 class Parent:
-    """The process for which this one works: where it is gone nothing goes on, on a card that
+    """The process for which this one works: where it is gone nothing goes on, on a gpu that
     somebody else may take.
     """
 
@@ -132,21 +132,21 @@ ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CH
 
 def import_ahead(sources: Iterable[Path]) -> bool:
     """What some sources import from packages, and what torch.compile imports where one calls it. A
-    package that cannot be imported is told of by the module that wants it.
+    package that cannot be imported is reported by the module that imports it.
 
     Returns whether a process that is forked now is as one that imports them itself, watched: no
     import has started a thread or called cuInit, none has changed what variants may not change.
     Such changes are put back.
     """
-    from workbench.run.worker.seal import Seal
+    from workbench.run.worker.integrity import IntegritySnapshot
 
-    before, seal = threads(), Seal()
+    before, snapshot = threads(), IntegritySnapshot()
     with answers_without_driver():
         for name in imported_by(sources):
             with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
-    is_whole = not seal.broken()
-    seal.mend()
+    is_whole = not snapshot.changed()
+    snapshot.restore()
     return is_whole and threads() == before and not is_driver_in_use()
 
 

@@ -39,12 +39,12 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_words, place
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
-from workbench.run.worker.timing.surroundings import KINDS, PIECE, in_memory, is_dense
+from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
-MEND = "fix this line, or the inputs"
+FIX_LINE = "fix this line, or the inputs"
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
@@ -165,7 +165,7 @@ class TrialRun:
         try:
             with FakeTensorMode():
                 size = sum(map(size_of, tensors(tuple(self.drawn(shape).values()))))
-        except Exception:  # what cannot be told ahead is tried
+        except Exception:  # what is unknown ahead is tried
             return
         if size > LARGEST_ON_CPU:
             raise EnvironmentLacks(
@@ -331,11 +331,11 @@ class TrialRun:
             self.failures[name] = describe(error)
             return None
         except Exception as error:
-            told = in_users_words(error, f"{self.known(name)} fails")
+            text = in_users_words(error, f"{self.known(name)} fails")
             usual = isinstance(error, WorkbenchError) and not isinstance(error, EnvironmentLacks)
             if name == self.job.baseline and (self.device.type == "cuda" or usual):
-                raise told from error
-            self.failures[name] = describe(told)
+                raise text from error
+            self.failures[name] = describe(text)
             return None
         return out if out is not None else self.changed(name, inputs)
 
@@ -396,12 +396,14 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
     if isinstance(error, WorkbenchError):
         return error
     kind = type(error)
-    if told := in_words(error):
+    if found := in_words(error):
         lacks = isinstance(error, ModuleNotFoundError)
-        return (EnvironmentLacks if lacks else GateFailed)(told.message, hint=told.hint or MEND)
+        return (EnvironmentLacks if lacks else GateFailed)(
+            found.message, hint=found.hint or FIX_LINE
+        )
     first = (str(error).strip().splitlines() or [""])[0]
     where = f"{at}: " if (at := place(error)) else ""
-    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else MEND
+    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else FIX_LINE
     return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
 
 

@@ -21,25 +21,25 @@ from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.card import (
+from workbench.run.worker.timing.neighbours import (
+    Neighbours,
+    is_dense,
+    kept_call,
+    room_for,
+)
+from workbench.run.worker.timing.timed_gpu import (
     END,
     MOST_CALLS,
     SLOTS,
     START,
     SUMMED,
-    Card,
     Marks,
     Parts,
+    TimedGpu,
     captured,
     nodes,
     parts_of,
     warm_up,
-)
-from workbench.run.worker.timing.surroundings import (
-    Surroundings,
-    is_dense,
-    kept_call,
-    room_for,
 )
 from workbench.study.front_ends import front_ends_of
 from workbench.study.params import base_name
@@ -115,19 +115,19 @@ class Loader:
 class Around:
     """What all instances of a session share."""
 
-    card: Card
+    gpu: TimedGpu
     loader: Loader
-    inputs: Surroundings
+    inputs: Neighbours
     graph_microseconds: float
 
     @property
-    def surrounded(self) -> tuple[Regime, ...]:
+    def with_neighbours(self) -> tuple[Regime, ...]:
         """The regimes with something around a call: what restores inputs that it changes, too."""
         return tuple(Regime) if self.inputs.restored else AMONG_OTHERS
 
     @cached_property
     def flush(self) -> torch.Tensor:
-        size = FLUSH_FACTOR * self.card.l2_bytes
+        size = FLUSH_FACTOR * self.gpu.l2_bytes
         return torch.empty(size, dtype=torch.uint8, device="cuda")
 
     def calls(self, each: float) -> int:
@@ -159,7 +159,7 @@ class Instance:
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
         )
         extension = around.loader.has_extension(group.variant)
-        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else around.card.side
+        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else around.gpu.side
         self.own = around.inputs.inputs()
         self.table = around.inputs.table(self.own)
         self.run: Callable[..., Any] = around.loader.load(group.variant).run
@@ -169,7 +169,7 @@ class Instance:
         del out
         # What compiles or tunes at the first calls may launch otherwise at the next; and what is
         # made of an input once is made of each copy of it ahead of what is captured.
-        warm_up(self.call, around.card.side)
+        warm_up(self.call, around.gpu.side)
         for number in range(around.inputs.copies):
             self.call(number)
         self.unchecked, self.refused_at = False, ""
@@ -185,12 +185,12 @@ class Instance:
             self.calls = {regime: min(STREAMED_CALLS, n) for regime, n in self.calls.items()}
         for regime in Regime:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
-        around.card.warm()
+        around.gpu.warm()
         self.graphs = {regime: self.capture(regime) for regime in Regime}
         marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
-        self.marks = [Marks(around.card) for _ in range(marked)]
+        self.marks = [Marks(around.gpu) for _ in range(marked)]
         self.ahead = Marks(
-            around.card
+            around.gpu
         )  # of the call ahead of them; a graph does not keep its events alive
         self.marked = self.capture_marked()
         self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
@@ -286,8 +286,8 @@ class Instance:
         def timed() -> Mapping[str, torch.Tensor]:
             return self.kept if bare else self.call(number).tensors
 
-        clock = marks or self.around.card
-        out = clock.around(timed) if regime in self.around.surrounded else timed()
+        clock = marks or self.around.gpu
+        out = clock.around(timed) if regime in self.around.with_neighbours else timed()
         if regime == Regime.CHAINED:
             for at, (name, tensor) in enumerate(out.items()):
                 inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, at)
@@ -308,34 +308,34 @@ class Instance:
 
     def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph | Streamed:
         """One call is ahead of the stamps, since what is around it is another graph's."""
-        card, calls = self.around.card, self.calls[regime]
+        gpu, calls = self.around.gpu, self.calls[regime]
 
         def work() -> None:
-            card.advance()
+            gpu.advance()
             self.once(regime, calls, bare)
-            card.stamp(START)
+            gpu.stamp(START)
             for call in range(calls):
                 self.once(regime, call, bare)
-            card.stamp(END)
+            gpu.stamp(END)
 
         return self.captured(work)
 
     def capture_marked(self) -> torch.cuda.CUDAGraph | Streamed:
         """As ``capture`` chained, with ``marks`` around each call."""
-        card = self.around.card
+        gpu = self.around.gpu
 
         def work() -> None:
-            card.advance()
+            gpu.advance()
             self.once(Regime.CHAINED, len(self.marks), marks=self.ahead)
-            card.stamp(START)
+            gpu.stamp(START)
             for call, marks in enumerate(self.marks):
                 self.once(Regime.CHAINED, call, marks=marks)
-            card.stamp(END)
+            gpu.stamp(END)
 
         return self.captured(work)
 
     def replay_marked(self) -> None:
-        self.around.card.replay(self.marked)
+        self.around.gpu.replay(self.marked)
 
     @property
     def by_events(self) -> float:
@@ -343,9 +343,9 @@ class Instance:
         return self.offset + fmean(marks.microseconds for marks in self.marks)
 
     def replay(self, regime: Regime) -> None:
-        self.around.card.replay(self.graphs[regime])
+        self.around.gpu.replay(self.graphs[regime])
         if regime == Regime.CHAINED:
-            self.latest.append(self.around.card.replays)
+            self.latest.append(self.around.gpu.replays)
 
     @property
     def last(self) -> int:
@@ -371,7 +371,7 @@ class Instance:
         draw = random.SystemRandom()
         replay = self.last if self.around.inputs.constant else draw.choice(self.latest)
         call = draw.randrange(self.calls[Regime.CHAINED])
-        sums = self.around.card.sums[replay % SLOTS, call].tolist()
+        sums = self.around.gpu.sums[replay % SLOTS, call].tolist()
         return SummedCall(replay, call, dict(zip(self.kept, sums[:SUMMED], strict=False)))
 
     def changed_input(self) -> str:

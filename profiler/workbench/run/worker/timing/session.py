@@ -28,7 +28,6 @@ from workbench.run.worker.deviation import compare
 from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
-from workbench.run.worker.timing.card import SLOTS, Card, EmptyCalls, Times, switch_contexts
 from workbench.run.worker.timing.instances import (
     AMONG_OTHERS,
     SLOW_CALL,
@@ -38,14 +37,21 @@ from workbench.run.worker.timing.instances import (
     Loader,
     SummedCall,
 )
-from workbench.run.worker.timing.surroundings import KINDS, Surroundings, signed_sum
+from workbench.run.worker.timing.neighbours import KINDS, Neighbours, signed_sum
+from workbench.run.worker.timing.timed_gpu import (
+    SLOTS,
+    EmptyCalls,
+    TimedGpu,
+    Times,
+    switch_contexts,
+)
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import Regime
 
 MEMORY_USED = 0.8  # of the free memory that instances may take
 STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
 STRETCH_SECONDS = 0.5
-POWER_SECONDS = 1.0  # a card that runs into its power limit needs so long to settle
+POWER_SECONDS = 1.0  # a gpu that runs into its power limit needs so long to settle
 LONG_MICROSECONDS = 40.0  # calls from which on it may
 LONGEST_WARM_UP_SECONDS = 4.0
 SHORT_WARM_UP_SECONDS = 0.1
@@ -60,7 +66,7 @@ AUDIT_SECONDS = 1.5  # after which no further output is audited
 
 
 class TimingProcess:
-    """Of a job's variants in this process; those that cannot be timed are told to ``fail``, and how
+    """Of a job's variants in this process; those that cannot be timed go to ``fail``, and how
     far it is to ``heard``.
     """
 
@@ -83,25 +89,25 @@ class TimingProcess:
         self.sent = sent
         self.wanted = job.rounds
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
-        card = Card()
-        inputs = Surroundings(card, study, self.shape)
-        self.around = Around(card, loader, inputs, job.graph_microseconds)
+        gpu = TimedGpu()
+        inputs = Neighbours(gpu, study, self.shape)
+        self.around = Around(gpu, loader, inputs, job.graph_microseconds)
         self.instances: list[Instance] = []
         self.out: set[str] = set()
         self.calls: dict[str, list[Call]] = {}  # the nodes of one, of each instance
         self.gauge = Gauge(gpu_uuid())
         self.throttled: list[bool] = []
         self.reasons: set[str] = set()
-        self.guard.seal.hold(self, card, self.around, inputs)
+        self.guard.integrity.protect(self, gpu, self.around, inputs)
 
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
         self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
         around = self.around
-        rounds = Rounds(around.card, self.instances, around.surrounded, self.tell, self.sent)
+        rounds = Rounds(around.gpu, self.instances, around.with_neighbours, self.tell, self.sent)
         if self.instances:
             kinds = {one.parts for one in self.instances if one.parts}
-            empty = {parts: EmptyCalls(self.around.card, parts) for parts in kinds}
+            empty = {parts: EmptyCalls(self.around.gpu, parts) for parts in kinds}
             switch_contexts()
             offsets = {parts: calls.offset() for parts, calls in empty.items()}
             for one in self.instances:
@@ -151,7 +157,7 @@ class TimingProcess:
                 if not instance.unchecked:
                     self.calls.setdefault(name, []).append(nodes)
             instance.require_nodes()
-            self.guard.seal.hold(instance)
+            self.guard.integrity.protect(instance)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # users' code may also exit
@@ -163,7 +169,7 @@ class TimingProcess:
 
     def drop(self, name: str, error: BaseException) -> None:
         self.out.add(name)
-        self.guard.seal.release(one for one in self.instances if one.group.variant == name)
+        self.guard.integrity.release(one for one in self.instances if one.group.variant == name)
         self.instances = [one for one in self.instances if one.group.variant != name]
         self.fail(name, error)
         self.current("")
@@ -270,7 +276,7 @@ class TimingProcess:
     def audit_sums(
         self, instance: Instance, drawn: SummedCall | None, bound: Tolerance
     ) -> tuple[float, str]:
-        """As ``audit``, of a call that nothing told from others while it ran. Signs have no part in
+        """As ``audit``, of a call that looked like any other while it ran. Signs have no part in
         errors, so that errors within the bound add up to SIGMAS times it by no chance.
         """
         drawn = drawn or instance.any_call()
@@ -353,9 +359,9 @@ class Rounds:
 
     def __init__(
         self,
-        card: Card,
+        gpu: TimedGpu,
         instances: Sequence[Timed],
-        surrounded: Sequence[Regime] = AMONG_OTHERS,
+        with_neighbours: Sequence[Regime] = AMONG_OTHERS,
         tell: Callable[[int, int | None], None] = lambda number, instance: None,
         sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
     ) -> None:
@@ -364,7 +370,7 @@ class Rounds:
         which regime, and microseconds.
         """
         self.sent = sent
-        self.card, self.surrounded, self.tell = card, surrounded, tell
+        self.gpu, self.with_neighbours, self.tell = gpu, with_neighbours, tell
         self.instances = instances
         self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event]] = []
         self.columns: dict[tuple[int, Regime], Column] = defaultdict(Column)
@@ -379,11 +385,11 @@ class Rounds:
         for one in order:
             instance = self.instances[one.instance]
             instance.replay_marked() if one.marked else instance.replay(one.regime)
-        pinned = self.card.pinned(len(order))
-        self.card.fetch(pinned)
+        pinned = self.gpu.pinned(len(order))
+        self.gpu.fetch(pinned)
         done = torch.cuda.Event()
         done.record()
-        first = self.card.replays - len(order) + 1
+        first = self.gpu.replays - len(order) + 1
         self.queued.append((order, first, pinned, done))
         if len(self.queued) == QUEUED:
             self.read()
@@ -397,8 +403,8 @@ class Rounds:
             self.tell(number, order[place].instance)
 
         self.tell(number, None)
-        self.card.wait(done, look)
-        self.take(order, self.card.times(pinned))
+        self.gpu.wait(done, look)
+        self.take(order, self.gpu.times(pinned))
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
         self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
@@ -412,7 +418,7 @@ class Rounds:
                 continue
             each = 1e3 * self.instances[one.instance].calls[one.regime]
             nanoseconds, cycles = times.nanoseconds[at], times.cycles[at]
-            if one.regime in self.surrounded:
+            if one.regime in self.with_neighbours:
                 nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
                 column.gaps.append(float(times.gaps[at]) / each)
             column.microseconds.append(round(float(nanoseconds) / each, 4))

@@ -13,7 +13,7 @@ nothing: list[torch.Tensor] = []
 
 def counter() -> torch.Tensor | None:
     for found in gc.get_objects():
-        if type(found).__name__ == "Card" and hasattr(found, "state"):
+        if type(found).__name__ == "TimedGpu" and hasattr(found, "state"):
             state: torch.Tensor = found.state
             return state
     return None

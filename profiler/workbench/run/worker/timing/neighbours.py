@@ -14,7 +14,7 @@ import torch
 
 from workbench.errors import UsageError, nearest
 from workbench.run.worker.deviation import same_bits, size_of
-from workbench.run.worker.timing.card import MOST_CALLS, SLOTS, SUMMED, Card
+from workbench.run.worker.timing.timed_gpu import MOST_CALLS, SLOTS, SUMMED, TimedGpu
 from workbench.study.model import Shape
 from workbench.words import Inputs
 
@@ -157,7 +157,7 @@ class InputTables:
     restored: torch.Tensor | None
 
 
-class Surroundings:
+class Neighbours:
     """Draws of the study's inputs at a shape, which are written in full before every call.
 
     Nobody writes ``constant`` inputs: all instances share them until they are ``renewed``. They
@@ -165,8 +165,8 @@ class Surroundings:
     model reads the weights of all its others.
     """
 
-    def __init__(self, card: Card, study: ModuleType, shape: Shape) -> None:
-        self.card = card
+    def __init__(self, gpu: TimedGpu, study: ModuleType, shape: Shape) -> None:
+        self.gpu = gpu
         self.draw = partial(fresh, study, shape)
         self.like = self.draw()
         self.constant: tuple[str, ...] = tuple(getattr(study, "constant", ()))
@@ -198,7 +198,7 @@ class Surroundings:
             return 1
         each = sum(size_of(self.like[name]) for name in self.constant)
         free = torch.cuda.mem_get_info()[0]
-        return copies_of_constants(study.work(shape).bytes, self.card.l2_bytes, each, free)
+        return copies_of_constants(study.work(shape).bytes, self.gpu.l2_bytes, each, free)
 
     @property
     def copies(self) -> int:
@@ -295,7 +295,7 @@ class Surroundings:
 
     def blocks(self, pieces: int) -> int:
         """How many a neighbour has for so many pieces."""
-        return max(1, min(-(-pieces // THREADS), self.card.sms * BLOCKS_AN_SM))
+        return max(1, min(-(-pieces // THREADS), self.gpu.sms * BLOCKS_AN_SM))
 
     def write(self, table: InputTables, call: int) -> None:
         self._write(table.given, call)
@@ -309,7 +309,7 @@ class Surroundings:
     def _write(self, rows: torch.Tensor | None, call: int) -> None:
         if rows is not None:
             grid = (self.blocks(self.most_pieces), len(rows))
-            self.card.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.card.state, call)
+            self.gpu.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.gpu.state, call)
 
     def read(
         self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int, number: int
@@ -320,9 +320,9 @@ class Surroundings:
         """
         pieces, tail = divmod(size_of(out), PIECE)
         kind = KINDS.get(out.dtype, 0) if 0 <= call < calls and number < SUMMED else 0
-        own = self.card.sums[0, call, number] if kind else self.card.sums
-        self.card.kernels["read_output"][self.blocks(pieces), THREADS](
-            *(out, kept, pieces, tail, self.card.state, call, calls),
+        own = self.gpu.sums[0, call, number] if kind else self.gpu.sums
+        self.gpu.kernels["read_output"][self.blocks(pieces), THREADS](
+            *(out, kept, pieces, tail, self.gpu.state, call, calls),
             *(own, MOST_CALLS * SUMMED, SLOTS, kind),
         )
 

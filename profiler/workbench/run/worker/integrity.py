@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-# Those that may be loaded: this package's own are all sealed.
-SEALED = (
+# Those that may be loaded: this package's own are all protected.
+PROTECTED = (
     *("builtins", "gc", "hashlib", "math", "msgspec", "numpy", "os", "random", "secrets"),
     *("statistics", "time", "torch", "torch.linalg", "torch.nn.functional", "torch.random"),
     *("torch.cuda", "torch.cuda.graphs", "torch.cuda.memory", "torch.cuda.nvtx"),
@@ -57,15 +57,15 @@ class Alteration:
     """What is not as it was, in words, and how to put it back."""
 
     what: str
-    mend: Callable[[], None]
+    restore: Callable[[], None]
 
 
-class Seal:
+class IntegritySnapshot:
     """Everything as it is now."""
 
     def __init__(self) -> None:
         names = [n for n in sys.modules if n == OWN or n.startswith(f"{OWN}.")]
-        self._modules = {n: sys.modules[n] for n in (*SEALED, *names) if n in sys.modules}
+        self._modules = {n: sys.modules[n] for n in (*PROTECTED, *names) if n in sys.modules}
         self._entries = {name: _things(module) for name, module in self._modules.items()}
         self._classes = {kind: dict(vars(kind)) for kind in _classes(self._modules)}
         self._code = {f: _body(f) for f in self._functions()}
@@ -74,7 +74,7 @@ class Seal:
         self._threads = set(sys._current_frames())
         self._callbacks = list(gc.callbacks)
         self._stream = _stream()
-        self._held: dict[int, tuple[Any, Parts]] = {}
+        self._protected: dict[int, tuple[Any, Parts]] = {}
 
     def also(self, module: ModuleType) -> None:
         """The study's module and those of variants, when they are loaded: nobody may change
@@ -88,18 +88,18 @@ class Seal:
         found = (_function(value) for value in self._entries[name].values())
         self._code |= {f: _body(f) for f in found if f is not None}
 
-    def hold(self, *owners: Any) -> None:
+    def protect(self, *owners: Any) -> None:
         """Objects whose attributes nobody may change from now on, or what these contain; those of
         their ``CHANGING`` are their own affair.
         """
-        self._held |= {id(owner): (owner, _parts(owner)) for owner in owners}
+        self._protected |= {id(owner): (owner, _parts(owner)) for owner in owners}
 
     def release(self, owners: Iterable[Any]) -> None:
-        """Objects that are held no longer."""
+        """Objects that are protected no longer."""
         for owner in owners:
-            self._held.pop(id(owner), None)
+            self._protected.pop(id(owner), None)
 
-    def broken(self, own: str = "") -> str:
+    def changed(self, own: str = "") -> str:
         """What was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing. ``own`` is
         the name of the module that has just run: it may change itself, and nobody else is blamed
         for it later.
@@ -109,16 +109,16 @@ class Seal:
             self.also(self._modules[own])
         return change.what if change else ""
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Puts everything back. What cannot be, a thread for one, is from now on as it should be:
         nobody else is blamed for it.
         """
         for change in list(self._changes()):
             with suppress(Exception):
-                change.mend()
+                change.restore()
         self._settings = {s.name: s.read() for s in SETTINGS}
         self._threads = set(sys._current_frames())
-        self.hold(*(owner for owner, _ in self._held.values()))
+        self.protect(*(owner for owner, _ in self._protected.values()))
 
     def _functions(self) -> Iterator[FunctionType]:
         for entries in (*self._entries.values(), *self._classes.values()):
@@ -133,7 +133,7 @@ class Seal:
         yield from self._changed_classes()
         yield from self._changed_code()
         yield from self._changed_settings()
-        yield from self._changed_held()
+        yield from self._changed_protected()
         yield from self._changed_hooks()
 
     def _is_same(self, now: Any, before: Any) -> bool:
@@ -200,14 +200,14 @@ class Seal:
 
     def _changed_hooks(self) -> Iterator[Alteration]:
         if gc.callbacks != self._callbacks:
-            yield Alteration("adds to gc.callbacks", self._mend_callbacks)
+            yield Alteration("adds to gc.callbacks", self._restore_callbacks)
         if self._stream is not None and _stream() != self._stream:
-            yield Alteration("changes the current stream", _mend_stream)
+            yield Alteration("changes the current stream", _restore_stream)
         if where := _another_thread(self._threads):
             yield Alteration(f"keeps a thread running in {where}", _nothing)
 
-    def _changed_held(self) -> Iterator[Alteration]:
-        for owner, before in self._held.values():
+    def _changed_protected(self) -> Iterator[Alteration]:
+        for owner, before in self._protected.values():
             called, now = type(owner).__name__, vars(owner)
             for key, (value, inside) in before.items():
                 found = now.get(key, MISSING)
@@ -220,7 +220,7 @@ class Seal:
                 if isinstance(getattr(type(owner), key, None), FunctionType):
                     yield Alteration(f"adds {called}.{key}", partial(delattr, owner, key))
 
-    def _mend_callbacks(self) -> None:
+    def _restore_callbacks(self) -> None:
         gc.callbacks[:] = self._callbacks
 
 
@@ -282,7 +282,7 @@ def _stream() -> int | None:
     return torch.cuda.current_stream().cuda_stream if torch.cuda.is_initialized() else None
 
 
-def _mend_stream() -> None:
+def _restore_stream() -> None:
     torch.cuda.set_stream(torch.cuda.default_stream())
 
 

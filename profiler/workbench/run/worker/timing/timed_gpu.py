@@ -25,7 +25,7 @@ SUMMED = 4  # outputs of a call, at most
 EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5  # that tell how two clocks differ
 SCRATCH_BYTES = 1 << 22
 POLL_SECONDS = 1e-3
-TOLD_SECONDS = 1.0  # between two looks at how far the card is
+REPORT_SECONDS = 1.0  # between two looks at how far the gpu is
 SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
 KERNELS = ("advance", "write_inputs", "read_output", "stamp")
 START, END, BETWEEN, CALL, BEFORE = range(5)  # see neighbours.cu
@@ -62,19 +62,19 @@ class Marks:
     event, and both clocks measure from one such kernel to the next.
     """
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
+    def __init__(self, gpu: TimedGpu) -> None:
+        self.gpu = gpu
         self.events = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
 
     def around(self, call: Callable[[], T]) -> T:
         before, between, after = self.events
         before.record()
-        self.card.stamp(BEFORE)
-        self.card.stamp(BEFORE)
+        self.gpu.stamp(BEFORE)
+        self.gpu.stamp(BEFORE)
         between.record()
-        self.card.stamp(BEFORE)
+        self.gpu.stamp(BEFORE)
         found = call()
-        self.card.stamp(BEFORE)
+        self.gpu.stamp(BEFORE)
         after.record()
         return found
 
@@ -88,7 +88,7 @@ class Marks:
 Parts = tuple[int | None, ...]  # of a call: the bytes of each memset, None for any other node
 
 
-class Card:
+class TimedGpu:
     """``replays`` counts as the counter on the GPU does, which every graph advances."""
 
     CHANGING = ("replays",)
@@ -147,15 +147,15 @@ class Card:
             to[head:].copy_(self.stamps[: count - head], non_blocking=True)
 
     def wait(self, done: torch.cuda.Event, tell: Callable[[int], None]) -> None:
-        """Until an event. Where that takes seconds, ``tell`` is given the replay that the card is
-        at, as often as that is another: of one that hangs nothing more is told.
+        """Until an event. Where that takes seconds, ``tell`` is given the replay that the gpu is
+        at, as often as that is another: of one that hangs there is no more.
         """
-        look, at, copied = time.monotonic() + TOLD_SECONDS, -1, None
+        look, at, copied = time.monotonic() + REPORT_SECONDS, -1, None
         while not done.query():
             time.sleep(POLL_SECONDS)
             if time.monotonic() < look or (copied is not None and not copied.query()):
                 continue
-            look = time.monotonic() + TOLD_SECONDS
+            look = time.monotonic() + REPORT_SECONDS
             if copied is not None and int(self.seen) > at:
                 at = int(self.seen)
                 tell(at)
@@ -191,7 +191,7 @@ def between(stamps: Array) -> Times:
 
 
 def switch_contexts() -> None:
-    """Let the card work for another context of this process for a moment.
+    """Let the gpu work for another context of this process for a moment.
 
     Loading modules leaves it in a state in which the way from one kernel of a graph to the next
     takes 0.2 to 0.4 µs longer (docs/measuring.md); working for another context ends that.
@@ -240,12 +240,12 @@ class EmptyCalls:
     later than an event, and a memset otherwise than a kernel.
     """
 
-    def __init__(self, card: Card, parts: Parts) -> None:
-        self.card, self.parts = card, parts
-        self.marks = [Marks(card) for _ in range(EMPTY_CALLS)]
-        around = [card.around] * EMPTY_CALLS, [mark.around for mark in self.marks]
+    def __init__(self, gpu: TimedGpu, parts: Parts) -> None:
+        self.gpu, self.parts = gpu, parts
+        self.marks = [Marks(gpu) for _ in range(EMPTY_CALLS)]
+        around = [gpu.around] * EMPTY_CALLS, [mark.around for mark in self.marks]
         torch.cuda._sleep(0)  # loads it
-        self.graphs = [captured(partial(self.work, each), card.side) for each in around]
+        self.graphs = [captured(partial(self.work, each), gpu.side) for each in around]
 
     def call(self) -> None:
         from cuda.bindings import driver
@@ -256,24 +256,24 @@ class EmptyCalls:
                 torch.cuda._sleep(0)
             else:
                 size = min(size, SCRATCH_BYTES)
-                driver.cuMemsetD8Async(self.card.scratch.data_ptr(), 0, size, stream)
+                driver.cuMemsetD8Async(self.gpu.scratch.data_ptr(), 0, size, stream)
 
     def work(self, around: Iterable[Callable[[Callable[[], None]], None]]) -> None:
-        self.card.advance()
-        self.card.stamp(START)
+        self.gpu.advance()
+        self.gpu.stamp(START)
         for each in around:
             each(self.call)
-        self.card.stamp(END)
+        self.gpu.stamp(END)
 
     def offset(self) -> float:
         """By how many microseconds the stamps of a call exceed its events."""
-        pinned, found = self.card.pinned(1), []
+        pinned, found = self.gpu.pinned(1), []
         for _ in range(EMPTY_REPLAYS):
-            self.card.replay(self.graphs[0])
-            self.card.fetch(pinned)
-            self.card.replay(self.graphs[1])
+            self.gpu.replay(self.graphs[0])
+            self.gpu.fetch(pinned)
+            self.gpu.replay(self.graphs[1])
             torch.cuda.synchronize()
-            stamps = float(self.card.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
+            stamps = float(self.gpu.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
             found.append(stamps - fmean(mark.microseconds for mark in self.marks))
         return median(found[WARM_REPLAYS:])
 
