@@ -302,6 +302,16 @@ def test_python_that_means_the_same() -> None:
 
 
 # ---- mistakes ------------------------------------------------------------------------------
+def test_a_cache_that_is_a_link_in_a_loop(
+    scale: Repository, tmp_path: Path, capsys: Capture
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    project = ["--project", str(scale.workspace)]
+    assert main(["gate", "HEAD", "HEAD", "--cache", str(loop), *project]) == 2
+    assert "is a link in a loop" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("base", ["nowhere", "--all", ""])
 def test_no_such_commit(scale: Repository, capsys: Capture, base: str) -> None:
     assert main(["gate", "--project", str(scale.workspace), "--", base]) == 2

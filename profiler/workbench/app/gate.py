@@ -23,6 +23,7 @@ from workbench.judge.comparison import is_same
 from workbench.judge.findings import Finding, finding
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of
+from workbench.study.own_files import resolved
 from workbench.study.sources import plain_digest
 from workbench.study.workspace import Workspace
 from workbench.words import Cause, Move, shown
@@ -214,7 +215,7 @@ def gate(
         workspaces = [stack.enter_context(trees.at(commit)) for commit in commits]
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
         known = paired(repository, commits, workspaces, study)
-        cubins = (cache or scratch / "cubins").resolve()
+        cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(executor, [each.sides for each in known if each.sides], arch, cubins)
         compared = [

@@ -245,7 +245,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
         **os.environ,
         **compiler_environment(cubins.resolve(), os.environ),
         **bytecode(),
-        "PYTHONPATH": os.pathsep.join(str(Path(p).resolve()) for p in paths),
+        "PYTHONPATH": os.pathsep.join(map(os.path.realpath, paths)),
         "PATH": os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ.get("PATH", ""), *ncu]
         ),
