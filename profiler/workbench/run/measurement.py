@@ -188,7 +188,7 @@ class Measurement:
         return Worker(folder, job, cubins=scratch)
 
     def time(self, scratch: Path) -> None:
-        """On record is what came to its end, and what Ctrl-C or an error cut short where it has as
+        """Recorded is what ended, and what Ctrl-C or an error cut short where it has as
         many sessions as were asked for. References alone are no timing.
         """
         ended = False

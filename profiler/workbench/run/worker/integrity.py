@@ -235,7 +235,7 @@ def _things(module: ModuleType) -> dict[str, object]:
 
 
 def _classes(modules: dict[str, ModuleType]) -> list[type]:
-    """Those defined in sealed modules, with what they inherit of C++."""
+    """Those defined in protected modules, with what they inherit of C++."""
     found: dict[type, None] = {}
     for module in modules.values():
         for value in list(vars(module).values()):

@@ -109,7 +109,7 @@ class Server:
 
         Of one that changes what is not its own only what it does alone counts, or that it does so
         beside others in a second session. Where somebody did so unseen, or an error ended it that
-        nobody is named for, the session is held again, without who fails alone.
+        nobody is named for, the session runs again, without who fails alone.
         """
         answer = self.forked(variants, alone)
         if answer.timed is not None:
@@ -135,7 +135,7 @@ class Server:
         return out
 
     def guilty(self, names: Iterable[str]) -> set[str]:
-        """Those that fail in a session of their own; it is on record of none."""
+        """Those that fail in a session of their own; it is recorded of none."""
         return set().union(*(self.forked([name], alone=False).out for name in sorted(names)))
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:

@@ -252,7 +252,7 @@ class Instance:
         return one
 
     def require_nodes(self) -> None:
-        """Every call of the chained graph must launch what one call launches by itself."""
+        """Every call of the chained graph must launch what one call launches alone."""
         one = self.nodes
         calls, graph = self.calls[Regime.CHAINED] + 1, self.graphs[Regime.CHAINED]
         bare = self.capture(Regime.CHAINED, bare=True)
@@ -262,7 +262,7 @@ class Instance:
         if launched != Counter({node: calls * count for node, count in Counter(one).items()}):
             others = launched.total() == calls * len(one)
             raise NotTimed(
-                f"the nodes of its graphs differ: {len(one)} in a call by itself, "
+                f"the nodes of its graphs differ: {len(one)} in a call alone, "
                 f"{launched.total()} in {calls} calls between others"
                 f"{', of other kernels or sizes' if others else ''}",
                 hint="every call must do all of its work",
