@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
@@ -70,9 +71,10 @@ def finish(done: Attempt, executor: Executor) -> int:
 
 
 def run(options: TryOptions) -> int:
-    here = executor("try", options.on)
+    here, known = executor("try", options.on), signature(attempt).parameters
+    given = {name: value for name, value in vars(options).items() if value and name in known}
     try:
-        done = attempted(options, here)
+        done = attempt(here, **given, profile=not options.no_profile)
     except GateFailed as error:  # it cannot be called, or not compared
         if options.json:
             show_json({"verdict": TryVerdict.FAILED, "why": error.message, "hint": error.hint})
@@ -84,23 +86,3 @@ def run(options: TryOptions) -> int:
         lambda: {**as_brief(done), **brief.unprofiled(here.unprofiled)},
     )
     return finish(done, here)
-
-
-def attempted(options: TryOptions, here: Executor) -> Attempt:
-    return attempt(
-        here,
-        options.source,
-        inputs=options.inputs or (),
-        outputs=options.outputs or (),
-        versus=options.versus or "",
-        launch=options.launch or "",
-        solution=options.solution,
-        workload=options.workload,
-        range=options.range or "",
-        shape=options.shape,
-        keep=options.keep or "",
-        project=options.project,
-        profile=not options.no_profile,
-        quick=options.quick,
-        fresh=options.fresh,
-    )

@@ -9,21 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from workbench.app import judge as ladders
+from workbench.app import sweep as spaces
+from workbench.app import try_ as trying
+from workbench.app.executor import Local
+from workbench.app.judge import judged
+from workbench.app.measure import ensure, profiled_with
+from workbench.app.show import current_capture
+from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import UsageError, unknown
-
-if TYPE_CHECKING:
-    from workbench.judge.advice.ranking import Advice
-    from workbench.library.results import (
-        Ablated,
-        ComparedVariants,
-        OpenStudy,
-        ProfiledVariant,
-        ReadReport,
-        Swept,
-        TriedSource,
-    )
+from workbench.judge.advice.ranking import Advice, to_try
+from workbench.judge.view import judge_pair, pair_sources
+from workbench.library.functions import write_variant, written_out
+from workbench.library.results import (
+    Ablated,
+    ComparedVariants,
+    OpenStudy,
+    ProfiledVariant,
+    ReadReport,
+    Swept,
+    TriedSource,
+    ablated,
+    profiled,
+    tried,
+    values,
+)
+from workbench.ncu.report_file import read_report
 
 Where = str | Path | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,15 +54,10 @@ def ablate(
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError; where ncu
     could not profile, times are recorded, and ``profile=False`` returns them.
     """
-    from workbench.app import judge as ladder
-    from workbench.app.executor import Local
-    from workbench.app.target import find_target
-    from workbench.library.results import ablated
-
     target = find_target(Local(), _folder(project), study, shape, names=names)
-    ((judged, failures),) = ladder.ablate([target], list(names), fresh=fresh, profile=profile)
+    ((found, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
     target.executor.require_profiled()
-    return ablated(judged, failures)
+    return ablated(found, failures)
 
 
 def profile(
@@ -61,12 +69,6 @@ def profile(
     fresh: bool = False,
 ) -> ProfiledVariant:
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
-    from workbench.app.executor import Local
-    from workbench.app.judge import judged
-    from workbench.app.measure import ensure, profiled_with
-    from workbench.app.target import find_target
-    from workbench.library.results import profiled
-
     target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     done = ensure(profiled_with(target, [full]), fresh=fresh)
@@ -83,12 +85,6 @@ def diff(
     project: Where = None,
 ) -> ComparedVariants:
     """``workbench diff`` of two variants, by recorded evidence. Raises WorkbenchError."""
-    from workbench.app.executor import Local
-    from workbench.app.judge import judged
-    from workbench.app.target import find_recorded
-    from workbench.judge.view import judge_pair, pair_sources
-    from workbench.library.results import ComparedVariants, values
-
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
     ladder, seen = judged(target, names, sources=True)
@@ -101,12 +97,6 @@ def advise(
     name: str, *, study: str | None = None, shape: str | None = None, project: Where = None
 ) -> tuple[Advice, ...]:
     """``workbench advise``: what to try next, the best first. Raises WorkbenchError."""
-    from workbench.app.executor import Local
-    from workbench.app.judge import judged
-    from workbench.app.show import current_capture
-    from workbench.app.target import find_recorded
-    from workbench.judge.advice.ranking import to_try
-
     target = find_recorded(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     current_capture(target, full)
@@ -123,14 +113,9 @@ def sweep(
     fresh: bool = False,
 ) -> Swept:
     """``workbench sweep 'NAME[a=1|2]'`` at one shape; no file is written. Raises WorkbenchError."""
-    from workbench.app import sweep as space
-    from workbench.app.executor import Local
-    from workbench.app.target import find_target
-    from workbench.library.results import Swept, values
-
     target = find_target(Local(), _folder(project), study, shape)
-    target.study, picked = space.space_of(target.study, variants)
-    return Swept(**values(space.sweep(target, picked, fresh=fresh)))
+    target.study, picked = spaces.space_of(target.study, variants)
+    return Swept(**values(spaces.sweep(target, picked, fresh=fresh)))
 
 
 def read(path: str | Path) -> ReadReport:
@@ -138,9 +123,6 @@ def read(path: str | Path) -> ReadReport:
 
     Raises UsageError, BadCapture.
     """
-    from workbench.library.results import ReadReport, values
-    from workbench.ncu.report_file import read_report
-
     return ReadReport(**values(read_report(Path(path))))
 
 
@@ -149,10 +131,6 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 
     Raises UsageError.
     """
-    from workbench.app.executor import Local
-    from workbench.app.target import find_study
-    from workbench.library.results import OpenStudy, values
-
     _, found = find_study(Local(), _folder(project), name)
     return OpenStudy(**values(found), project=_folder(project))
 
@@ -163,20 +141,14 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource
     and those of ``workbench.app.try_.attempt``. Raises WorkbenchError, GateFailed where the
     function is wrong, inaccurate or failed.
     """
-    from workbench.app.executor import Local
-    from workbench.app.try_ import attempt, refusal
-    from workbench.library.results import tried
-
-    known = list(signature(attempt).parameters)[2:]
+    known = list(signature(trying.attempt).parameters)[2:]
     for option in options:
         if option not in known:
             raise unknown("option of try_()", option, known)
     if callable(source):
-        from workbench.library.functions import written_out
-
         source = written_out(source)
-    done = attempt(Local(), str(source), **options)
-    if no := refusal(done):
+    done = trying.attempt(Local(), str(source), **options)
+    if no := trying.refusal(done):
         raise no
     return tried(done)
 
@@ -201,7 +173,6 @@ def variant(
     """
 
     def taken(function: F) -> F:
-        from workbench.library.functions import write_variant
 
         wanted = [predict] if isinstance(predict, str) else list(predict)
         write_variant(
