@@ -141,10 +141,8 @@ def kept(executor: Executor, trees: Worktrees, bad: Commit, sought: Sought) -> C
     for commit in repository.touching(paths, bad.sha) if paths else []:
         with trees.at(commit) as workspace:
             side = side_of(commit, workspace, sought.study, [name])
-            known = (
-                side.evidence.check(name).current if name in side.names and side.evidence else None
-            )
-            if known is not None and not wrong_in(side.evidence, name):
+            held = side.evidence if name in side.names else None
+            if held and held.check(name).current is not None and not wrong_in(held, name):
                 if commit.sha == bad.sha:
                     break
                 executor.note(f"from {commit.short} {commit.subject}: its evidence says correct")
@@ -161,11 +159,9 @@ WORDS = {True: "bad", False: "good", None: "not known"}
 def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
     """Both ends, and between them the commits that touch the workspace's kernels."""
     good, bad = commits[0], commits[-1]
-    kernels = (repository.inside / "kernels").as_posix()
-    text = repository.git(
-        "rev-list", "--first-parent", f"{good.sha}..{bad.sha}", "--", kernels
-    ).split()
-    return [c for c in commits if c in (good, bad) or c.sha in text]
+    since = f"{good.sha}..{bad.sha}"
+    touched = {c.sha for c in repository.touching([repository.inside / "kernels"], since)}
+    return [c for c in commits if c in (good, bad) or c.sha in touched]
 
 
 def is_wrong(history: History, side: Side) -> bool | None:

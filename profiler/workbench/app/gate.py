@@ -48,7 +48,8 @@ class Paired:
         """What can be compared: a new study beside one without variants."""
         if not isinstance(self.head, Side) or isinstance(self.base, str):
             return None
-        return self.base or self.head.without_variants, self.head
+        bare = replace(self.head.study, variants={})
+        return self.base or Side(self.head.commit, self.head.workspace, bare), self.head
 
     @property
     def alone(self) -> StudyChanges:

@@ -54,11 +54,6 @@ class Side:
     def names(self) -> list[str]:
         return list(self.study.variants)
 
-    @property
-    def without_variants(self) -> Side:
-        """The same study before there was any."""
-        return Side(self.commit, self.workspace, replace(self.study, variants={}))
-
     @cached_property
     def prints(self) -> Fingerprints:
         return Fingerprints(self.study)
