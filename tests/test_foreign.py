@@ -325,6 +325,17 @@ def test_diff_takes_the_launches_that_it_is_told(capsys: pytest.CaptureFixture[s
     assert run(capsys, "diff", PACKED, RAW, "--launch", "1:5").count("\n## ") == 1
 
 
+def test_diff_shows_no_sources_where_a_side_has_no_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = run(capsys, "diff", PACKED, PACKED, "--launch", "0:2", "--source")
+    assert (
+        text.count("Costs by line are not collected (after: its capture has no source lines)") == 1
+    )
+    assert "hunk 1" not in text
+    assert "hunk 1" in run(capsys, "diff", PACKED, PACKED, "--launch", "0:1", "--source")
+
+
 @pytest.mark.parametrize("given", ["1", "1:", "a:b", "-1:0", "1:9999", "9999:0", "٣:٣", "1:0:1"])
 def test_launches_that_there_are_not_are_refused(
     given: str, capsys: pytest.CaptureFixture[str]

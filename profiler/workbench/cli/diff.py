@@ -69,13 +69,11 @@ def variants(options: DiffOptions) -> None:
 
 def show_source(out: Output, changes: SourceDiff, names: tuple[str, str]) -> None:
     """Every hunk with its costs, or why there are none."""
-    absent = hunks.absences(changes, names)
-    if absent:
-        out.gap()
+    out.gap()
+    if absent := hunks.absences(changes, names):
         out.show(Paragraph(words(absent)))
-    if changes.hunks or not absent:
         out.gap()
-        out.lines(lambda width: source_lines.diff(changes, names, width))
+    out.lines(lambda width: source_lines.diff(changes, names, width))
 
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
@@ -114,8 +112,9 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
     for group in shown:
         out.gap()
         read = read_pair(before, after, group.typical)
-        out.show(pair.kernels(group.typical, read, SIDES, source=options.source))
-        if options.source:
+        source = options.source and read.lines.has_costs
+        out.show(pair.kernels(group.typical, read, SIDES, source=source))
+        if source:
             show_source(out, read.lines, SIDES)
     if len(matching.groups) > len(shown):
         out.gap()
