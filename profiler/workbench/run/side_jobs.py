@@ -138,10 +138,8 @@ LARGEST_ON_CPU = 1 << 23  # see Shape.size
 def require_torch() -> None:
     """Raises EnvironmentLacks."""
     if "torch" in machine.missing_to_run():
-        raise EnvironmentLacks(
-            "torch is not installed, so nothing can be called",
-            hint=f"pip install torch, or {INSTALL}",
-        )
+        why = "torch is not installed, so nothing can be called"
+        raise EnvironmentLacks(why, hint=f"pip install torch, or {INSTALL}")
 
 
 def check_on_cpu(

@@ -54,13 +54,15 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     Where it does not fit, fewer failures are shown (two at least), then two shapes a line.
     """
     answer, rows = result.answer(judged), _rows(judged, named)
-    references, shapes = _wrapped(_references(judged)), _other_shapes(judged)
+    references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
     path = {row.variant for row in judged.path or rows} | set(named)
     beside = [row for row in rows if row.variant not in path][2:]
 
     def over() -> bool:
         table = HEADER + len(rows) + len(_notes(rows))
-        return len(_wrapped(plain(answer))) + table + len(references) + len(shapes) > LINES
+        return (
+            len(textwrap.wrap(plain(answer), WIDTH)) + table + len(references) + len(shapes) > LINES
+        )
 
     while beside and over():
         rows.remove(beside.pop())
@@ -68,10 +70,6 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
         shapes = _in_pairs(shapes)
     tail = [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
     return [Paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH)
 
 
 def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
@@ -90,7 +88,8 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
 
     def shown_verdict(row: Row) -> str:
         note = brief_note(row)
-        return verdict(row) + (f" ({notes.index(note) + 1})" if note else "")
+        text = verdict(row) + (f" ({notes.index(note) + 1})" if note else "")
+        return text.removesuffix(Verdict.BASELINE)
 
     columns = [
         field("step", "step", lambda row: names[row.variant], rank=0),
@@ -98,12 +97,7 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
         field("time", "µs", measured(_time), rank=1, right=True),
         field("parent", "vs parent", measured(_over_parent), rank=2, right=True),
         field("fastest", f"vs {beside}", measured(_over_fastest), rank=3, right=True),
-        field(
-            "verdict",
-            "verdict",
-            lambda row: shown_verdict(row).removesuffix(Verdict.BASELINE),
-            rank=4,
-        ),
+        field("verdict", "verdict", shown_verdict, rank=4),
     ]
     if not judged.reference:
         del columns[4]
