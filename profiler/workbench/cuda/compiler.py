@@ -207,10 +207,7 @@ class Source:
         try:
             from cuda.core import Program, ProgramOptions
         except ImportError as error:
-            raise EnvironmentLacks(
-                f"cuda-core cannot be imported: {error}",
-                hint=INSTALL,
-            ) from None
+            raise EnvironmentLacks(f"cuda-core cannot be imported: {error}", hint=INSTALL) from None
         is_program = self.compiler != NVRTC
         options = ProgramOptions(
             name=virtual_name(self.path),
@@ -252,9 +249,7 @@ class Source:
         launched = {symbol} if self._is_plain or is_program else set(digests)
         builds = [
             replace(
-                one,
-                code=digests.get(one.kernel, "") if one.kernel in launched else "",
-                compiler=by,
+                one, code=digests.get(one.kernel, "") if one.kernel in launched else "", compiler=by
             )
             for one in builds
             if not is_program or one.kernel == symbol
