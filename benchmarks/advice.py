@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--study")
     parser.add_argument("--steps", action="store_true", help="also what was advised at each step")
     asked = parser.parse_args(arguments)
-    target = find_target(Local(), asked.project, asked.study, None, tell=False)
+    target = find_target(Local(), asked.project, asked.study, None)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     judged = judge(evidence, target.workspace.config)
     trials = [t for t in judged.trials if t.kind in KINDS and t.advised is not None]

@@ -148,7 +148,7 @@ def faults(page: str, known: Evidence) -> Iterator[str]:
 
 def evidence() -> Evidence:
     """Of the attention study, as it stands in this repository."""
-    target = find_target(Local(), ROOT, "attention", None, tell=False)
+    target = find_target(Local(), ROOT, "attention", None)
     steps = target.study.ladder.chain([])
     known = snapshot(target.evidence(), steps, timed=steps)
     config = target.workspace.config

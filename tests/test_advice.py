@@ -460,7 +460,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
 @pytest.fixture(scope="module")
 def ladder() -> Ablation:
     """The recorded one."""
-    target = find_target(Local(), FIXTURE, None, None, tell=False)
+    target = find_target(Local(), FIXTURE, None, None)
     evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
     return judge(evidence, target.workspace.config)
 

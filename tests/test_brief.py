@@ -37,7 +37,7 @@ def answer(
 
 @pytest.fixture(scope="module", params=STUDIES)
 def judged(request: pytest.FixtureRequest) -> Ablation:
-    target = find_target(Local(), ROOT, request.param, None, tell=False)
+    target = find_target(Local(), ROOT, request.param, None)
     return on_record(target.evidence(), target.workspace.config)
 
 

@@ -71,7 +71,7 @@ def test_ranges_that_are_none_are_refused(root: Path, text: str) -> None:
 
 
 def states(root: Path) -> dict[str, GateState]:
-    target = find_target(Local(), root, "scale", None, tell=False)
+    target = find_target(Local(), root, "scale", None)
     (row,) = [r for r in on_record(target.evidence(), target.workspace.config).rows
               if r.variant == "fix"]  # fmt: skip
     return {gate.name: gate.state for gate in row.gates}

@@ -124,15 +124,15 @@ def check_figures(ladder: Ladder) -> None:
 
 
 def find_study(
-    executor: Executor, project: Path | None, study: str | None, *, tell: bool = True
+    executor: Executor, project: Path | None, study: str | None
 ) -> tuple[Workspace, Study]:
-    """``tell``: note where it is the built-in workspace. Raises UsageError for unknown
-    names, and what is wrong in the files of the study.
+    """The built-in workspace is noted. Raises UsageError for unknown names, and what is wrong in
+    the files of the study.
     """
     workspace = find_workspace(project)
     found = workspace.study(study)
     check_figures(found.ladder)
-    if tell and workspace.packaged:
+    if workspace.packaged:
         tell_packaged(executor, [found.name])
     return workspace, found
 
@@ -141,7 +141,7 @@ def tell_packaged(executor: Executor, studies: list[str]) -> None:
     """Nothing here says which study is meant, so that it is none of the reader's own."""
     names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
     files = f"what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else READ_ONLY
-    executor.note(
+    executor.note_once(
         f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its {names}; "
         f"{files} (`workbench init` makes one of your own)"
     )
@@ -189,12 +189,11 @@ def find_target(
     shape: str | None,
     *,
     names: Sequence[str] = (),
-    tell: bool = True,
 ) -> Target:
     """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
     with neither GPU nor evidence.
     """
-    workspace, found = find_study(executor, project, study, tell=tell)
+    workspace, found = find_study(executor, project, study)
     including(found, list(names))
     return target_at(executor, workspace, profiled_shape(found, shape))
 
@@ -207,13 +206,12 @@ def find_recorded(
     *,
     gpu: str | None = None,
     names: Sequence[str] = (),
-    tell: bool = True,
 ) -> Target:
     """As ``find_target``, of a verb that measures nothing: what is recorded of ``gpu``, of which
     there has to be something; by default of this machine's, else of the newest, which is
     noted.
     """
-    target = find_target(executor, project, study, shape, names=names, tell=tell)
+    target = find_target(executor, project, study, shape, names=names)
     if gpu is not None:
         return replace(target, folder=folder_of(target, gpu), live=False)
     if not target.live or latest([target.folder], target.shape) is not None:
@@ -221,11 +219,10 @@ def find_recorded(
     folder = latest(recorded(target), target.shape)
     if folder is None:
         return target
-    if tell:
-        executor.note(
-            f"nothing of {target.study.name} at {target.shape} is recorded on {target.folder.gpu}: "
-            f"this is of {folder.gpu} (`workbench ablate` measures here)"
-        )
+    executor.note(
+        f"nothing of {target.study.name} at {target.shape} is recorded on {target.folder.gpu}: "
+        f"this is of {folder.gpu} (`workbench ablate` measures here)"
+    )
     return replace(target, folder=folder, live=False)
 
 

@@ -232,7 +232,7 @@ def measured(
     executor: Executor, done: Attempt, *, profile: bool, quick: bool, fresh: bool
 ) -> Attempt:
     """With what the engine makes of it: checked, timed in sessions, profiled."""
-    target = find_target(executor, done.folder, done.study, done.shape, tell=False)
+    target = find_target(executor, done.folder, done.study, done.shape)
     target = first_look(target) if quick else target
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))

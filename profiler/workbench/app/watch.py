@@ -75,7 +75,7 @@ class Watch:
 
     def read(self) -> tuple[Workspace, Study, str]:
         """As the files are now."""
-        workspace, study = find_study(self.executor, self.project, self.study, tell=False)
+        workspace, study = find_study(self.executor, self.project, self.study)
         study, (name,) = including(study, [self.variant])
         profiled_shape(study, self.shape)
         self.last = study, name

@@ -142,7 +142,7 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     targets: list[Target] = []
     for name in names:
         try:
-            targets.append(find_target(executor, options.project, options.study, name, tell=False))
+            targets.append(find_target(executor, options.project, options.study, name))
         except EnvironmentLacks as error:
             if name == study.default_shape:
                 raise

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from workbench.app.executor import Local
 from workbench.app.new import new_step
 from workbench.app.target import find_study
 from workbench.cli.options import NewOptions
 from workbench.cli.printing import say, show_json
-from workbench.cli.streams import executor
 from workbench.errors import UsageError
 
 
 def run(options: NewOptions) -> None:
-    workspace, study = find_study(executor("new"), options.project, options.study, tell=False)
+    workspace, study = find_study(Local(), options.project, options.study)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to add a variant to",

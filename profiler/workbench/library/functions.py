@@ -256,7 +256,7 @@ def write_variant(
     project: Path | None,
 ) -> None:
     """The module, and the step where the ladder has none of that name. Raises UsageError."""
-    workspace, found = find_study(Local(), project, study, tell=False)
+    workspace, found = find_study(Local(), project, study)
     if workspace.packaged:
         raise UsageError(
             "there is no workspace here to write a variant into",

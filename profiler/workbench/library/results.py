@@ -294,7 +294,7 @@ class OpenStudy(Study):
         this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
         none.
         """
-        target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu, tell=False)
+        target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu)
         known = target.evidence()
         return RecordedEvidence(
             known.study, known.shape, known.folder, config=target.workspace.config
