@@ -330,20 +330,21 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
         FakeInstance(card, "b", 30.0),
         FakeInstance(card, "a", 11.0),
         FakeInstance(card, "slow", 9000.0, slow=True),
+        FakeInstance(card, "beside another process", 1.0),
     ]
     timed = session.Rounds(card, instances)
     for number in (-2, 0, 1, 2, 3, 4, 5):
         timed.run(number)
     timed.finish()
     series = {(s.variant, s.instance, s.regime): s for s in session.series_of(timed, instances)}
-    assert len(series) == 4 * 3
+    assert len(series) == 5 * 3
     for (name, instance, regime), one in series.items():
-        takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}[name]
+        takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}.get(name, 1.0)
         count = 6 if regime == Regime.CHAINED else 3
         if name == "slow":
             count = 2 if regime == Regime.CHAINED else 1
         alone = regime == Regime.BACK_TO_BACK
-        assert one.microseconds == (takes if alone else takes - 2.0,) * count
+        assert one.microseconds == (takes if alone else max(0.0, takes - 2.0),) * count
         chained = regime == Regime.CHAINED
         assert one.by_events == (takes + 0.25,) * (len(one.microseconds) // 2 or 1) * chained
         assert one.gap == (None if alone else 1.0)

@@ -49,7 +49,7 @@ from workbench.run.protocol import BYTECODE, CeilingsJob, ErrorText
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.startup import keeping_bytecode
-from workbench.run.worker.timing import instances, session
+from workbench.run.worker.timing import instances
 from workbench.study.config import Config
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module
@@ -614,10 +614,6 @@ def test_what_is_right_is_a_success_beside_a_reference_that_fails(
         object.__setattr__(one, name, value)
     assert finish(one, cast(Any, SimpleNamespace(require_profiled=lambda: None))) == 0
     assert "not compared with t: no" in capsys.readouterr().err
-
-
-def test_a_time_beside_another_process_is_not_below_zero() -> None:
-    assert session._rounded([-3.0, 1.00004], 4) == (0.0, 1.0)
 
 
 def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: Path) -> None:

@@ -421,7 +421,8 @@ class Rounds:
             if one.regime in self.with_neighbours:
                 nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
                 column.gaps.append(float(times.gaps[at]) / each)
-            column.microseconds.append(round(float(nanoseconds) / each, 4))
+            # Below zero where another process had the GPU between two stamps with nothing between.
+            column.microseconds.append(max(0.0, round(float(nanoseconds) / each, 4)))
             self.sent((one.instance, one.regime.value, column.microseconds[-1]))
             column.mhz.append(float(cycles / nanoseconds * 1e3))
 
@@ -461,5 +462,5 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
 
 
 def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
-    """None is below zero, where another process had the GPU between two stamps."""
+    """None is below zero: see ``take``."""
     return tuple(max(0.0, float(np.round(value, digits))) for value in values)
