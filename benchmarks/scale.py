@@ -57,7 +57,8 @@ CHECK_OUT = ("gate", "bisect")
 SPACE = "step1[warps=2|4|8]"
 # Arguments, and the exit code: the step ``bad`` is wrong, and nothing can be measured here.
 VERBS = {
-    "list": 0, "check": 1, "ablate": 0, "report --html": 0, "status": 0,
+    "list": 0, "check": 1, "check --brief": 1, "ablate": 0, "ablate --brief": 0,
+    "report --html": 0, "status": 0,
     "show {last}": 0, "show {last} --source": 0, "profile {last}": 0, "diff {parent} {last}": 0,
     "advise {last}": 0, f"sweep {SPACE}": 0, "ship {last} --as it": 1, "gate HEAD~1": 1,
     "bisect {bad} --what wrong": 0,
