@@ -312,3 +312,10 @@ def test_a_ladder_is_plotted(kind: str) -> None:
     axes = ladder.plot(kind)
     assert axes.get_yscale() == "log"
     assert axes.lines
+    names = [text.get_text() for text in (*axes.texts, *axes.get_xticklabels())]
+    assert "baseline" in names
+    if kind == "roofline":
+        assert axes.get_ylabel() == "required TFLOP/s"
+        copies = wb.study("transpose", project=FIXTURE).evidence().ladder
+        with pytest.raises(EnvironmentLacks, match="no floating-point arithmetic"):
+            copies.plot(kind)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.judge.rows import Ablation
+from workbench.render.chart.frame import NO_ARITHMETIC, marks_at, roofs
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TERA = 1e12
 APART = 0.25  # of logarithms: a point that is closer to a faster one has no name
 
 
@@ -52,27 +52,29 @@ def _times(found: Ablation, axes: Any) -> None:
 
 
 def _roofline(found: Ablation, axes: Any) -> None:
-    """FLOP/s over FLOP per byte of the level that inputs come from, with the roof over the best."""
-    rows = [row for row in (*found.path, *found.references) if row.roofline]
-    if not rows or found.ceilings is None:
-        raise EnvironmentLacks(f"a roofline needs captures: {ABSENT}", hint="workbench profile")
-    points = [(row, row.roofline) for row in rows if row.roofline]
-    points.sort(key=lambda pair: -pair[1].flops_per_second)
-    named: list[tuple[float, float]] = []
-    for row, point in points:
-        axes.scatter(point.flop_per_byte, point.flops_per_second / TERA)
-        at = log(point.flop_per_byte), log(point.flops_per_second)
+    """As the page has it: the FLOP that the problem needs, over the time and the bytes moved."""
+    known = roofs(found)
+    marks = sorted(marks_at(found, known) if known else (), key=lambda mark: -mark.at[1])
+    marks = [mark for mark in marks if mark.row in (*found.path, *found.references)]
+    if known is None or not marks:
+        why = NO_ARITHMETIC if found.moves_only else f"a roofline needs captures: {ABSENT}"
+        raise EnvironmentLacks(why, hint="`workbench profile` has the shares of each ceiling")
+    named: list[tuple[float, ...]] = []
+    for mark in marks:
+        axes.scatter(*mark.at)
+        at = tuple(map(log, mark.at))
         if all(dist(at, other) > APART for other in named):
             named.append(at)
-            place = point.flop_per_byte, point.flops_per_second / TERA
-            axes.annotate(row.variant, place, (4, 4), textcoords="offset points", fontsize=8)
-    bandwidth = found.ceilings.rates.get(found.base)
-    best = max((point for _, point in points), key=lambda p: p.flops_per_second)
-    peak = best.flops_per_second / best.share_of_arithmetic_peak
-    if bandwidth:
-        ridge = peak / bandwidth
-        ends = [min(p.flop_per_byte for _, p in points) / 2, ridge, 4 * ridge]
-        axes.plot(ends, [min(x * bandwidth, peak) / TERA for x in ends], color="black")
+            axes.annotate(mark.row.variant, mark.at, (4, 4), textcoords="offset points", fontsize=8)
+    low = min(mark.at[0] for mark in marks) / 2
+    high = 2 * max(*(mark.at[0] for mark in marks), *map(known.ridge, known.compute))
+    for roof in known.compute:
+        ridge = known.ridge(roof)
+        start = min(low * known.memory.rate, roof.rate)
+        ends = [low, max(low, ridge), high]
+        axes.plot(ends, [start, roof.rate, roof.rate], color="black", label=roof.name)
+        axes.annotate(roof.name, (high, roof.rate), ha="right", va="bottom", fontsize=8)
     axes.set(xscale="log", yscale="log")
-    axes.set_xlabel(f"FLOP per byte of {found.base.upper()}")
-    axes.set_ylabel("TFLOP/s")
+    axes.tick_params(which="minor", labelbottom=False)
+    axes.set_xlabel(f"required FLOP per {known.memory.name} byte moved")
+    axes.set_ylabel("required TFLOP/s")
