@@ -198,8 +198,8 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
 
 DURATION_GATE = "duration"
 # A call cannot take half as long as its longest launch does in another process, under ncu. No
-# closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.2 times this or
-# more (docs/trust.md).
+# closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.15 times this
+# or more (docs/trust.md).
 LEAST_SHARE, UNDER_NCU_US = 0.5, 0.6
 CLOCK = "gpc__cycles_elapsed.avg.per_second"
 
