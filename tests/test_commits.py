@@ -109,6 +109,25 @@ def test_what_a_killed_run_left_goes_with_its_folder(made: Repository, tmp_path:
             one.communicate()
 
 
+def test_a_worktree_is_moved_and_nothing_of_its_first_commit_stays(made: Repository) -> None:
+    made.edit(CU, "extern", "// one\nextern")
+    (made.top / ".gitignore").write_text("*.pyc\n")
+    made.commit("ignored")
+    found = repository_of(find_workspace(made.workspace))
+    with found.worktrees() as trees:
+        with trees.at(found.commit("HEAD")) as newer:
+            left = newer.root / "kernels" / "scale" / "left.pyc"
+            left.touch()
+            (newer.root / CU).write_text("edited")
+        with trees.at(found.commit("HEAD~2")) as older, trees.at(found.commit("HEAD")) as beside:
+            assert older.root == newer.root != beside.root
+            assert not left.exists()
+            assert "// one" not in (older.root / CU).read_text()
+            assert "// one" in (beside.root / CU).read_text()
+    assert worktrees(made) == 1
+    assert not older.root.exists()
+
+
 def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> None:
     found = repository_of(find_workspace(made.workspace))
     made.edit("workbench.toml", "study", "sudty")
