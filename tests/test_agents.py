@@ -8,6 +8,8 @@ import io
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
@@ -123,6 +125,25 @@ def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) ->
     assert "unknown step 'fix99'" in told[0]["message"]
     assert all("cannot be passed" in each["message"] for each in told[1:])
     assert max(map(len, (advised, compared, unknown, *refused, step))) <= brief.LIMIT
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_though_its_client_is_there(how: signal.Signals) -> None:
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    hello |= {"clientInfo": {"name": "a", "version": "1"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(
+        [sys.executable, "-m", "workbench", "mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin
+        assert server.stdout
+        print(json.dumps(asked), file=server.stdin, flush=True)
+        assert "serverInfo" in server.stdout.readline()
+        server.send_signal(how)
+        assert server.wait(10) == 130
 
 
 def test_the_tool_step_has_the_two_stages_of_ablate(

@@ -7,19 +7,21 @@ stays there, and so does what it prints.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench import __version__
 from workbench.cli.options import McpOptions
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.errors import EnvironmentLacks, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 INSTRUCTIONS = """Measure GPU kernels: correctness against float64, time with an interval, Nsight
-Compute profile, verdict. Change one thing a step. Answers are JSON of at most 4 KB."""
+Compute profile, verdict. Change one thing a step. Answers are JSON of at most 4 KB, of show 8."""
 
 
 def run(options: McpOptions) -> None:
@@ -31,7 +33,19 @@ def run(options: McpOptions) -> None:
             f"the Python package '{error.name}' is missing",
             hint="pip install 'workbench[agents]', or from a checkout pip install -e '.[agents]'",
         ) from error
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, stop)
     served.run("stdio")
+
+
+_running: set[asyncio.subprocess.Process] = set()
+
+
+def stop(*_: object) -> None:
+    """At once: a thread of the SDK waits for stdin, and no exception ends it."""
+    for process in _running:
+        process.terminate()
+    os._exit(Interrupted.exit_code)
 
 
 async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
@@ -47,9 +61,11 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
     except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
         why = f"these arguments cannot be passed to a command: {error}"
         return brief.dumps(brief.error(UsageError.code, why, "name a file or a step"))
+    _running.add(process)
     try:
         out, err = await process.communicate()
     finally:
+        _running.discard(process)
         if process.returncode is None:
             process.terminate()  # the client gave up
     why, _, hint = err.decode(errors="replace").strip().partition("\nhint: ")
