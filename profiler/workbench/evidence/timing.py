@@ -163,7 +163,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         """The sessions that held steps and references side by side: ratios are theirs."""
         return tuple(session for session in self.sessions if not session.alone)
 
-    @property
+    @cached_property
     def first_planned(self) -> int:
         """As ``planned``; where that is not recorded, how many sessions hold every variant."""
         held = Counter(

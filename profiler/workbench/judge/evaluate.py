@@ -234,7 +234,7 @@ def _with_times(row: Row, view: View) -> Row:
         regimes=in_regimes(
             view.times, view.ladder, row.variant, row.step.parent if judged and row.step else None
         ),
-        call=timing.nodes(row.variant) if timing else (),
+        call=timing.timing.nodes.get(row.variant, ()) if timing else (),
     )
 
 

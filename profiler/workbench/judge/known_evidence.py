@@ -29,7 +29,7 @@ from workbench.words import Regime, Status
 if TYPE_CHECKING:
     from workbench.evidence.journal import Journal
     from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
-    from workbench.evidence.timing import GraphNode, Timing
+    from workbench.evidence.timing import Timing
     from workbench.ncu.capture import Capture
     from workbench.study.model import Ladder, Work
     from workbench.words import Parameter
@@ -120,19 +120,10 @@ class TimedTogether:
         return self.timed & self.timing.chained
 
     @cached_property
-    def first_planned(self) -> int:
-        """Of the timing: as many sessions were to come before any was looked at."""
-        return self.timing.first_planned
-
-    @cached_property
     def clocks(self) -> tuple[float, ...]:
         """SM clocks inside of all timed graphs, in MHz."""
         every = (series for session in self.timing.sessions for series in session.series)
         return tuple(mhz for series in every for mhz in series.mhz)
-
-    def nodes(self, variant: str) -> tuple[GraphNode, ...]:
-        """What one call of a variant is made of; empty is not collected."""
-        return self.timing.nodes.get(variant, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +200,14 @@ class ShapeTimes:
         self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
     ) -> Ratio | None:
         """How many times faster than ``over``; None unless both are correct."""
-        if not over or not self._are_correct(over, variant):
+        known = [self.evidence.variants.get(name) for name in (over, variant) if name]
+        if not over or not all(one and one.correct for one in known):
             return None
         timing, own = self.together(over, variant), self.together(variant)
         if timing is None or own is None or timing.timing.method != own.timing.method:
             return None
         before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
-        return ratio_of(before, after, timing.first_planned) if before and after else None
+        return ratio_of(before, after, timing.timing.first_planned) if before and after else None
 
     def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
         """In every regime in which there is one."""
@@ -249,10 +241,6 @@ class ShapeTimes:
                 return clocks_finding(clocks)
         idle = next((name for name in (variant, over) if self.is_idle(name)), None)
         return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
-
-    def _are_correct(self, *variants: str) -> bool:
-        known = [self.evidence.variants.get(variant) for variant in variants]
-        return all(evidence is not None and evidence.correct for evidence in known)
 
 
 def clocks_finding(clocks: TwoClocks) -> Finding:

@@ -160,7 +160,7 @@ def judge_sweep(
         fate, why = (Fate.TIMED, None) if own else fate_of(known, evidence.shape, gates)
         kernels = known.build.kernels if known.build else ()
         declared = max((k.shared_bytes for k in kernels), default=None)
-        nodes = timing.nodes(name) if timing else ()
+        nodes = timing.timing.nodes.get(name, ()) if timing else ()
         asked = max((node.shared_bytes for node in nodes), default=None)  # by launches, beside it
         most = max((k.registers for k in kernels), default=None)
         occupancy = known.figures.get("achieved_occupancy")
@@ -234,7 +234,7 @@ def _over(
 ) -> Ratio | None:
     if timing is None or not before or not after:
         return None
-    return ratio_of(before, after, timing.first_planned)
+    return ratio_of(before, after, timing.timing.first_planned)
 
 
 COMPILER_ERROR = re.compile(r"\(\d+\): (?:catastrophic )?error\b")

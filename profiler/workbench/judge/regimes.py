@@ -214,6 +214,6 @@ def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None
         flops_per_second=work.flops / seconds,
         bytes_per_second=work.bytes / seconds,
         accuracy=None if error is None else float(error),
-        nodes=timing.nodes(fastest) if timing else (),
+        nodes=timing.timing.nodes.get(fastest, ()) if timing else (),
         not_timed=tuple(r for r in references if times.ratio(r, variant) is None),
     )

@@ -207,9 +207,10 @@ def _fewer(timing: TimedTogether) -> Iterator[str]:
 
 
 def _controls(timing: TimedTogether) -> Iterator[Control]:
+    planned = timing.timing.first_planned
     for (variant, regime, control), second in timing.times.items():
         first = timing.times.get((variant, regime, False))
-        ratio = ratio_of(first, second, timing.first_planned) if control and first else None
+        ratio = ratio_of(first, second, planned) if control and first else None
         if ratio is not None:
             yield Control(variant, regime, ratio)
 
