@@ -36,6 +36,7 @@ from workbench.study.workspace import Workspace
 from workbench.words import Move, shown
 
 WRONG, SLOW, EITHER = "wrong", "slow", "either"
+WORDS = {True: "bad", False: "good", None: "not known"}
 ANSWERS = {Move.SLOWER: True, Move.SAME: False, Move.FASTER: False}
 
 
@@ -151,9 +152,6 @@ def kept(executor: Executor, trees: Worktrees, bad: Commit, sought: Sought) -> C
         f"no commit before {bad.said} holds evidence that {name} is correct",
         hint=f"name one: `workbench bisect {name} GOOD`",
     )
-
-
-WORDS = {True: "bad", False: "good", None: "not known"}
 
 
 def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
