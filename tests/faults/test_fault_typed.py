@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import io
 import json
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from faulty import examples
 from nasty import WORST, steering, texts
-from workbench.cli import show
+from workbench.cli import mcp, show
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
@@ -115,6 +116,16 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
     assert len(out) <= brief.MORE + 1
     assert json.loads(out)["v"] == brief.VERSION
     assert code == 0 or "error" in json.loads(out) or not names
+
+
+@settings(max_examples=examples(2, many=100))
+@given(IDS)
+@example("\0")
+@example("\ud800")
+@example("--help")
+def test_a_tool_for_agents_answers_any_name(name: str) -> None:
+    answer = asyncio.run(mcp.answer("show", [name], ["--brief", *ABROAD]))
+    assert json.loads(answer)["v"] == brief.VERSION
 
 
 @settings(max_examples=examples(20, many=500))
