@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import py_compile
 import sys
+import tempfile
 from dataclasses import replace
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -673,6 +674,20 @@ def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
         worker = process.Worker(tmp_path, CeilingsJob(ceilings=()))
         assert worker.watch(120.0, lambda event: None).finished
     assert worker.process.returncode == -9
+
+
+def test_a_spare_interpreter_imports_nothing_from_where_anyone_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "numpy.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with process.spare_interpreters(1):
+        (spare,) = process._spares
+        assert spare.stdin
+        spare.stdin.close()
+        assert spare.wait(120) == 0
+    assert not ran.exists()
 
 
 @without_gpu

@@ -52,7 +52,7 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
     """What a verb prints; its stderr, as an error, where that is nothing. A name is no option."""
     from workbench.render import brief
 
-    command = [sys.executable, "-m", "workbench", verb, *options, "--", *names]
+    command = [sys.executable, "-P", "-m", "workbench", verb, *options, "--", *names]
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(

@@ -267,7 +267,7 @@ def spare_interpreters(number: int) -> Iterator[None]:
         _spares.append(
             subprocess.Popen(
                 [sys.executable, "-m", "workbench.run.worker.spare"],
-                cwd=tempfile.gettempdir(),
+                cwd="/",  # it imports from there, and anyone may write into the folder below
                 env=worker_environment(Path(tempfile.gettempdir())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
