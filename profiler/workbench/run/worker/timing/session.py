@@ -51,7 +51,7 @@ from workbench.words import Regime
 MEMORY_USED = 0.8  # of the free memory that instances may take
 STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
 STRETCH_SECONDS = 0.5
-POWER_SECONDS = 1.0  # a gpu that runs into its power limit needs so long to settle
+POWER_SECONDS = 1.0  # a GPU that runs into its power limit needs so long to settle
 LONG_MICROSECONDS = 40.0  # calls from which on it may
 LONGEST_WARM_UP_SECONDS = 4.0
 SHORT_WARM_UP_SECONDS = 0.1

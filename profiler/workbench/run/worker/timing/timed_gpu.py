@@ -25,7 +25,7 @@ SUMMED = 4  # outputs of a call, at most
 EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5  # that tell how two clocks differ
 SCRATCH_BYTES = 1 << 22
 POLL_SECONDS = 1e-3
-REPORT_SECONDS = 1.0  # between two looks at how far the gpu is
+REPORT_SECONDS = 1.0  # between two looks at how far the GPU is
 SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
 KERNELS = ("advance", "write_inputs", "read_output", "stamp")
 START, END, BETWEEN, CALL, BEFORE = range(5)  # see neighbours.cu
@@ -147,7 +147,7 @@ class TimedGpu:
             to[head:].copy_(self.stamps[: count - head], non_blocking=True)
 
     def wait(self, done: torch.cuda.Event, tell: Callable[[int], None]) -> None:
-        """Until an event. Where that takes seconds, ``tell`` is given the replay that the gpu is
+        """Until an event. Where that takes seconds, ``tell`` is given the replay that the GPU is
         at, as often as that is another: of one that hangs there is no more.
         """
         look, at, copied = time.monotonic() + REPORT_SECONDS, -1, None
@@ -191,7 +191,7 @@ def between(stamps: Array) -> Times:
 
 
 def switch_contexts() -> None:
-    """Let the gpu work for another context of this process for a moment.
+    """Let the GPU work for another context of this process for a moment.
 
     Loading modules leaves it in a state in which the way from one kernel of a graph to the next
     takes 0.2 to 0.4 µs longer (docs/measuring.md); working for another context ends that.
