@@ -107,11 +107,8 @@ class Evidence:
         return self.checks(variant, [shape])[shape]
 
     def checks(self, variant: str, shapes: Iterable[str]) -> dict[str, OnRecord[Check]]:
-        record, of = (
-            self.files.record(self.folder.check(variant), Checks),
-            self.files.fingerprints.of,
-        )
-        known = record.shapes if record else {}
+        record = self.files.record(self.folder.check(variant), Checks)
+        known, of = record.shapes if record else {}, self.files.fingerprints.of
         return {shape: _against(known.get(shape), of(variant, shape)) for shape in shapes}
 
     def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
