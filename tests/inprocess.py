@@ -6,7 +6,9 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -69,3 +71,43 @@ def builds_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def trials_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_jobs, "run_worker", run_worker)
+
+
+Hook = Callable[[str, tuple[Any, ...]], None]
+
+
+class OneHook:
+    """``sys`` for the guard of a worker. Python never takes an audit hook away, and each slows all
+    that comes after it: here one passes on what it hears to the hooks of the test that runs.
+    """
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        for hook in self.hooks:
+            hook(event, arguments)
+
+    def addaudithook(self, hook: Hook) -> None:
+        self.hooks.append(hook)
+
+    def _getframe(self, depth: int) -> FrameType:
+        return sys._getframe(depth + 2)  # behind this one, and that of ``_hear``
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
+
+
+one_hook = cache(OneHook)
+
+
+@pytest.fixture(autouse=True)
+def hooks_of_one_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    guard = sys.modules.get("workbench.run.worker.guard")
+    if guard is None:
+        yield
+        return
+    monkeypatch.setattr(guard, "sys", one_hook())
+    yield
+    one_hook().hooks.clear()
