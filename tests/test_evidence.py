@@ -106,7 +106,7 @@ def recorded_logs(name: str) -> dict[str, dict[str, dict[int, float]]]:
         if session.get("alone"):
             continue
         for series in session["series"]:
-            if series.get("control"):
+            if series.get("twin"):
                 continue
             around = series.get("around") or [0] * len(series["microseconds"])
             added = [t - a for t, a in zip(series["microseconds"], around, strict=True)]
