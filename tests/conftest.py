@@ -14,6 +14,7 @@ import pytest
 import faulty
 from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
+from inprocess import same_draws as same_draws
 from inprocess import trials_here as trials_here
 from workbench.run import machine
 from workbench.run.gpu import VISIBLE

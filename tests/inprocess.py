@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -69,7 +71,14 @@ def builds_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def trials_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial draws the same inputs in every run: an error beside its bound is on one side."""
+    numbers = itertools.count(1)
+    monkeypatch.setattr(secrets, "randbits", lambda bits: next(numbers))
+
+
+@pytest.fixture
+def trials_here(same_draws: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_jobs, "run_worker", run_worker)
 
 

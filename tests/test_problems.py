@@ -50,7 +50,9 @@ def problem(source: Path | str, **options: Any) -> Problem:
 
 
 @pytest.fixture
-def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Problem], Learned]:
+def tried(
+    tmp_path: Path, same_draws: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Problem], Learned]:
     """Writes a problem and calls it once on the CPU, as the worker does."""
 
     def work(found: Problem) -> Learned:
