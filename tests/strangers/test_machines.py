@@ -78,8 +78,8 @@ class Action:
 def test_a_machine_that_works_is_told_so(tries: Callable[[Broken], dict[str, Any]]) -> None:
     found = tries({})
     assert [one.error for one in found.values()] == [""] * 6
-    assert found["torch on this GPU"].told == TORCH.strip()
-    assert found["ncu, full set"].told == "3 metrics, 1 of them without a number"
+    assert found["torch on this GPU"].found == TORCH.strip()
+    assert found["ncu, full set"].found == "3 metrics, 1 of them without a number"
 
 
 ERROR = "==PROF== Connected\n==ERROR== {}\n==ERROR== The application returned an error code (9).\n"

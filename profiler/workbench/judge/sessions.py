@@ -103,7 +103,8 @@ class Interference:
 
     def disturbed(self, shape: str = "") -> Finding:
         """Why no ratio over the reference counts."""
-        return self.finding(f"interference.{'slowed' if self.ratio > 1 else 'sped_up'}", shape)
+        code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
+        return self.finding(code, shape)
 
 
 @dataclass(frozen=True)
