@@ -551,6 +551,25 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.Monk
     assert (timing.out, timing.calls) == ({"bad"}, {})
 
 
+def test_triton_kernels_are_registered_ahead_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workbench.run.worker.session_forks import register_ahead
+
+    called: list[str] = []
+
+    def _register_triton_kernels() -> None:
+        called.append("kernels")
+
+    def _check_capability() -> None:
+        called.append("capability")
+
+    queued: list[Any] = [(_check_capability, ""), (_register_triton_kernels, "")]
+    monkeypatch.setattr("torch.cuda._queued_calls", queued)
+    register_ahead()
+    assert (called, queued) == (["kernels"], [(_check_capability, "")])
+
+
 def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.run.worker.timing.session import order_of
 
