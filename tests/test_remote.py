@@ -577,15 +577,28 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
     assert not capsys.readouterr().err
 
 
+@pytest.mark.parametrize("when", ["it waits", "before it waits"])
 def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = tmp_path / "ssh"
     fake.write_text("#!/bin/sh\necho 'workbench: installing torch' >&2\nexec sleep 60\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     said: list[str] = []
-    ctrl_c_when(lambda: said)
+    waits = threading.Event()
+
+    def exchanged(*given: Any) -> bytes:
+        if when == "before it waits":
+            while not said:
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+        waits.set()
+        return job.exchange(*given)
+
+    monkeypatch.setattr("workbench.remote.ssh.exchange", exchanged)
+    if when == "it waits":
+        ctrl_c_when(lambda: said and waits.is_set())
     with pytest.raises(KeyboardInterrupt):
         list(ssh.SshHost("gpu1", said.append).results([b"job"], print))
     assert said == [

@@ -218,11 +218,17 @@ def exchange(
     _end(process)
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS)
+    killed(process)
+    return result
+
+
+def killed(process: subprocess.Popen[bytes]) -> None:
+    """At once, with its streams closed."""
+    _end(process)
     process.kill()
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
-    return result
 
 
 def _awaited(

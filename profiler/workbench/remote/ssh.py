@@ -19,7 +19,7 @@ from typing import IO
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote import bootstrap
-from workbench.remote.job import exchange, framed, package_files
+from workbench.remote.job import exchange, framed, killed, package_files
 from workbench.run.protocol import WorkerEvent
 
 DISTRIBUTION = "kernel-workbench"
@@ -63,10 +63,17 @@ class SshHost:
         )
         said: deque[str] = deque(maxlen=LINES_KEPT)
         reader = threading.Thread(target=self.read, args=(process.stderr, said), daemon=True)
-        reader.start()
-        found = exchange(process, [code, framed(job)], hear)
-        reader.join()
-        if not found and process.returncode == -signal.SIGKILL:  # Ctrl-C before it had the job
+        found, is_killed = b"", False
+        try:
+            reader.start()
+            found = exchange(process, [code, framed(job)], hear)
+        except KeyboardInterrupt:  # where nobody waits for it yet, or any more
+            is_killed = True
+            killed(process)
+        if reader.ident is not None:
+            reader.join()
+        is_killed = is_killed or process.returncode == -signal.SIGKILL
+        if not found and is_killed:  # Ctrl-C before it had the job
             self.note(f"{self.host}: nothing was measured; an installation goes on in {CACHE}")
             raise KeyboardInterrupt
         return found or self.error(process.returncode, said)
