@@ -18,7 +18,8 @@ from statistics import fmean, median, variance
 
 from benchmarks.pages import DOCS, ROOT, table, with_part
 
-from workbench.derive.speedup import Ratio, over_recordings, ratio_of, variance_of
+from workbench.derive.recordings import over_recordings, variance_of
+from workbench.derive.speedup import Ratio, ratio_of
 from workbench.evidence import store
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name

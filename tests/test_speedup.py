@@ -11,15 +11,14 @@ import pytest
 from msgspec import structs
 
 from snapshots import AROUND, MHZ, series, session, timing
+from workbench.derive.recordings import over_recordings, paule_mandel
 from workbench.derive.speedup import (
     T_975,
     Ratio,
     adds_nothing,
     between_sessions,
     instance_time,
-    over_recordings,
     over_sessions,
-    paule_mandel,
     ratio_interval,
     ratio_of,
     session_times,

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.matching import LaunchPair, Matching
+from workbench.derive.recordings import OverRecordings, over_recordings
 from workbench.derive.roofline.point import MeasuredCeilings
-from workbench.derive.speedup import OverRecordings, Ratio, over_recordings
+from workbench.derive.speedup import Ratio
 from workbench.evidence.layout import timing_name
 from workbench.judge.findings import Finding, finding
 from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder

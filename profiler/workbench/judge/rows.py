@@ -9,9 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
+from workbench.derive.recordings import OverRecordings
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
-from workbench.derive.speedup import OverRecordings, Ratio, Time
+from workbench.derive.speedup import Ratio, Time
 from workbench.evidence.records import Environment
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.advice.subject import Spot

@@ -193,7 +193,7 @@ class Remote(Executor):
         return result.about
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
-        """Each is recorded as soon as it comes back. Errors as ``results``."""
+        """Records each result when it arrives. Errors as ``results``."""
         runs = [self.begin(task, self.gpu.name) for task in tasks]
         for task in tasks:
             if task.instead is None:

@@ -19,7 +19,8 @@ import msgspec
 from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff
 from workbench.derive.figures import Figure
 from workbench.derive.matching import PairGroup
-from workbench.derive.speedup import OverRecordings, Ratio
+from workbench.derive.recordings import OverRecordings
+from workbench.derive.speedup import Ratio
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
 from workbench.judge.bottlenecks import Bottleneck

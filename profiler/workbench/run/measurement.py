@@ -227,7 +227,7 @@ class Measurement:
         return timing is None or len(timing.together) < self.config.timing.sessions
 
     def timed(self, event: Event) -> None:
-        """Keep a session as soon as it comes; where they are over, ask for more or end it."""
+        """Keep each session when it arrives; after the last, ask for more or end it."""
         self.events.take(event)
         match event:
             case TimedSession():

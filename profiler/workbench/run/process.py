@@ -195,7 +195,7 @@ class WorkerEnd:
 
 @dataclass
 class Tail:
-    """New text of a growing file, read as it comes, ``at_once`` so many bytes at most."""
+    """New text of a growing file, ``at_once`` so many bytes at most."""
 
     path: Path
     position: int = 0
