@@ -47,7 +47,7 @@ CASES = (
     ),
     Case("with_cupy", "no spills in the capture; compiled by CuPy", "with_cupy.py", "cupy-cuda13x"),
     Case("with_cute", "compiled by CuTe DSL", "with_cute.py", "nvidia-cutlass-dsl"),
-    Case("with_helion", "compiled by Helion", "with_helion.py", "helion"),
+    Case("with_helion", "compiled by Helion", "", "helion"),
     Case("with_cutile", "compiled by cuTile", "with_cutile.py", "cuda-tile"),
 )
 

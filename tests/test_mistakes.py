@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 from workbench.run.protocol import ErrorText
 from workbench.run.worker import lines
 from workbench.run.worker.event_log import describe
-from workbench.run.worker.lines import lines_of_origin, lines_of_users, marked, origins
+from workbench.run.worker.lines import lines_of_users, marked
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,
@@ -391,66 +391,6 @@ def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
         "!17 = !DILocation(line: 15, column: 17, scope: !19)",
         "!28 = !DILocation(line: 7, column: 26, scope: !19, inlinedAt: !30)",
     ]
-
-
-GENERATED = """import triton
-
-@triton.jit
-def _helion_silu(x, out):
-    # src[mine.py:12]: for tile in hl.tile(x.numel()):
-    pid = tl.program_id(0)
-
-    # src[mine.py:13]: v = load(
-    # src[mine.py:14]:     x[tile])
-    v = tl.load(x + pid)
-    # src[elsewhere.py:3]: y = 2 * v
-    y = 2 * v
-    tl.store(out + pid, y)
-
-def silu(x):
-    # src[mine.py:16]: return out
-    return out
-"""
-OF_GENERATED = """
-define ptx_kernel void @_helion_silu() !dbg !4 {
-}
-!1 = !DIFile(filename: "chash.py", directory: "FOLDER")
-!4 = distinct !DISubprogram(name: "_helion_silu", scope: !1, file: !1, line: 4)
-!7 = !DILocation(line: 6, column: 26, scope: !4)
-!8 = !DILocation(line: 10, column: 8, scope: !9)
-!9 = distinct !DILexicalBlockFile(scope: !4, file: !1, discriminator: 0)
-!10 = !DILocation(line: 12, column: 8, scope: !4)
-!11 = !DILocation(line: 4, column: 0, scope: !4)
-"""
-
-
-def test_what_helion_generates_belongs_to_the_lines_that_it_names(
-    study: Path, tmp_path: Path
-) -> None:
-    """As Helion 1.5 writes it, and Triton 3.6 compiles it. What came from a file that is none of
-    the study stays, as does what has no comment.
-    """
-    generated = tmp_path / "inductor"
-    generated.mkdir()
-    (generated / "chash.py").write_text(GENERATED)
-    (study / "mine.py").touch()
-    code = OF_GENERATED.replace("FOLDER", str(generated))
-    before, after = code.splitlines(), lines_of_origin(code, tmp_path / "kernels").splitlines()
-    assert [line for line in after if line not in before] == [
-        "!7 = !DILocation(line: 12, column: 26, scope: !13)",
-        "!8 = !DILocation(line: 13, column: 8, scope: !13)",
-        f'!12 = !DIFile(filename: "mine.py", directory: "{study}")',
-        "!13 = distinct !DILexicalBlockFile(scope: !4, file: !12, discriminator: 0)",
-    ]
-    assert len(after) == len(before) + 2
-    assert origins(GENERATED) == {
-        6: ("mine.py", 12),
-        10: ("mine.py", 13),
-        12: ("elsewhere.py", 3),
-        13: ("elsewhere.py", 3),
-        17: ("mine.py", 16),
-    }
-    assert lines_of_origin(LLVM, tmp_path / "kernels") == LLVM
 
 
 def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
