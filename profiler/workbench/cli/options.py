@@ -247,9 +247,9 @@ class ShowOptions(Briefed, Recorded):
         int | None,
         Option("--top", help="With --source: only the N hottest lines.", metavar="N", min=1),
     ] = None
-    sass: Annotated[
-        bool, Option("--sass", help="With --source: also the SASS and PTX of each line.")
-    ] = False
+    sass: Annotated[bool, Option("--sass", help="With --source: also the SASS of each line.")] = (
+        False
+    )
     kernel: Kernel = None
     launch: Launch = None
     csv: Csv = False

@@ -159,7 +159,7 @@ class Decoded:
     @cached_property
     def code(self) -> Code | None:
         with limited(self.path):
-            return read_code(self.action, self._counted, self.path)
+            return read_code(self._counted)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:

@@ -47,23 +47,12 @@ class KeptTables:
     collected: frozenset[str]
     launched: Launched | None = None
     instructions: bytes = b""
-    report: str = ""  # its sha256
-    index: int = 0  # among the report's launches
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
         found = json_text.as_data(self.instructions or b"null")
-        return unpacked(found, _seen[self.report], self._action) if found else None
-
-    def _action(self) -> Any:
-        """None where the report was not kept."""
-        path = _seen[self.report]
-        if not is_there(path):
-            return None
-        if digest_of(path) != self.report:
-            raise BadCapture(f"{path} {EXCHANGED}", hint=CUT)
-        return launches(path)[self.index][0]
+        return unpacked(found) if found else None
 
 
 class Unusable(ValueError):
@@ -105,7 +94,6 @@ def capture_of(every: Launches, wanted: Wanted, report: Path) -> Capture:
 
 # By checksum: the shapes of a ladder share reports, and each is asked for on its own.
 _unpacked: dict[bytes, Launches] = {}
-_seen: dict[str, Path] = {}  # where a report was last, by its sha256
 
 
 def _read(path: Path, report: Path, sha256: str) -> Launches:
@@ -122,8 +110,7 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
         if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Unusable(EXCHANGED)
         if checksum not in _unpacked:
-            _unpacked[checksum] = list(_launches(body[:-1], of))
-        _seen[of] = report
+            _unpacked[checksum] = list(_launches(body[:-1]))
         return list(_unpacked[checksum])
     except Unusable:
         raise
@@ -131,14 +118,13 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
         raise Unusable(f"cannot be read: {error}") from None
 
 
-def _launches(body: bytes, report: str) -> Iterator[tuple[KeptTables, Sequence[str]]]:
+def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
     """Raises as ``json_text.as_data``."""
     texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
-    for index, text in enumerate(texts):
+    for text in texts:
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
         launch = json_text.as_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
-        more = {"instructions": instructions, "report": report, "index": index}
-        found = msgspec.convert({**launch, **more}, KeptTables)
+        found = msgspec.convert({**launch, "instructions": instructions}, KeptTables)
         if wrong := impossible(found.metrics):
             raise Unusable(wrong)
         yield found, launch["ranges"]

@@ -1,21 +1,20 @@
-"""The instructions of a launch with what was counted at each: SASS, and the PTX it was made of."""
+"""The instructions of a launch with what was counted at each."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 from workbench.ncu.catalog import STALL_PREFIX
 from workbench.ncu.line_table import LineTable
 from workbench.ncu.places import Instruction, Place, Places
-from workbench.ncu.reader import limited, metric_names
+from workbench.ncu.reader import metric_names
 
 INSTRUCTIONS = "instructions"
 LINE_COUNTERS = {
@@ -96,23 +95,9 @@ class Code:
     places: tuple[Place, ...]
     executed: tuple[float, ...] | None
     samples: Mapping[str, Mapping[int, float]]
-    report: Path = field(repr=False, compare=False)
-    action: Callable[[], Any] = field(repr=False, compare=False)  # of ``ncu_report``; see ``ptx``
-
-    @cached_property
-    def ptx(self) -> tuple[str, ...]:
-        """What each was made of, "" where that is not known. It is read from the report when it is
-        first asked for: a quarter of all text, and few look at it. Of a report that was not kept,
-        it is not known.
-        """
-        action = self.action()
-        if action is None:
-            return ("",) * len(self.addresses)
-        with limited(self.report):
-            return tuple(_line(action.ptx_by_pc(self.first + at)) for at in self.addresses)
 
 
-def read_code(action: Any, known: Counted, report: Path) -> Code | None:
+def read_code(known: Counted) -> Code | None:
     """None where the report has no disassembly of the launch."""
     code = known.places.code
     if not any(one.opcode for one in code):
@@ -136,8 +121,6 @@ def read_code(action: Any, known: Counted, report: Path) -> Code | None:
         places=tuple(_place(known.places, one.pc, n in charged) for n, one in enumerate(code)),
         executed=tuple(executed.get(one.pc, 0.0) for one in code) if executed else None,
         samples=samples,
-        report=report,
-        action=lambda: action,
     )
 
 
@@ -156,10 +139,6 @@ def _relative(one: Instruction, first: int, last: int) -> str:
         return f"{address - first:#x}" if first <= address <= last else match[0]
 
     return _ADDRESS.sub(moved, one.text)
-
-
-def _line(text: Any) -> str:
-    return " ".join(str(text or "").split())
 
 
 def packed(code: Code) -> dict[str, object]:
@@ -183,10 +162,8 @@ def packed(code: Code) -> dict[str, object]:
     }
 
 
-def unpacked(kept: Mapping[str, Any], report: Path, action: Callable[[], Any]) -> Code:
-    """``action`` gives the launch for what is not kept, or None. Raises LookupError, TypeError or
-    ValueError for what ``packed`` never made.
-    """
+def unpacked(kept: Mapping[str, Any]) -> Code:
+    """Raises LookupError, TypeError or ValueError for what ``packed`` never made."""
     files, executed = kept["files"], kept["executed"]
     lines = accumulate(kept["line"])
     places = [(str(files[f]), int(n)) for f, n in zip(kept["file"], lines, strict=True)]
@@ -200,8 +177,6 @@ def unpacked(kept: Mapping[str, Any], report: Path, action: Callable[[], Any]) -
             reason: dict(zip(accumulate(at), counts, strict=True))
             for reason, (at, counts) in kept["samples"].items()
         },
-        report=report,
-        action=action,
     )
 
 

@@ -201,12 +201,8 @@ def text_of(lines: Iterable[Pieces]) -> Iterator[str]:
     return ("".join(text for text, _ in pieces).rstrip() for pieces in lines)
 
 
-SASS_WIDTH = 56
-PTX_FROM = 140  # columns of a terminal
-
-
 def instruction(one: InstructionCost, width: int | None) -> Pieces:
-    """Share of all samples, the reason, executions, address, SASS, and where there is room PTX."""
+    """Share of all samples, the reason, executions, address, SASS."""
     share = one.share or 0.0
     text = f"{share:6.1%}" if share >= LEAST else " " * 6
     reason = stall_words(one.top_stall)[:18] if share >= LEAST else ""
@@ -214,10 +210,4 @@ def instruction(one: InstructionCost, width: int | None) -> Pieces:
     head = f"   {text} {reason:<18} {executed:>8}  {one.address:#06x}  "
     pieces: Pieces = [(head, "dim")]
     room = None if width is None else width - len(head)
-    ptx = f"  // {one.ptx}" if (width is None or width >= PTX_FROM) and one.ptx else ""
-    sass = printable(one.sass)
-    if ptx:
-        pieces += [(f"{sass:<{SASS_WIDTH}}", "bold" if share >= HOT else "")]
-        left = None if room is None else room - max(len(sass), SASS_WIDTH)
-        return [*pieces, (clip(printable(ptx), left), "dim")]
-    return [*pieces, (clip(sass, room), "bold" if share >= HOT else "")]
+    return [*pieces, (clip(printable(one.sass), room), "bold" if share >= HOT else "")]

@@ -210,7 +210,7 @@ class InstructionCost:
     ``executed`` counts warps, ``samples`` those that waited there, ``share`` is their part of all
     samples of the variant (0 to 1), and ``microseconds`` that share of the duration under ncu; None
     is not collected. ``stalls`` is stall reason to samples. ``place`` is the file and the line that
-    it is charged to, and it is the one at ``index`` in ``code``.
+    it is charged to.
     """
 
     launch: int
@@ -222,14 +222,6 @@ class InstructionCost:
     share: float | None
     microseconds: float | None
     stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
-    code: Code | None = field(default=None, repr=False, compare=False)
-    index: int = field(default=0, repr=False)
-
-    @property
-    @shown
-    def ptx(self) -> str:
-        """What it was made of, "" where that is not known: see ``Code.ptx``."""
-        return self.code.ptx[self.index] if self.code is not None else ""
 
     @property
     def top_stall(self) -> str:
@@ -298,6 +290,4 @@ def _costed(
             share=share,
             microseconds=None if share is None or whole is None else share * whole / NS_PER_US,
             stalls=MappingProxyType(mine) if mine else NO_STALLS,
-            code=code,
-            index=index,
         )
