@@ -114,24 +114,6 @@ def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, tri
     assert "\n" not in error.message
 
 
-def test_an_autotuner_without_a_configuration_is_told(study: Path, triton: Path) -> None:
-    error = told(
-        study,
-        """
-        from triton.runtime.autotuner import launch
-
-        def dynamic_func(x, BLOCK):
-            return x
-
-        def run(x):
-            return launch(dynamic_func)
-        """,
-    )
-    assert "launched without 'BLOCK', which no configuration of its autotuner" in error.message
-    assert "(fix1.py:8)" in error.message
-    assert 'triton.Config({"BLOCK": ...})' in error.hint
-
-
 def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
     error = told(
         study,
@@ -145,21 +127,6 @@ def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
     )
     assert error.message == "CUDA out of memory. Tried to allocate 7.5 GiB (fix1.py:6)"
     assert "fewer variants" in error.hint
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "ValueError('The specified grid size (264 * 1 * 1) exceeds the limit (132)')",
-        "RuntimeError('CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: This error indicates ...')",
-    ],
-)
-def test_more_blocks_than_run_at_once_are_told(said: str, study: Path) -> None:
-    error = told(study, f"def run(x):\n    raise {said}\n")
-    assert error.message == (
-        "a cooperative launch has more blocks than this GPU runs at once (fix1.py:2)"
-    )
-    assert "as many as it has SMs" in error.hint
 
 
 # ---- nvcc --------------------------------------------------------------------------------------

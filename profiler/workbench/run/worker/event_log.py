@@ -92,8 +92,6 @@ def describe(error: BaseException) -> ErrorText:
 
 
 NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
-WITHOUT_ARGUMENT = re.compile(r"missing \d+ required positional arguments?: (.+)$")
-TOO_MANY_BLOCKS = re.compile(r"grid size .*exceeds the limit|COOPERATIVE_LAUNCH_TOO_LARGE")
 NO_COMPILER = (
     "CUDA_HOME environment variable is not set",
     "No such file or directory: 'nvcc'",
@@ -193,23 +191,6 @@ def _line_in(error: BaseException, source: str, number: int) -> str:
     return ""
 
 
-def _autotuner(error: BaseException) -> tuple[str, str] | None:
-    """Triton launches without what no configuration gives."""
-    missing = WITHOUT_ARGUMENT.search(str(error)) if isinstance(error, TypeError) else None
-    frames = traceback.extract_tb(error.__traceback__)
-    if missing is None or not any("/triton/" in frame.filename for frame in frames):
-        return None
-    tuned = any(frame.filename.endswith("autotuner.py") for frame in frames)
-    by = ", which no configuration of its autotuner gives" if tuned else ""
-    names = missing[1]
-    first = names.replace("'", "").split(" ")[0].strip(",")
-    given = f'triton.Config({{"{first}": ...}}) among the autotuner\'s configs, or '
-    return (
-        f"a Triton kernel is launched without {names}{by}{_at(place(error))}",
-        f"add {given if tuned else ''}{first}=... at the launch",
-    )
-
-
 def _nvcc(error: BaseException) -> tuple[str, str] | None:
     """load_inline and load: no compiler, or what it said."""
     text = str(error)
@@ -248,15 +229,4 @@ def _driver(error: BaseException) -> tuple[str, str] | None:
     return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
 
 
-def _together(error: BaseException) -> tuple[str, str] | None:
-    """A cooperative launch, of cuda-core's words or the driver's."""
-    if TOO_MANY_BLOCKS.search(str(error)) is None:
-        return None
-    return (
-        f"a cooperative launch has more blocks than this GPU runs at once{_at(place(error))}",
-        "launch as many as it has SMs, times what fits one of them beside each other: "
-        "`workbench show` says what limits the occupancy",
-    )
-
-
-SAYS = (_package, _triton, _autotuner, _nvcc, _memory, _driver, _together)
+SAYS = (_package, _triton, _nvcc, _memory, _driver)
