@@ -189,13 +189,6 @@ def test_ncu_is_told_clocks_caches_and_source() -> None:
         assert part in text
 
 
-def test_the_passes_are_read_from_ncus_output() -> None:
-    text = '==PROF== Profiling "first" - 0: 0%....50%....100% - 38 passes\n'
-    text += '==PROF== Profiling "scale" - 1 (2/8): 0%....50%'
-    assert ncu.progress(text) == ("scale", 50)
-    assert ncu.progress("nothing yet") is None
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -275,7 +275,7 @@ class Profiled:
     def kill(self) -> None:
         pass
 
-    def watch(self, limit: float, on_event: Any, on_log: Any) -> WorkerEnd:
+    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(self.variants)
         if self.ends_at == FIRST:
             start = Start(variant=self.variants[0], phase=Phase.CAPTURE)

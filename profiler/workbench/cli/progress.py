@@ -14,7 +14,6 @@ from workbench.run.protocol import (
     Checked,
     Event,
     Failed,
-    Passes,
     Round,
     Start,
     TimedSession,
@@ -45,7 +44,6 @@ class Progress:
         self.captured: set[str] = set()
         self.out: set[str] = set()
         self.capture_started = 0.0
-        self.current = ""
         self.checks: list[Checked] = []  # of one variant, that are not printed yet
 
     def __enter__(self) -> Progress:
@@ -98,11 +96,6 @@ class Progress:
                 self.live(self.round(event))
             case TimedSession():
                 self.timed(event.session)
-            case Passes():
-                self.live(
-                    f"profiling {self.current}: {event.kernel[:40]} {event.percent} % of "
-                    f"its passes{self.left()}"
-                )
             case Captured():
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}{self.left()}"
@@ -116,7 +109,6 @@ class Progress:
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
 
     def start(self, event: Start) -> None:
-        self.current = event.variant
         if event.phase == Phase.CAPTURE and not self.capture_started:
             self.capture_started = time.monotonic()
         doing = "compiling" if event.compiling else VERBS[event.phase]

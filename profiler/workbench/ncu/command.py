@@ -79,19 +79,10 @@ def nvtx_ranges(action: Any) -> list[str]:
     return [name for names in ranges for name in names if name.startswith(RANGE_PREFIX)]
 
 
-_PASSES = re.compile(r'Profiling "([^"]*)".*?(\d+)%(?!.*%)', re.DOTALL)
-
 _FAULT = re.compile(
     r"error|failed to|terminate called|what\(\)|segmentation fault|aborted", re.IGNORECASE
 )
 QUOTED = 300  # characters of a line that is quoted
-
-
-def progress(text: str) -> tuple[str, int] | None:
-    """Kernel name and percent of its passes done, from the end of ncu's output."""
-    start = text.rfind("==PROF== Profiling")
-    match = _PASSES.search(text[start:]) if start >= 0 else None
-    return (match[1], int(match[2])) if match else None
 
 
 def error_lines(log: str) -> list[str]:

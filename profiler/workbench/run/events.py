@@ -27,7 +27,6 @@ from workbench.run.protocol import (
     ErrorText,
     Event,
     Failed,
-    Passes,
     Start,
     WithoutNumber,
 )
@@ -37,8 +36,6 @@ from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
-
-LOG_KEPT = 4000  # characters: ncu's line about the kernel at hand is among them
 
 
 @dataclass
@@ -131,19 +128,6 @@ class Listener:
             if event.variant not in stored:
                 why = f"{error.message} ({error.hint})"
                 self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
-
-
-def passes(on_event: Callable[[Event], None]) -> Callable[[str], None]:
-    """Tells from ncu's output, piece by piece, how far it is."""
-    text = ""
-
-    def on_log(piece: str) -> None:
-        nonlocal text
-        text = (text + piece)[-LOG_KEPT:]
-        if state := ncu.progress(text):
-            on_event(Passes(kernel=state[0], percent=state[1]))
-
-    return on_log
 
 
 @dataclass(frozen=True)

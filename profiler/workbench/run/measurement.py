@@ -20,7 +20,7 @@ from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.compilation import build_job, compilers, copy_sources
-from workbench.run.events import Listener, ReportRecorder, passes
+from workbench.run.events import Listener, ReportRecorder
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker, scratch_folder
 from workbench.run.protocol import (
@@ -278,7 +278,7 @@ class Measurement:
             if worker is ahead:
                 worker.open_gate(left)
             ahead = None
-            outcome = worker.watch(limit, self.events.take, passes(self.on_event))
+            outcome = worker.watch(limit, self.events.take)
             suspects += self.events.suspects
             self.result.interrupted = outcome.interrupted
             report = worker.scratch / ncu.REPORT

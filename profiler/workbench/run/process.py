@@ -331,12 +331,12 @@ class Worker:
         """Let a worker that was started ahead go on, with these variants."""
         write_gate(self.scratch, variants)
 
-    def drain(self, on_event: Callable[[Event], None], on_log: Callable[[str], None]) -> bool:
+    def drain(self, on_event: Callable[[Event], None]) -> bool:
+        """Whether anything came that says that it is alive."""
         text = self.log.read()
         if text:
             kept = self.pieces if self.log.position <= LOG_BYTES else self.pieces[:-1]
             self.pieces = [*kept, text]
-            on_log(text)
         fresh = [decode(line) for line in self.tail.lines()]
         self.events.extend(fresh)
         for event in fresh:
@@ -358,12 +358,7 @@ class Worker:
         is_compiling = isinstance(last, Start) and last.compiling
         return max(limit_seconds, COMPILING_SECONDS if is_compiling else 0.0)
 
-    def watch(
-        self,
-        limit_seconds: float,
-        on_event: Callable[[Event], None],
-        on_log: Callable[[str], None] = lambda text: None,
-    ) -> WorkerEnd:
+    def watch(self, limit_seconds: float, on_event: Callable[[Event], None]) -> WorkerEnd:
         """Wait for its end.
 
         ``limit_seconds`` is the longest silence allowed: no event, and no output of ncu; a front
@@ -374,7 +369,7 @@ class Worker:
         last, allowed = time.monotonic(), limit_seconds
         try:
             while self.process.poll() is None:
-                if self.drain(on_event, on_log):
+                if self.drain(on_event):
                     last = time.monotonic()
                 if self.is_done:
                     break
@@ -389,7 +384,7 @@ class Worker:
             stop(self.process, self.events, signal.SIGTERM)
         finally:
             self.kill()
-        self.drain(on_event, on_log)
+        self.drain(on_event)
         current = self.scratch / CURRENT
         name = current.read_text().strip() if current.exists() else ""
         return WorkerEnd(

@@ -333,13 +333,6 @@ WorkerEvent = (
 )
 
 
-class Passes(msgspec.Struct, frozen=True, kw_only=True):
-    """How far ncu is with a kernel, in percent of its passes: read from its output."""
-
-    kernel: str
-    percent: int
-
-
 class WithoutNumber(msgspec.Struct, frozen=True, kw_only=True):
     """So many ``metrics`` of a variant's launches were collected by ncu as NaN."""
 
@@ -347,7 +340,7 @@ class WithoutNumber(msgspec.Struct, frozen=True, kw_only=True):
     metrics: int
 
 
-Event = WorkerEvent | Passes | WithoutNumber
+Event = WorkerEvent | WithoutNumber
 _events: msgspec.json.Decoder[WorkerEvent] = msgspec.json.Decoder(WorkerEvent)
 
 
