@@ -13,9 +13,9 @@ from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda import compiler as nvrtc
 from workbench.cuda.compiler import Compiled, Source
 from workbench.run import compilation
-from workbench.run.compilation import compilers
+from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
-from workbench.run.process import compiler_environment, scratch_folder
+from workbench.run.process import compiler_environment
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 

@@ -229,7 +229,7 @@ def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -
     names = list(side_jobs.CEILINGS)
     folder, scripted = play(
         ended(ENVIRONMENT, ceiling("dram"), failed("l2", "no L2"), current="l1"),
-        ended(ENVIRONMENT, ceiling("fp32"), current="fp64", timed_out=True),
+        ended(ENVIRONMENT, ceiling("fp32"), current="fp64", silent_for=60.0),
         ended(ENVIRONMENT, *map(ceiling, names[5:]), Done()),
     )
     assert scripted.asked == [names, names[3:], names[5:]]

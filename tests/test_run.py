@@ -489,7 +489,7 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
 
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     again = [start("baseline"), checked("baseline"), Done()]
-    result, folder, _ = play([start("bad")], again, timed_out=True)
+    result, folder, _ = play([start("bad")], again, silent_for=120.0)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
     assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
 
@@ -560,7 +560,7 @@ def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path:
             "`workbench doctor` may say why",
         ),
         (
-            {"timed_out": True, "log": "a\nb\n"},
+            {"silent_for": 60.0, "log": "a\nb\n"},
             ToolFailed,
             "the worker stopped: nothing came any more\na\nb",
             "`workbench doctor` may say why",

@@ -143,15 +143,15 @@ class Breaking:
                 case "built, then dies":
                     return ended([*events, built(name)], name)
                 case fate:
-                    return ended(events, name, timed_out=fate == "hangs")
+                    return ended(events, name, silent_for=60.0 * (fate == "hangs"))
         return ended([*events, Done()], "")
 
 
-def ended(events: list[WorkerEvent], current: str, *, timed_out: bool = False) -> WorkerEnd:
+def ended(events: list[WorkerEvent], current: str, *, silent_for: float = 0.0) -> WorkerEnd:
     return WorkerEnd(
         events=events,
         returncode=0 if Done() in events else -11,
-        timed_out=timed_out,
+        silent_for=silent_for,
         current=current,
     )
 

@@ -1,25 +1,89 @@
 """Compiles variants: for a named architecture without a GPU, and ahead of the worker that checks
-them, in processes beside it.
+them, in processes beside it. The folders of workers, with copies of what is compiled.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from workbench.cuda.compiler import CUBINS
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.run import machine
-from workbench.run.process import Worker, WorkerEnd, run_worker, scratch_folder
+from workbench.run.process import EXTENSIONS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.model import Study
+from workbench.study.own_files import disk_full
 from workbench.study.params import base_name
 from workbench.study.sources import named_from, source_files
 from workbench.study.text import readable_text
 from workbench.words import INSTALL, Parameter, Phase
+
+
+@contextmanager
+def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
+    """Gone afterwards. Raises EnvironmentLacks where the disk is full."""
+    scratch = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield scratch
+    except OSError as error:
+        raise disk_full(scratch, error) or error from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(
+    study: Study, cubins: Path | None = None, *, extensions: bool = False
+) -> Iterator[Path]:
+    """With a copy of the study's sources. What is compiled in it is kept in ``cubins``, and taken
+    from there: one command may measure several times. So are torch's ``extensions`` where nobody
+    else builds any there meanwhile.
+    """
+    with empty_scratch() as scratch:
+        if cubins is not None:
+            _copy_cubins(cubins, scratch)
+            if extensions:
+                _share_extensions(cubins / EXTENSIONS, scratch / EXTENSIONS)
+                _copy_study(study, cubins)
+        _copy_study(study, scratch)
+        yield scratch
+        if cubins is not None:
+            _copy_cubins(scratch, cubins)
+
+
+def _copy_study(study: Study, folder: Path) -> None:
+    """With the times of the files, by which ninja knows what it has built."""
+    shutil.copytree(
+        study.folder,
+        folder / "kernels" / study.name,
+        ignore=shutil.ignore_patterns("__pycache__"),
+        dirs_exist_ok=True,
+    )
+
+
+def _share_extensions(kept: Path, there: Path) -> None:
+    """Without the locks that a process has left behind which was ended while it built."""
+    kept.mkdir(exist_ok=True)
+    for lock in kept.glob("*/lock"):
+        lock.unlink()
+    there.symlink_to(kept.resolve(), target_is_directory=True)
+
+
+def _copy_cubins(before: Path, after: Path) -> None:
+    """Each whole or not at all: another command may use the same folder."""
+    for path in before.glob(CUBINS):
+        target = after / path.name
+        if not target.exists():
+            part = target.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+            shutil.copy(path, part)
+            part.replace(target)
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:
@@ -74,7 +138,7 @@ def build_only(
             events = [event for event in outcome.events if isinstance(event, Built | Failed)]
             results |= {event.variant: event for event in events}
             if not outcome.finished:
-                culprit = _culprit(outcome, limit)
+                culprit = _culprit(outcome)
                 results[culprit.variant] = culprit
                 on_event(culprit)
             left = [name for name in left if name not in results and not outcome.finished]
@@ -91,11 +155,11 @@ def build_job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
     )
 
 
-def _culprit(outcome: WorkerEnd, limit: float) -> Failed:
+def _culprit(outcome: WorkerEnd) -> Failed:
     """The variant that ended the worker."""
     if not outcome.current:
         raise worker_stopped(outcome)
-    error = ErrorText(kind="", message=outcome.why(limit))
+    error = ErrorText(kind="", message=outcome.why())
     return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
 
 
@@ -106,7 +170,7 @@ def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
         error = broken[0].error.error()
         return type(error)(f"the worker stopped: {error.message}", hint=error.hint or hint)
     tail = outcome.log.splitlines()[-5:]
-    how = "nothing came any more" if outcome.timed_out else f"exit {outcome.returncode}"
+    how = "nothing came any more" if outcome.silent_for else f"exit {outcome.returncode}"
     return ToolFailed("\n".join([f"the worker stopped: {how}", *tail]), hint=hint)
 
 

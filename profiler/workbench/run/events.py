@@ -101,7 +101,7 @@ class Listener:
         elif phase == Phase.BUILD:
             self.recorder.build(variant, error=why, hint=hint)
 
-    def blame(self, outcome: WorkerEnd, limit: float) -> str | None:
+    def blame(self, outcome: WorkerEnd) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
         if outcome.finished or outcome.interrupted:
             return None
@@ -112,8 +112,8 @@ class Listener:
             raise worker_stopped(outcome)
         phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
         phase = phases[-1] if phases else Phase.BUILD
-        status = CheckResult.HUNG if outcome.timed_out else CheckResult.CRASHED
-        self.drop(variant, phase, outcome.why(limit, phase), status)
+        status = CheckResult.HUNG if outcome.silent_for else CheckResult.CRASHED
+        self.drop(variant, phase, outcome.why(phase), status)
         return variant
 
     def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:

@@ -19,10 +19,10 @@ from workbench.evidence.records import Build
 from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
-from workbench.run.compilation import build_job, compilers, copy_sources
+from workbench.run.compilation import build_job, compilers, copy_sources, scratch_folder
 from workbench.run.events import Listener, ReportRecorder
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
-from workbench.run.process import Worker, run_worker, scratch_folder
+from workbench.run.process import Worker, run_worker
 from workbench.run.protocol import (
     Captured,
     ErrorText,
@@ -147,7 +147,7 @@ class Measurement:
             if outcome.interrupted:
                 self.result.interrupted = True
                 return
-            culprit = self.events.blame(outcome, limit)
+            culprit = self.events.blame(outcome)
             self.alone(scratch, suspects, phases)
             if culprit is None or self.result.interrupted:
                 return
@@ -175,7 +175,7 @@ class Measurement:
                     self.result.interrupted |= outcome.interrupted
                     if outcome.interrupted:
                         return
-                    self.events.blame(outcome, limit)
+                    self.events.blame(outcome)
             finally:
                 for worker in workers:
                     worker.kill()
@@ -216,7 +216,7 @@ class Measurement:
             self.result.interrupted = outcome.interrupted
             if outcome.interrupted:
                 return False
-            if self.events.blame(outcome, limit) is None:
+            if self.events.blame(outcome) is None:
                 break
         return True
 
@@ -289,7 +289,7 @@ class Measurement:
             if not outcome.finished and outcome.current:
                 if ncu.got_no_counters(outcome.log):
                     raise ncu.failure(outcome.log)
-                culprit = self.events.blame(outcome, limit)
+                culprit = self.events.blame(outcome)
                 died.append(outcome.log)
             if stored:
                 died.clear()

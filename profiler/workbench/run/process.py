@@ -1,17 +1,14 @@
-"""Starts the worker in a folder of its own, watches it, and stops it when it hangs. The folder has
-copies of what it needs, and what front ends keep.
-"""
+"""Starts the worker in a folder of its own, watches it, and stops it when it hangs."""
 
 from __future__ import annotations
 
 import codecs
+import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,7 +19,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench.cuda import CUBIN_FOLDER
-from workbench.cuda.compiler import CUBINS
 from workbench.ncu.command import quoted
 from workbench.run import machine
 from workbench.run.protocol import (
@@ -36,7 +32,6 @@ from workbench.run.protocol import (
     CeilingsJob,
     Done,
     Event,
-    Handover,
     Hello,
     Job,
     SessionsJob,
@@ -48,69 +43,6 @@ from workbench.run.protocol import (
     write_gate,
     write_job,
 )
-from workbench.study.model import Study
-from workbench.study.own_files import disk_full
-
-
-@contextmanager
-def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
-    """Gone afterwards. Raises EnvironmentLacks where the disk is full."""
-    scratch = Path(tempfile.mkdtemp(prefix=prefix))
-    try:
-        yield scratch
-    except OSError as error:
-        raise disk_full(scratch, error) or error from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextmanager
-def scratch_folder(
-    study: Study, cubins: Path | None = None, *, extensions: bool = False
-) -> Iterator[Path]:
-    """With a copy of the study's sources. What is compiled in it is kept in ``cubins``, and taken
-    from there: one command may measure several times. So are torch's ``extensions`` where nobody
-    else builds any there meanwhile.
-    """
-    with empty_scratch() as scratch:
-        if cubins is not None:
-            _copy_cubins(cubins, scratch)
-            if extensions:
-                _share_extensions(cubins / EXTENSIONS, scratch / EXTENSIONS)
-                _copy_sources(study, cubins)
-        _copy_sources(study, scratch)
-        yield scratch
-        if cubins is not None:
-            _copy_cubins(scratch, cubins)
-
-
-def _copy_sources(study: Study, folder: Path) -> None:
-    """With the times of the files, by which ninja knows what it has built."""
-    shutil.copytree(
-        study.folder,
-        folder / "kernels" / study.name,
-        ignore=shutil.ignore_patterns("__pycache__"),
-        dirs_exist_ok=True,
-    )
-
-
-def _share_extensions(kept: Path, there: Path) -> None:
-    """Without the locks that a process has left behind which was ended while it built."""
-    kept.mkdir(exist_ok=True)
-    for lock in kept.glob("*/lock"):
-        lock.unlink()
-    there.symlink_to(kept.resolve(), target_is_directory=True)
-
-
-def _copy_cubins(before: Path, after: Path) -> None:
-    """Each whole or not at all: another command may use the same folder."""
-    for path in before.glob(CUBINS):
-        target = after / path.name
-        if not target.exists():
-            part = target.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-            shutil.copy(path, part)
-            part.replace(target)
-
 
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what
 # is built there: what was checked is what is timed and profiled, and an autotuner chooses once.
@@ -168,9 +100,8 @@ class WorkerEnd:
 
     events: list[WorkerEvent]
     returncode: int
-    timed_out: bool = False
+    silent_for: float = 0.0  # seconds after which it was stopped; 0 where it was not for that
     interrupted: bool = False
-    waited: float = 0.0  # the longest silence that was allowed, in seconds
     current: str = ""
     log: str = ""
 
@@ -178,14 +109,12 @@ class WorkerEnd:
     def finished(self) -> bool:
         return any(isinstance(event, Done) for event in self.events)
 
-    def why(self, limit: float, where: str = "") -> str:
-        """How it ended, in words, its own last ones among them; ``limit`` is the silence allowed
-        where none was noted.
-        """
+    def why(self, where: str = "") -> str:
+        """How it ended, in words, its own last ones among them."""
         text = f": {said}" if (said := quoted(self.log)) else ""
-        if self.timed_out:
+        if self.silent_for:
             at = f" ({where})" if where else ""
-            return f"hangs: nothing came for {self.waited or limit:g} s{at}{text}"
+            return f"hangs: nothing came for {self.silent_for:g} s{at}{text}"
         at = f"{where}, " if where else ""
         return f"crashed its process ({at}exit {self.returncode}){text}"
 
@@ -311,9 +240,9 @@ class Worker:
         while _spares and not prefix:
             self.process = _spares.pop(0)
             assert self.process.stdin is not None
-            found = Handover(folder=str(scratch.resolve()), module=module, environment=environment)
+            line = json.dumps([str(scratch.resolve()), module, environment])
             with suppress(BrokenPipeError), self.process.stdin as pipe:
-                pipe.write(found.line())
+                pipe.write(f"{line}\n".encode())
             if self.process.poll() is None:
                 return
         with (scratch / LOG).open("wb") as output:
@@ -365,8 +294,8 @@ class Worker:
         end that compiles at the first call may take longer. Ctrl-C
         stops the worker and lets ncu write what it has; the outcome says ``interrupted``.
         """
-        timed_out = interrupted = False
-        last, allowed = time.monotonic(), limit_seconds
+        silent_for, interrupted = 0.0, False
+        last = time.monotonic()
         try:
             while self.process.poll() is None:
                 if self.drain(on_event):
@@ -375,7 +304,7 @@ class Worker:
                     break
                 allowed = self.allowed(limit_seconds)
                 if time.monotonic() - last > allowed:
-                    timed_out = True
+                    silent_for = allowed
                     stop(self.process, self.events, signal.SIGKILL)
                     break
                 time.sleep(POLL_SECONDS)
@@ -390,9 +319,8 @@ class Worker:
         return WorkerEnd(
             events=self.events,
             returncode=self.process.returncode,
-            timed_out=timed_out,
+            silent_for=silent_for,
             interrupted=interrupted,
-            waited=allowed,
             current=name,
             log="".join(self.pieces),
         )

@@ -128,21 +128,6 @@ Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
 
 
-class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """What a spare interpreter becomes: the worker ``module`` in a folder, with an environment."""
-
-    folder: str
-    module: str
-    environment: dict[str, str]
-
-    def line(self) -> bytes:
-        return msgspec.json.encode(self) + b"\n"
-
-
-def read_handover(line: str) -> Handover:
-    return msgspec.json.decode(line, type=Handover)
-
-
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
     """An exception in words; ``kind`` is the name of its class."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
-from workbench.run.process import empty_scratch
+from workbench.run.compilation import empty_scratch
 from workbench.study.model import Study
 from workbench.study.params import base_name
 from workbench.study.sources import CODE, source_files

@@ -13,9 +13,9 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run import machine
-from workbench.run.compilation import worker_stopped
+from workbench.run.compilation import empty_scratch, scratch_folder, worker_stopped
 from workbench.run.plan import variants_job
-from workbench.run.process import E, Worker, WorkerEnd, empty_scratch, run_worker, scratch_folder
+from workbench.run.process import E, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Broken,
     CeilingFailed,
@@ -82,7 +82,7 @@ def calibrate(
             if outcome.interrupted:
                 raise KeyboardInterrupt
             if outcome.current and not outcome.finished:
-                absent[outcome.current] = outcome.why(limit)
+                absent[outcome.current] = outcome.why()
             elif not outcome.finished and not outcome.of(CeilingFailed):
                 broken = outcome.of(Broken)
                 why = broken[0].error.message if broken else outcome.log[-500:].strip()
@@ -124,7 +124,7 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     require_torch()
     with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, TRIAL_SECONDS, lambda event: None)
-    if outcome.timed_out and not outcome.of(Learned):
+    if outcome.silent_for and not outcome.of(Learned):
         raise GateFailed(
             f"nothing came back for {TRIAL_SECONDS:g} s", hint="does it wait for something?"
         )

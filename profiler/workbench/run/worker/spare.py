@@ -4,25 +4,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
 from contextlib import suppress
 
-from workbench.run.protocol import JOB, LOG, Handover, read_handover
+from workbench.run.protocol import JOB, LOG
 from workbench.run.worker.startup import keeping_bytecode
 
 
-def become(found: Handover) -> None:
+def become(folder: str, module: str, environment: dict[str, str]) -> None:
     """As ``python -m MODULE job.json`` in the folder, with its log and environment."""
-    os.chdir(found.folder)
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(found.environment)
+    os.environ.update(environment)
     null, log = os.open(os.devnull, os.O_RDONLY), os.open(LOG, os.O_WRONLY | os.O_CREAT)
     for descriptor, opened in ((0, null), (1, log), (2, log)):
         os.dup2(opened, descriptor)
-    sys.argv, sys.path[0] = [found.module, JOB], found.folder
-    runpy.run_module(found.module, run_name="__main__", alter_sys=True)
+    sys.argv, sys.path[0] = [module, JOB], folder
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
         from cuda.core import Program  # noqa: F401
 
     if line := sys.stdin.readline():  # none where nobody needs it any more
-        become(read_handover(line))
+        become(*json.loads(line))
 
 
 if __name__ == "__main__":
