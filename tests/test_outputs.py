@@ -29,6 +29,7 @@ from workbench.run.worker.output import (  # noqa: E402
     paired,
 )
 from workbench.run.worker.timing.neighbours import GUARD_BYTES  # noqa: E402
+from workbench.study.config import Gates  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
 from workbench.words import CheckResult  # noqa: E402
 
@@ -151,6 +152,20 @@ def test_the_error_of_one_number_is_compared_over_many_draws(worse: int) -> None
     found = outcome(study, lambda x: total(x, 1, worse), peer=lambda x: total(x, 0, 1))
     assert found.times_reference == pytest.approx(worse, rel=0.3)
     assert next(draw) == 3 * correctness.MOST_DRAWS
+
+
+@pytest.mark.parametrize(("units", "accurate"), [(1, True), (3, False)])
+def test_one_number_need_not_be_nearer_than_its_type_allows(units: int, accurate: bool) -> None:
+    """A reference that sums in float64 rounds once, and a sum in float32 cannot be as near."""
+    study = study_of(lambda x: x.double().square().sum())
+
+    def off(x: Any) -> Any:
+        near = x.double().square().sum().float()
+        return near + units * torch.finfo(near.dtype).eps * near
+
+    found = outcome(study, off, peer=lambda x: x.double().square().sum().float())
+    assert found.times_reference is not None
+    assert (found.times_reference <= Gates().max_error) == accurate
 
 
 def test_another_type_than_the_primary_references_is_other_work() -> None:

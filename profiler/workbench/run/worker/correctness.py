@@ -45,7 +45,8 @@ MOST_DRAWS = 24
 class ComparedCall:
     """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
     the ``output`` that is worst beside it. ``errors`` are the largest absolute ones of both by
-    output, of which the smallest has so many ``elements``.
+    output, of which the smallest has so many ``elements``; the primary reference's are half a unit
+    in the last place or more where these are few.
     """
 
     absolute: float
@@ -197,6 +198,12 @@ def beside(
             why = f"{what} {given}, where the primary reference gives {its_own}"
             return replace(one, why=why, output=name, hint=f"return {its_own}")
         found[name] = own[1], relative
+        if 0 < out.numel() < FEW and out.is_floating_point():
+            # A reference that sums in a wider type is nearer than a result of this type can be.
+            absolute = max(
+                absolute,
+                torch.finfo(kind).eps / 2 * float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()),
+            )
         elements = min(one.elements, out.numel() or FEW)
         one = replace(one, errors={**one.errors, name: (own[0], absolute)}, elements=elements)
     rated = {name: times for name, (e, r) in found.items() if (times := multiple(e, r)) is not None}
