@@ -21,7 +21,6 @@ from workbench.derive.diff.line_diff import ProfiledSource, Sources
 from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
-from workbench.judge.comparison import RuleChange
 from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
@@ -35,7 +34,7 @@ from workbench.render.page import render_page
 from workbench.render.templates import template_environment
 from workbench.study.config import Config
 from workbench.study.sources import virtual_name
-from workbench.words import GateState, PredictionResult, RuleMove
+from workbench.words import GateState, PredictionResult
 from workspaces import FIXTURE, ROOT
 
 ENVIRONMENT = template_environment([ROOT / "templates"], html=True)
@@ -153,7 +152,6 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         after=nasty,
         largest_changes=LargestChanges((), (), (nasty,)),
         stall_microseconds=(StallTime(nasty, 1.0, 2.0),),
-        rules=(RuleChange(nasty, nasty, nasty, RuleMove.APPEARED, 1.0, 2.0),),
     )
     found = renamed_row(with_row(found, "fix1", against_parent=told), "fix1", name)
     text = f"// {nasty}\n{nasty}\n/* {nasty}\n"

@@ -7,7 +7,6 @@ found = with_row(found, "fix1", capture="") # replace fields of one row
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 from workbench.derive.factors import Factor, SpeedupFactors
@@ -17,7 +16,7 @@ from workbench.derive.roofline.ceilings import Peaks
 from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
-from workbench.judge.comparison import Comparison, RuleChange
+from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
@@ -31,7 +30,6 @@ from workbench.words import (
     PredictionResult,
     Regime,
     Role,
-    RuleMove,
     Status,
     Verdict,
 )
@@ -152,28 +150,12 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
         part=1.0,
         speaks_of="warp instructions per scheduler",
     )
-    rules = (
-        rule_change("Long Scoreboard Stalls", RuleMove.VANISHED, 75.1, math.nan),
-        rule_change("Wait Stalls", RuleMove.APPEARED, math.nan, 31.0),
-    )
     return Comparison(
         before=before,
         after=after,
         decomposition=SpeedupFactors(before, after, old, new, gain, factors),
         stall_microseconds=times,
         largest_changes=LargestChanges((move,), (), ()),
-        rules=rules,
-    )
-
-
-def rule_change(title: str, change: RuleMove, before: float, after: float) -> RuleChange:
-    return RuleChange(
-        rule="CPIStall",
-        title=title,
-        scope="global",
-        change=change,
-        estimated_before_pct=before,
-        estimated_after_pct=after,
     )
 
 

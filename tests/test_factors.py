@@ -19,9 +19,7 @@ from workbench.derive.factors import (
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
 from workbench.derive.largest_changes import largest_changes
-from workbench.judge.comparison import rule_changes
 from workbench.judge.predictions import PredictionOutcome, score
-from workbench.ncu.capture import RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import catalog
 from workbench.words import PredictionResult
 
@@ -248,53 +246,6 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
     assert largest_changes(before, after, None).figures == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
     assert [m.figure for m in largest_changes(many, after, None).figures] == ["shared_conflicts"]
-
-
-def rules(*found: tuple[str, str, float, str]) -> ColumnTable:
-    rows: list[tuple[Any, ...]] = [
-        (0, "k", rule, "S", title, "", scope, estimate, [])
-        for rule, title, estimate, scope in found
-    ]
-    return ColumnTable(rows, columns=RULE_COLUMNS)
-
-
-def test_rules_appear_vanish_and_change() -> None:
-    before = rules(
-        ("CPIStall", "Wait Stalls", 30.0, "global"),
-        ("A", "same", 50.0, "global"),
-        ("B", "less", 40.0, "local"),
-        ("C", "unrated", math.nan, ""),
-    )
-    after = rules(
-        ("CPIStall", "Barrier Stalls", 20.0, "global"),
-        ("A", "same", 50.4, "global"),
-        ("B", "less", 5.0, "local"),
-        ("C", "unrated", math.nan, ""),
-    )
-    found = {c.title: c for c in rule_changes(before, after)}
-    assert {title: c.change for title, c in found.items()} == {
-        "Wait Stalls": "vanished",
-        "less": "changed",
-        "Barrier Stalls": "appeared",
-        "same": "same",
-        "unrated": "same",
-    }
-
-
-def test_of_several_kernels_a_rules_largest_estimate_counts() -> None:
-    twice: list[tuple[str, str, float, str]] = [
-        ("A", "t", math.nan, ""),
-        ("A", "t", 10.0, "global"),
-        ("A", "t", 30.0, "global"),
-    ]
-    (only,) = rule_changes(rules(*twice), rules(("A", "t", 30.0, "global")))
-    assert (only.change, only.estimated_before_pct) == ("same", 30.0)
-
-
-def test_rules_that_were_not_collected_are_not_said_to_have_vanished() -> None:
-    some = rules(("A", "t", 10.0, "global"))
-    assert rule_changes(some, rules()) == ()
-    assert rule_changes(rules(), some) == ()
 
 
 def test_the_score_counts_every_outcome() -> None:

@@ -48,7 +48,8 @@ RENAMED: dict[str, str | None] = {
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,
     # `diff` has what else moved, `advise` the details of its advice and of the track record.
-    r".*/(whole|against_parent)/(moves|launch|rules|following_duration)(/|$)": None,
+    r".*/(whole|against_parent)/(moves|launch|following_duration)(/|$)": None,
+    r".*/(whole|against_parent|comparison)/rules(/|$)": None,
     r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,
     r".*/track_record/": None,
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,

@@ -152,15 +152,6 @@ class Known(StrEnum):
     UNKNOWN = "unknown"  # some of the evidence could not be read
 
 
-class RuleMove(StrEnum):
-    """What became of a rule of ncu from one capture to another."""
-
-    VANISHED = "vanished"
-    CHANGED = "changed"
-    APPEARED = "appeared"
-    SAME = "same"
-
-
 class LineKind(StrEnum):
     """How a row of a diff came about; comments and blanks alone are ``COSMETIC``."""
 

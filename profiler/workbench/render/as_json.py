@@ -48,7 +48,6 @@ WHOLE_ROW = (
     *("call", "figures", "bottlenecks", "roofline", "build", "checks"),
     *("evidence_state", "tables_only"),
 )
-WHOLE_COMPARISON = ("largest_changes", "rules")
 Data = dict[str, object]
 
 
@@ -150,7 +149,7 @@ def _shape(found: Ablation | AtShape) -> Data:
 
 
 def _in_short(found: Comparison | None) -> Data | None:
-    return shown_fields(found, *WHOLE_COMPARISON) if found else None
+    return shown_fields(found, "largest_changes") if found else None
 
 
 def columns(found: Ablation, row: Row) -> Data:

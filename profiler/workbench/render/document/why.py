@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import StallTime, added
 from workbench.derive.largest_changes import FigureChange
-from workbench.judge.comparison import Comparison, RuleChange
+from workbench.judge.comparison import Comparison
 from workbench.render.document.blocks import (
     Block,
     Field,
-    Fold,
     Paragraph,
     Table,
     field,
@@ -22,7 +19,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number, signed, with_unit
-from workbench.words import NONE, RuleMove
+from workbench.words import NONE
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 # Of a factor: its name above one, below one, and without a comparison.
@@ -146,33 +143,6 @@ def _exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else number(value)
 
 
-def rules(pair: Comparison) -> list[Block]:
-    """The rules that vanished, changed or appeared, and how many say the same as before."""
-    changed = [rule for rule in pair.rules if rule.change != RuleMove.SAME]
-    fields: list[Field[RuleChange]] = [
-        field("title", "rule", lambda r: r.title),
-        field("rule", "id", lambda r: r.rule, rank=6),
-        field("scope", "scope", lambda r: r.scope or NONE),
-        field("before", f"estimate at {pair.before}", _cut_before, right=True),
-        field("after", f"at {pair.after}", _cut_after, right=True),
-        field("change", "change", lambda r: str(r.change)),
-    ]
-    blocks: list[Block] = [table("rules", fields, changed, key=lambda r: r.rule)] if changed else []
-    if alike := len(pair.rules) - len(changed):
-        blocks.append(
-            Paragraph(words(f"{alike} {'more say' if changed else 'say'} the same as before."))
-        )
-    return blocks
-
-
-def _cut_before(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.APPEARED else cut(rule.estimated_before_pct)
-
-
-def _cut_after(rule: RuleChange) -> str:
-    return NONE if rule.change == RuleMove.VANISHED else cut(rule.estimated_after_pct)
-
-
 def account(pair: Comparison) -> list[Block]:
     """All of a comparison, for a terminal."""
     blocks: list[Block] = []
@@ -182,11 +152,4 @@ def account(pair: Comparison) -> list[Block]:
         blocks.append(Paragraph(words(text)))
     if times := stall_table(pair):
         blocks.append(times)
-    blocks += largest_changes(pair)
-    if pair.rules:
-        blocks.append(Fold(words("ncu's rules, before and after"), tuple(rules(pair))))
-    return blocks
-
-
-def cut(percent: float) -> str:
-    return f"{number(percent)} %" if math.isfinite(percent) else "no estimate"
+    return [*blocks, *largest_changes(pair)]
