@@ -60,6 +60,7 @@ RENAMED: dict[str, str | None] = {
     r"(.*)/anatomy(?=/)": r"\1/decomposition",
     r"(.*)/regimes/chained(?=/)": r"\1",
     r".*/regimes/[^/]+/fastest$": None,
+    r".*/hunks/\d+/(tied|together)(/|$)": None,
     r"(.*)/hunks/(\d+)/hunk$": r"\1/hunks/\2/number",
     r"(.*)/lines_(before|after)/first$": r"\1/lines_\2/0",
     r"(.*)/lines_(before|after)/last$": r"\1/lines_\2/1",

@@ -87,8 +87,7 @@ class Hunk:
     """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
 
     ``function`` is the function the first changed line stands in; ``comments_only`` is true where
-    no code changed. ``tied`` are the numbers of hunks that belong to it, as ``ties`` says, and
-    ``together`` is the cost of it and those, before and after.
+    no code changed.
     """
 
     number: int
@@ -98,8 +97,6 @@ class Hunk:
     comments_only: bool
     before: Cost
     after: Cost
-    tied: tuple[int, ...] = ()
-    together: tuple[Cost, Cost] = (NOTHING, NOTHING)
 
     @property
     @shown

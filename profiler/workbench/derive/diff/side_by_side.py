@@ -37,11 +37,6 @@ class Text:
         """The function that a line stands in; "" outside of any."""
         return self.functions[line.line - 1]
 
-    def begins(self, line: SourceRow) -> str:
-        """The function whose first line it is; "" for none."""
-        above = self.functions[line.line - 2] if line.line > 1 else ""
-        return self.function(line) if self.function(line) != above else ""
-
 
 def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     """An empty one where the side has no such file."""

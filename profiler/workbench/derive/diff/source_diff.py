@@ -6,18 +6,15 @@
     diff.shifts     unchanged lines whose stall time changed most
 
 A hunk's cost is that of its removed, added and rewritten lines, and of waits that stay amid them.
-Lines that differ in comments or blanks alone are shown as changed but count as unchanged. What
-belongs to a hunk and stands in others is reported with it: see ``ties``.
+Lines that differ in comments or blanks alone are shown as changed but count as unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from workbench.derive.diff.alignment import Names, Sides, calls, is_wait, lambdas, ties
 from workbench.derive.diff.costs import Cost, LineCosts, add, line_costs
 from workbench.derive.diff.line_diff import (
     NOTHING,
@@ -76,13 +73,10 @@ def imported(texts: Mapping[str, str], capture: Capture) -> ProfiledSource:
 
 def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
     """Every file of both sides, and what the lines cost where both have costs."""
-    plain: list[FileDiff] = []
-    sides: list[Sides] = []
+    files: list[FileDiff] = []
     for names in pair_files(before.texts, after.texts):
-        file, found = _file_diff(before, after, names, first_hunk=len(sides) + 1)
-        plain.append(file)
-        sides += found
-    files = _tied(plain, ties(sides))
+        first = 1 + sum(len(file.hunks) for file in files)
+        files.append(_file_diff(before, after, names, first_hunk=first))
     unchanged = [row for file in files for row in file.rows if not row.counts]
     costs = (before.costs, after.costs)
     return SourceDiff(
@@ -141,15 +135,14 @@ def _duration(costs: LineCosts | None) -> float | None:
 
 def _file_diff(
     before: ProfiledSource, after: ProfiledSource, names: tuple[str, str], *, first_hunk: int
-) -> tuple[FileDiff, list[Sides]]:
+) -> FileDiff:
     python = is_host(names[1] or names[0])
     old, new = text_of(before, names[0], python=python), text_of(after, names[1], python=python)
     plain = list(side_by_side(old, new))
     spans = changed_spans(plain)
     rows = numbered(plain, spans, first_hunk)
     hunks = tuple(_hunk(names, rows[start:stop], (old, new)) for start, stop in spans)
-    sides = [(_names(hunk, 0, old), _names(hunk, 1, new)) for hunk in hunks]
-    return FileDiff(names[0], names[1], tuple(rows), hunks), sides
+    return FileDiff(names[0], names[1], tuple(rows), hunks)
 
 
 def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Text]) -> Hunk:
@@ -164,35 +157,6 @@ def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Te
         before=add(row.before.cost for row in counted if row.before),
         after=add(row.after.cost for row in counted if row.after),
     )
-
-
-def _names(hunk: Hunk, side: int, text: Text) -> Names:
-    """Of code of the GPU alone."""
-    lines = [(row.before, row.after)[side] for row in hunk.rows if row.differs and not hunk.host]
-    known = [line for line in lines if line]
-    begun = {text.begins(line) for line in known} - {""}
-    return Names(
-        function=hunk.function,
-        defines=frozenset(begun.union(*(lambdas(line.code) for line in known))),
-        calls=frozenset(set[str]().union(*(calls(line.code) for line in known))),
-        waits=any(is_wait(line.code) for line in known),
-    )
-
-
-def _tied(files: Sequence[FileDiff], tied: Sequence[tuple[int, ...]]) -> list[FileDiff]:
-    """The files, their hunks with what belongs to them."""
-    every = [hunk for file in files for hunk in file.hunks]
-
-    def whole(hunk: Hunk) -> Hunk:
-        others = [every[index] for index in tied[hunk.number - 1]]
-        parts = [hunk, *others]
-        return replace(
-            hunk,
-            tied=tuple(other.number for other in others),
-            together=(add(each.before for each in parts), add(each.after for each in parts)),
-        )
-
-    return [replace(file, hunks=tuple(whole(hunk) for hunk in file.hunks)) for file in files]
 
 
 def _function(row: DiffRow, texts: tuple[Text, Text]) -> str:

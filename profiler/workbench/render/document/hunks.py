@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workbench.derive.diff.costs import NUMBERS, Cost
-from workbench.derive.diff.line_diff import NOTHING, Hunk, Shift, SourceDiff, SourceRow, base
+from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff, SourceRow, base
 from workbench.render.document.blocks import (
     Text,
     code,
@@ -63,22 +63,6 @@ def sides(hunk: Hunk, text: Callable[[Cost], str]) -> str:
     return pair(*(text(c) if hunk.span(i) else NONE for i, c in enumerate(costs)))
 
 
-def together(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """``6, 8: 6.72 µs → 3.26 µs``, a dash for a side on which none has a line; "" where no hunk
-    that belongs to it did anything.
-    """
-    if not hunk.tied or hunk.together == (hunk.before, hunk.after):
-        return ""
-    costs = pair(*(text(cost) if cost != NOTHING else NONE for cost in hunk.together))
-    return f"{', '.join(map(str, hunk.tied))}: {costs}"
-
-
-def _times(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    """Its own before and after, and with the hunks that belong to it."""
-    more = together(hunk, text)
-    return sides(hunk, text) + (f"; with {more}" if more else "")
-
-
 def counter(name: str) -> Callable[[Cost], str]:
     return lambda cost: count(getattr(cost, name))
 
@@ -120,7 +104,7 @@ def sums(changes: SourceDiff) -> list[tuple[str, Cost, Cost]]:
 
 def costs(hunk: Hunk) -> list[str]:
     """The stall time of a hunk before and after, and every counter that was not zero."""
-    parts = [f"stall time {_times(hunk, stall_time)}"]
+    parts = [f"stall time {sides(hunk, stall_time)}"]
     ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
     for label, name in COUNTERS:
         if any(getattr(cost, name) for cost in ran):
@@ -132,7 +116,7 @@ def costliest_lines(changes: SourceDiff) -> tuple[Text, ...]:
     """The dearest hunks in a line each, but for those that hardly cost anything."""
     total = max(_weight(cost) for cost in changes.totals)
     return tuple(
-        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {_times(hunk, stalled)}")
+        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {sides(hunk, stalled)}")
         for hunk in costliest(changes)[:COSTLIEST]
         if weight(hunk) >= WORTH_TELLING * total
     )
