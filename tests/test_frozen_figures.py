@@ -44,6 +44,7 @@ RENAMED: dict[str, str | None] = {
     r".*/(versions|references)/[^/]+/(call|bottlenecks|roofline)(/|$)": None,
     r"(.*/versions/[^/]+|.*/references/[^/]+)?/(stall_standard_errors|top_stalls)(/|$)": None,
     r".*/effort(/|$)": None,
+    r".*/elsewhere(/|$)": None,
     r"(/tables/[^/]+)?/noise/": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,

@@ -17,7 +17,6 @@ from workbench.judge.gates import (
     Gate,
     accuracy_gate,
     accuracy_of,
-    by_speed,
     compiler_failed,
     correct_gate,
     corrected_at,
@@ -31,7 +30,7 @@ from workbench.judge.gates import (
     verdict,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
-from workbench.judge.regimes import Elsewhere, elsewhere, in_regimes
+from workbench.judge.regimes import in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
 from workbench.words import CheckResult, GateState, Role, Status, Verdict
@@ -67,7 +66,6 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     row = _with_choice(_measured(bare, view), view, step)
     return replace(
         row,
-        elsewhere=judgement.elsewhere,
         shapes_dropped=_price(deciding, step),
         gates=judgement.gates,
         verdict=judgement.verdict,
@@ -84,7 +82,6 @@ class Judgement:
     gates: tuple[Gate, ...]
     verdict: Verdict
     over_parent: Ratio | None = None
-    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 def judge_step(view: View, step: Step) -> Judgement:
@@ -122,14 +119,7 @@ def judge_step(view: View, step: Step) -> Judgement:
         over, limits, absent, idle=idle, corrects=bool(step.corrects), fails_at=fails_at
     )
     gates.append(faster)
-    return Judgement(
-        gates=tuple(gates),
-        verdict=verdict(gates, over, limits),
-        over_parent=over,
-        elsewhere=elsewhere(view.times.ratios(step.parent, step.variant), limits)
-        if by_speed(gates)
-        else (),
-    )
+    return Judgement(tuple(gates), verdict(gates, over, limits), over)
 
 
 def _beside_reference(view: View, step: Step) -> Iterator[Gate]:

@@ -207,11 +207,6 @@ def faster_gate(
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 
-def by_speed(gates: Sequence[Gate]) -> bool:
-    """Whether speed decides: what fails another gate is rejected in every regime."""
-    return all(gate.name == FASTER or gate.state != GateState.FAILED for gate in gates)
-
-
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate.
 

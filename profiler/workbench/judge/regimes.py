@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.gates import speed_verdict
-from workbench.study.config import Gates
-from workbench.words import Regime, Verdict, shown
+from workbench.words import Regime, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import GraphNode
@@ -33,17 +31,6 @@ class InRegime:
     speedup_over_reference: Ratio | None = None
     speedup_over_fastest: Ratio | None = None
     fastest: str = ""
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """A regime that judges otherwise than the chained one: ``would_be_kept`` says what it would
-    say.
-    """
-
-    regime: Regime
-    would_be_kept: bool
-    speedup: Ratio
 
 
 def in_regimes(
@@ -72,22 +59,6 @@ def _in_regime(
         speedup_over_reference=times.ratio(ladder.primary_reference, variant, regime),
         speedup_over_fastest=over,
         fastest=fastest,
-    )
-
-
-def elsewhere(over_parent: Mapping[Regime, Ratio], gates: Gates) -> tuple[Elsewhere, ...]:
-    """The regimes in which a step would be kept, or rejected, that is not: what is open in
-    another regime is no other verdict.
-    """
-    chained = over_parent.get(Regime.CHAINED)
-    if chained is None:
-        return ()
-    verdicts = {regime: speed_verdict(ratio, gates) for regime, ratio in over_parent.items()}
-    return tuple(
-        Elsewhere(regime, verdict == Verdict.KEPT, over_parent[regime])
-        for regime, verdict in verdicts.items()
-        if verdict not in (verdicts[Regime.CHAINED], Verdict.INCONCLUSIVE)
-        and not (verdict.is_rejected and verdicts[Regime.CHAINED].is_rejected)
     )
 
 

@@ -21,7 +21,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
-from workbench.judge.regimes import AcrossShapes, Elsewhere, InRegime
+from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step, Work
@@ -45,10 +45,9 @@ class Row:
 
     ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
     the table's, and ``deciding_speedup`` is the ratio over the parent there; else it is
-    ``over_parent``. ``regimes`` has its times and ratios in each, ``elsewhere`` those that would
-    judge otherwise than the chained one. ``call`` are what one call is made of, ``shapes_dropped``
-    the shapes that its parent supports and it does not. ``no_source_lines`` says that its capture
-    has no source lines, and why.
+    ``over_parent``. ``regimes`` has its times and ratios in each. ``call`` are what one call is
+    made of, ``shapes_dropped`` the shapes that its parent supports and it does not.
+    ``no_source_lines`` says that its capture has no source lines, and why.
 
     ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too.
     ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
@@ -67,7 +66,6 @@ class Row:
     call: tuple[GraphNode, ...] = ()
     accuracy: Accuracy | None = None
     shapes_dropped: tuple[str, ...] = ()
-    elsewhere: tuple[Elsewhere, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     stalls: Mapping[str, float] = field(default_factory=dict)
     occupancy_limiters: tuple[str, ...] = ()

@@ -71,14 +71,13 @@ def note(row: Row) -> str:
         *_why_failed(row),
         f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
         _bug_fix(row),
-        otherwise(row),
     ]
     return "; ".join(filter(None, parts))
 
 
 def brief_note(row: Row) -> str:
     """What changes a verdict: another shape, what is wrong, or that it fixes a bug; in one line."""
-    parts = note(replace(row, elsewhere=(), over_chosen=None))
+    parts = note(replace(row, over_chosen=None))
     while len(parts) > REASON_WIDTH + 15 and (cut := max(parts.rfind("; "), parts.rfind(", "))) > 0:
         parts = parts[:cut]
     return parts
@@ -147,14 +146,6 @@ def with_cycles(ratio: Ratio | None) -> str:
     """A ratio with its interval, and in cycles where that is another."""
     cycles = in_cycles(ratio)
     return f"{interval(ratio)} ({cycles})" if cycles else interval(ratio)
-
-
-def otherwise(row: Row) -> str:
-    """Where another regime than the chained one judges otherwise: ``kept back to back: 1.16x``."""
-    return "; ".join(
-        f"{'kept' if each.would_be_kept else 'not kept'} {each.regime}: {fine(each.speedup.ratio)}"
-        for each in row.elsewhere
-    )
 
 
 def call_of(row: Row) -> str:

@@ -36,7 +36,6 @@ from workbench.render.document.phrases import (
     has_figures,
     kind,
     names,
-    otherwise,
     parent_of,
     took,
     verdict,
@@ -132,8 +131,6 @@ def _speed(row: Row) -> Text:
     if not has_figures(row):
         return words(f"no figures, {brief_reason(row)}")
     text = line(f"{took(row)}, {with_cycles(row.over_parent)} over ", code(parent_of(row)))
-    if elsewhere := otherwise(row):
-        text = line(text, f" ({elsewhere})")
     if row.over_chosen is None:
         return text
     best = line(f"; it chooses, and is {interval(row.over_chosen)} of ", code(row.chosen))

@@ -39,7 +39,6 @@ from workbench.render.document.phrases import (
     has_figures,
     kernels_alone,
     kind,
-    otherwise,
     parent_of,
     took,
     verdict_at,
@@ -202,8 +201,6 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
             f"error: {factor(row.accuracy.times_reference)} that of {ablation.reference}, "
             f"at {row.accuracy.where}"
         )
-    if elsewhere := otherwise(row):
-        parts.append(elsewhere)
     if row.shapes_dropped:
         parts.append(f"no longer supports {', '.join(row.shapes_dropped)}")
     parent, first = parent_of(row), ablation.rows[0].variant
