@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from synthetic import CEILINGS, ablation, not_current, point, with_row
+from synthetic import CEILINGS, ablation, not_current, with_row
 from workbench.judge.rows import Ablation
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, FILES, chart_files, page_scenes, scene
@@ -167,17 +167,6 @@ def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
     told = [text for text in texts(svg.files(one)[0]) if text.startswith("not collected: ")]
     if name == "roofline":
         assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
-
-
-def test_point_above_its_roof_is_marked() -> None:
-    word = "above its roof: an error in the data"
-    found = with_row(ablation(1), "fix1", roofline=point(5.0, 2.0))
-    row = found.row("fix1")
-    assert row.roofline is not None
-    assert row.roofline.above_roof
-    assert word not in texts(chart("roofline", ablation(1)))
-    assert word in texts(chart("roofline", found))
-    assert "fix1 (error in the data)" in texts(chart("roofline", found))
 
 
 def test_rows_without_evidence_are_named() -> None:

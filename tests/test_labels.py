@@ -10,7 +10,7 @@ import pages
 from synthetic import ablation
 from workbench.judge.rows import Ablation
 from workbench.render.chart.charts import scene
-from workbench.render.chart.scene import Box, Label, Polyline, Sign, spread
+from workbench.render.chart.scene import Label, Polyline, Sign, spread
 
 
 def test_places_in_a_column_keep_their_order_and_distance() -> None:
@@ -20,14 +20,6 @@ def test_places_in_a_column_keep_their_order_and_distance() -> None:
     assert found[3:] == [80.0, 200.0]  # what has room stays where it wants to be
     assert spread([0.0, 1000.0], 10, 50, 100) == [50.0, 100.0]
     assert spread([], 10, 0, 1) == []
-
-
-def test_a_segment_is_cut_at_a_box() -> None:
-    box = Box(0, 0, 10, 10)
-    assert box.clipped(((-5, 5), (15, 5))) == ((0, 5), (10, 5))
-    assert box.clipped(((5, 5), (6, 6))) == ((5, 5), (6, 6))
-    assert box.clipped(((-5, 2), (5, 22))) is None
-    assert box.clipped(((-5, 12), (15, 12))) is None
 
 
 def ladder(name: str) -> Ablation:

@@ -67,4 +67,4 @@ def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> No
     assert not {"v28", "v29"} & set(told)
     assert "fastest reference" in told
     without = [label.text for label in pages.labels(size_lines(found).items)]
-    assert {"v0", "v28", "µs per call, chained"} <= set(without)
+    assert without == ["no version was timed beside a reference"]

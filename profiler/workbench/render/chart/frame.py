@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.derive.roofline.ceilings import TENSOR
-from workbench.derive.roofline.point import ERROR_MARGIN, Point
+from workbench.derive.roofline.point import Point
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.scene import (
     XY,
@@ -167,7 +167,6 @@ WORDS = {
     Marking.INCONCLUSIVE: "step, inconclusive",
     Marking.REFERENCE: "reference",
 }
-WRONG = Sign(NOWHERE, Marker.CROSS, "rejected", size=16)
 
 
 def kind_of(row: Row) -> Marking:
@@ -190,7 +189,6 @@ class Mark:
     at: XY
     level: str
     share: float | None
-    wrong: bool  # above its roof: an error in the data
 
     @property
     def kind(self) -> Marking:
@@ -198,20 +196,17 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """Its name and what must be seen with it."""
-        if self.wrong:
-            return f"{self.row.variant} (error in the data)"
+        """Its name and its share."""
         return f"{self.row.variant} {percent(self.share)}" if self.share else self.row.variant
 
     @property
     def words(self) -> str:
         """For who does not see the picture."""
         share = f", {percent(self.share)} of the roof over it" if self.share else ""
-        wrong = "; above its roof, an error in the data" if self.wrong else ""
         x, y = self.at
         return (
             f"{self.row.variant}: {number(y)} TFLOP/s at {number(x)} FLOP per "
-            f"{self.level.upper()} byte{share}{wrong}"
+            f"{self.level.upper()} byte{share}"
         )
 
 
@@ -228,8 +223,7 @@ def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
             if level.name != roofs.memory.key or not moved > 0 or not flops:
                 continue
             at = (flops / moved, flops / (duration.value * 1e-6) / TERA)
-            wrong = level.above_roof or row.roofline.share_of_arithmetic_peak > ERROR_MARGIN
-            marks.append(Mark(row, at, level.name, roofs.share(row.roofline, at), wrong))
+            marks.append(Mark(row, at, level.name, roofs.share(row.roofline, at)))
     return marks
 
 

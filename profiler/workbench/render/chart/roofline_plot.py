@@ -15,7 +15,6 @@ from workbench.render.chart.frame import (
     NO_ARITHMETIC,
     SIGNS,
     WORDS,
-    WRONG,
     Drawn,
     LegendEntry,
     Mark,
@@ -39,6 +38,7 @@ from workbench.render.chart.scene import (
     Polyline,
     Scene,
     Segment,
+    Sign,
     Stroke,
     VariantItems,
     block,
@@ -90,10 +90,10 @@ def roofline(ablation: Ablation) -> Scene:
 
 
 def _named(marks: Sequence[Mark], path: Sequence[str]) -> list[Mark]:
-    """The highest first: errors in the data, references, the ends of the path, and what is left of
+    """The highest first: references, the ends of the path, and what is left of
     it from its last step on.
     """
-    first = [mark for mark in marks if mark.wrong or mark.kind == Marking.REFERENCE]
+    first = [mark for mark in marks if mark.kind == Marking.REFERENCE]
     order = [*path[-1:], *path[:1], *path[-2:0:-1]]
     steps = [m for name in order for m in marks if m.row.variant == name and m not in first]
     return sorted([*first, *steps][:NAMED], key=lambda mark: -mark.at[1])
@@ -114,8 +114,8 @@ def _draw(marks: Sequence[Mark], drawn: Roofs, path: Sequence[str]) -> tuple[lis
     ]
     for mark in marks:
         if mark not in named:
-            own = tuple(_sign(mark, places[mark.row.variant], 0.6))
-            items.append(VariantItems(own, mark.row.variant, "mark"))
+            own = _sign(mark, places[mark.row.variant], 0.6)
+            items.append(VariantItems((own,), mark.row.variant, "mark"))
     box = at.box
     wanted = [places[mark.row.variant][1] for mark in named]
     heights = spread(wanted, ROW, box.y0 + ROW / 2, box.y1 - ROW / 2)
@@ -133,9 +133,9 @@ def _plot(box: Box, marks: Sequence[Mark], drawn: Roofs) -> Plot:
     return plot(box, (min(xs) / 3, max(xs) * 3), (min(ys) / 2, max(ys) * 1.6))
 
 
-def _sign(mark: Mark, at: XY, size: float = 1.0) -> list[Item]:
-    looks = [SIGNS[mark.kind], *([WRONG] if mark.wrong else [])]
-    return [replace(look, at=at, size=size * look.size) for look in looks]
+def _sign(mark: Mark, at: XY, size: float = 1.0) -> Sign:
+    look = SIGNS[mark.kind]
+    return replace(look, at=at, size=size * look.size)
 
 
 def _choice(mark: Mark, at: XY, y: float, box: Box) -> VariantItems:
@@ -146,7 +146,7 @@ def _choice(mark: Mark, at: XY, y: float, box: Box) -> VariantItems:
     room = WIDTH - EDGE - left
     name = name_label(mark.text, (left, y + 0.35 * SIZE), room, SIZE, own=own)
     areas = (block(at), Box(left - 3, y - ROW / 2, WIDTH - 2, y + ROW / 2))
-    items = (line, name, *_sign(mark, at))
+    items = (line, name, _sign(mark, at))
     return VariantItems(items, mark.row.variant, mark.kind, areas, words=mark.words)
 
 
@@ -155,8 +155,6 @@ def _entries(marks: Sequence[Mark], drawn: Roofs, *, path: bool) -> list[LegendE
     signs = [LegendEntry(word, SIGNS[kind]) for kind, word in WORDS.items() if kind in kinds]
     if path:
         signs.append(LegendEntry("the steps to the best version", PATH))
-    if any(mark.wrong for mark in marks):
-        signs.append(LegendEntry("above its roof: an error in the data", WRONG))
     if drawn.measured:
         signs.append(LegendEntry("measured on this GPU (in brackets)", MEASURED))
     return signs
@@ -181,12 +179,14 @@ def _roofs(plot: Plot, roofs: Roofs) -> list[Item]:
 
 
 def _slope(plot: Plot, rate: float, top: float) -> list[Segment]:
-    start = min(plot.x.low, plot.y.low / rate) / 2
-    return plot.line((start, start * rate), (top / rate, top))
+    start, end = max(plot.x.low, plot.y.low / rate), min(top, plot.y.high) / rate
+    return [(plot.at(start, start * rate), plot.at(end, end * rate))] if start < end else []
 
 
 def _flat(plot: Plot, rate: float, rise: float) -> list[Segment]:
-    return plot.line((rate / rise, rate), (1e3 * plot.x.high, rate))
+    start, end = max(plot.x.low, rate / rise), plot.x.high
+    seen = start < end and plot.y.low <= rate <= plot.y.high
+    return [(plot.at(start, rate), plot.at(end, rate))] if seen else []
 
 
 def _slope_name(slope: Segment, roof: Roof) -> Label:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -31,7 +30,6 @@ class Marker(StrEnum):
     CIRCLE = "circle"
     SQUARE = "square"
     DIAMOND = "diamond"
-    CROSS = "cross"
 
 
 @dataclass(frozen=True)
@@ -52,25 +50,6 @@ class Box:
     @property
     def middle(self) -> XY:
         return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
-
-    def clipped(self, segment: Segment) -> Segment | None:
-        """The part of a segment that lies inside (Liang and Barsky); None where none does."""
-        (ax, ay), (bx, by) = segment
-        start, end = 0.0, 1.0
-        for step, low, high in (
-            (bx - ax, self.x0 - ax, self.x1 - ax),
-            (by - ay, self.y0 - ay, self.y1 - ay),
-        ):
-            if step == 0:
-                if low > 0 or high < 0:
-                    return None
-                continue
-            first, last = sorted((low / step, high / step))
-            start, end = max(start, first), min(end, last)
-        if start > end:
-            return None
-        at = [(ax + part * (bx - ax), ay + part * (by - ay)) for part in (start, end)]
-        return at[0], at[1]
 
 
 @dataclass(frozen=True)
@@ -301,12 +280,6 @@ class Plot:
 
     def at(self, x: float, y: float) -> XY:
         return self.x.at(x), self.y.at(y)
-
-    def line(self, *points: XY) -> list[Segment]:
-        """What is to be seen of a line from point to point, in places."""
-        places = [self.at(*point) for point in points]
-        pieces = [self.box.clipped(pair) for pair in pairwise(places)]
-        return [piece for piece in pieces if piece]
 
 
 def plot(box: Box, xs: tuple[float, float], ys: tuple[float, float]) -> Plot:

@@ -101,10 +101,6 @@ class _Writer:
             return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
         if sign.shape == Marker.SQUARE:
             return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
-        if sign.shape == Marker.CROSS:
-            wide = _number(sign.size)
-            arms = f"M{_place((x - half, y - half))}l{wide} {wide}m0 -{wide}l-{wide} {wide}"
-            return f'<path class="s-{sign.colour}" fill="none" stroke-width="2.2" d="{arms}"/>\n'
         edge = "".join(f"l{_number(a * half)} {_number(b * half)}" for a, b in EDGES)
         return f'<path d="M{_place((x, y - half))}{edge}z" {look}/>\n'
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from workbench.derive.speedup import Time
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.sizes import AtSize, OverSizes, SizeLine, size_words
+from workbench.judge.sizes import OverSizes, SizeLine, size_words
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
     SIGNS,
+    Drawn,
     LegendEntry,
     axes,
     framed,
@@ -46,34 +47,27 @@ from workbench.render.numbers import number
 from workbench.words import Verdict
 
 TOP, FOOT = 34.0, 44.0
-# Versions first, then references: both kinds keep apart by their dashes as well.
 COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
-DASH = (6.0, 4.0)
 ENDS = 3.0  # half of the bar at either end of an interval
 WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
 
 
 Named = tuple[str, SizeLine]
-Ends = Callable[[AtSize], tuple[float, float, float]]  # the low end, the value and the high end
 
 
 def size_lines(over: OverSizes, name: str = NAME) -> Scene:
-    """The versions of one range over the fastest reference; their times, with those of the
-    references, where there is nothing to compare them with.
-    """
-    steps = [line for line in over.timed if line.ratios and not line.is_reference]
-    shown = _most_telling(over, steps or over.timed)
+    """The versions of one range over the fastest reference."""
     shared = shape_words(over.others)
     subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
-    return _over_sizes([(line.variant, line) for line in shown], over, name, subtitle)
+    shown = [(line.variant, line) for line in _most_telling(over, _compared(over))]
+    return _over_sizes(shown, over, name, subtitle)
 
 
 def ladder_sizes(ablation: Ablation) -> Scene:
     """A line a range: of the newest step among those that were timed at most of its sizes."""
     lines: list[Named] = []
     for own, over in by_other_parameters(ablation.sizes):
-        steps = [line for line in over.timed if line.ratios and not line.is_reference]
-        if steps:
+        if steps := _compared(over):
             most = max(len(line.ratios) for line in steps)
             line = next(line for line in steps[::-1] if len(line.ratios) == most)
             lines.append((f"{own}: {line.variant}" if own else line.variant, line))
@@ -81,66 +75,49 @@ def ladder_sizes(ablation: Ablation) -> Scene:
     return _over_sizes(lines[: len(COLOURS)], ablation.sizes[0], NAME, subtitle)
 
 
+def _compared(over: OverSizes) -> list[SizeLine]:
+    """Those that were timed beside a reference."""
+    return [line for line in over.timed if line.ratios and not line.is_reference]
+
+
 def _most_telling(over: OverSizes, lines: Sequence[SizeLine]) -> list[SizeLine]:
     """The fastest at any size, then the last ones, as many as there are colours."""
-    best = [
-        found[0].variant
-        for references in (False, True)
-        for shape in over.sizes
-        if (found := over.fastest_at(shape, references=references))
-    ]
+    fastest = (over.fastest_at(shape, references=False) for shape in over.sizes)
+    best = [found[0].variant for found in fastest if found]
     wanted = dict.fromkeys([*best, *(line.variant for line in lines[::-1])])
     kept = [name for name in wanted if any(line.variant == name for line in lines)]
     return [line for line in lines if line.variant in kept[: len(COLOURS)]]
 
 
 def _over_sizes(lines: Sequence[Named], over: OverSizes, name: str, subtitle: str) -> Scene:
-    compared = any(line.ratios and not line.is_reference for _, line in lines)
-    ends = _ratio_ends if compared else _time_ends
-    points = [p for _, line in lines for p in line.points if p.over_fastest or not compared]
-    known = [ends(point) for point in points] or [(1.0, 1.0, 1.0)]
-    lows, _, highs = zip(*known, strict=True)
-    low, high = (min(1.0, *lows), max(1.0, *highs)) if compared else (min(lows), max(highs))
-    sizes = [point.size for point in points] or list(over.sizes.values())
-    box = Box(LEFT, TOP, WIDTH - EDGE, TOP + HEIGHT)
-    at = plot(box, (min(sizes) / 1.15, max(sizes) * 1.15), (low / 1.06, high * 1.06))
-    title = "speed ÷ that of the fastest reference" if compared else "µs per call, chained"
-    items: list[Item] = list(axes(at, _ticks(at, sorted(set(sizes))), over.parameter, title))
-    if compared:
-        level = at.y.at(1.0)
-        items.append(Polyline(((box.x0, level), (box.x1, level)), REFERENCE))
-    entries = []
-    for place, (label, line) in enumerate(lines):
-        dash = DASH if line.is_reference else ()
-        stroke = Stroke(COLOURS[place % len(COLOURS)], 2.0, dash)
-        items += _line(line, at, ends, stroke, compared=compared)
-        entries.append(LegendEntry(label, stroke))
-    if compared:
-        entries.append(LegendEntry("fastest reference", REFERENCE))
-    legend, bottom = key(entries, EDGE, box.y1 + FOOT, WIDTH - EDGE)
-    return Scene(
+    made = framed(
+        _lines(lines, over.parameter) if lines else "no version was timed beside a reference",
+        WIDTH,
         name=name,
-        width=WIDTH,
-        height=bottom + 4,
-        title=f"Ratio to the fastest reference over {over.parameter}"
-        if compared
-        else f"Time over {over.parameter}",
+        title=f"Ratio to the fastest reference over {over.parameter}",
         subtitle=subtitle,
-        alt=ALT,
-        caption=CAPTION,
-        items=(*items, *legend),
     )
+    return replace(made, alt=ALT, caption=CAPTION)
 
 
-def _ratio_ends(point: AtSize) -> tuple[float, float, float]:
-    over = point.over_fastest
-    assert over is not None
-    return over.low or over.ratio, over.ratio, over.high or over.ratio
-
-
-def _time_ends(point: AtSize) -> tuple[float, float, float]:
-    low, high = _ends(point.microseconds)
-    return low, point.microseconds.value, high
+def _lines(lines: Sequence[Named], parameter: str) -> Drawn:
+    ratios = [p.over_fastest for _, line in lines for p in line.points if p.over_fastest]
+    low = min(1.0, *(ratio.low or ratio.ratio for ratio in ratios))
+    high = max(1.0, *(ratio.high or ratio.ratio for ratio in ratios))
+    sizes = sorted({p.size for _, line in lines for p in line.points if p.over_fastest})
+    box = Box(LEFT, TOP, WIDTH - EDGE, TOP + HEIGHT)
+    at = plot(box, (sizes[0] / 1.15, sizes[-1] * 1.15), (low / 1.06, high * 1.06))
+    title = "speed ÷ that of the fastest reference"
+    items: list[Item] = [*axes(at, _ticks(at, sizes), parameter, title)]
+    level = at.y.at(1.0)
+    items.append(Polyline(((box.x0, level), (box.x1, level)), REFERENCE))
+    entries = []
+    for colour, (label, line) in zip(COLOURS, lines, strict=False):
+        items += _line(line, at, Stroke(colour, 2.0))
+        entries.append(LegendEntry(label, Stroke(colour, 2.0)))
+    entries.append(LegendEntry("fastest reference", REFERENCE))
+    legend, bottom = key(entries, EDGE, box.y1 + FOOT, WIDTH - EDGE)
+    return [*items, *legend], bottom
 
 
 def _ticks(at: Plot, sizes: Sequence[float]) -> list[tuple[float, str]]:
@@ -155,20 +132,17 @@ def _ticks(at: Plot, sizes: Sequence[float]) -> list[tuple[float, str]]:
     return ticks
 
 
-def _line(
-    line: SizeLine, at: Plot, ends: Ends, stroke: Stroke, *, compared: bool
-) -> Sequence[Item]:
-    points = [p for p in line.points if p.over_fastest or not compared]
-    places = [at.at(p.size, ends(p)[1]) for p in points]
+def _line(line: SizeLine, at: Plot, stroke: Stroke) -> Sequence[Item]:
+    points = [(p.size, p.over_fastest) for p in line.points if p.over_fastest]
+    places = [at.at(size, over.ratio) for size, over in points]
     items: list[Item] = [Polyline(pair, stroke) for pair in pairwise(places)]
-    for point, (x, y) in zip(points, places, strict=True):
-        low, _, high = map(at.y.at, ends(point))
+    for (_, over), (x, y) in zip(points, places, strict=True):
+        low, high = at.y.at(over.low or over.ratio), at.y.at(over.high or over.ratio)
         if low - high > 2 * ENDS:  # an interval that is higher than its mark
             bar = Stroke(stroke.colour, 1.2)
             items.append(Polyline(((x, low), (x, high)), bar))
             items += [Polyline(((x - ENDS, end), (x + ENDS, end)), bar) for end in (low, high)]
-        shape = Marker.SQUARE if line.is_reference else Marker.CIRCLE
-        items.append(Sign((x, y), shape, stroke.colour, size=7))
+        items.append(Sign((x, y), Marker.CIRCLE, stroke.colour, size=7))
     return items
 
 
