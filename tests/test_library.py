@@ -46,7 +46,7 @@ def test_importing_it_loads_no_verb() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert {"ablate", "profile", "read", "study", "try_", "variant"} <= set(dir(wb))
+    assert {"ablate", "profile", "read", "study", "try_"} <= set(dir(wb))
     with pytest.raises(AttributeError, match="no attribute 'abalte'"):
         wb.abalte  # type: ignore[attr-defined] # noqa: B018
 
@@ -190,8 +190,6 @@ def test_the_room_called_study_is_still_a_package() -> None:
         (lambda: wb.study("atention", project=FIXTURE), UsageError, "unknown study 'atention'"),
         (lambda: wb.ablate(project="/nowhere"), UsageError, "no workbench.toml in"),
         (lambda: wb.read("none.ncu-rep"), UsageError, "there is no file"),
-        (lambda: wb.variant(lambda x: x), UsageError, "needs a name and the step"),
-        (lambda: wb.variant(name="a"), UsageError, "needs a name and the step"),
     ],
 )
 def test_errors_are_the_products_own(
@@ -220,7 +218,7 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         wb.ablate(project=FIXTURE)
 
 
-def test_try_hands_over_a_file_or_the_code_of_a_function(
+def test_try_hands_over_a_file(
     tmp_path: Path, trials_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find_target(Local(), FIXTURE, None, None)
@@ -243,30 +241,16 @@ def test_try_hands_over_a_file_or_the_code_of_a_function(
     assert parsed(done).images
     assert "What limits it:" in done._repr_markdown_()
     assert "What to try next:" in done._repr_markdown_()
-    of_function: Any = wb.try_(doubled)
-    file, _, name = seen[-1][0].rpartition(":")
-    text = Path(file).read_text()
-    assert name == "doubled"
-    assert "FACTOR = 2\n" in text
-    assert "def doubled(x: Any) -> Any:" in text
-    wb.try_(doubled)
-    assert seen[-1] == seen[-2]
-    assert "twice.py:twice: on the CPU its largest error is" in of_function._repr_html_()
+    on_cpu: Any = wb.try_("twice.py:twice")
+    assert "twice.py:twice: on the CPU its largest error is" in on_cpu._repr_html_()
     with pytest.raises(EnvironmentLacks):
-        of_function.table()
+        on_cpu.table()
 
 
 def test_an_option_that_try_has_not_is_named() -> None:
     with pytest.raises(UsageError, match="unknown option of try_") as caught:
         wb.try_("softmax.py", vs="torch.softmax")
     assert caught.value.hint == "did you mean 'versus'?"
-
-
-FACTOR = 2
-
-
-def doubled(x: Any) -> Any:
-    return x * FACTOR
 
 
 def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:

@@ -3,7 +3,7 @@
 A study imports ``Shape``, ``Tolerance`` and ``Work`` from here; a variant imports
 ``workbench.cuda``. Neither import needs a GPU, torch or pandas. The verbs are here too, for
 scripts and notebooks, and are loaded when they are first used: ``ablate``, ``profile``, ``read``,
-``study``, ``try_`` and the decorator ``variant`` (docs/library.md).
+``study`` and ``try_`` (docs/library.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.library import ablate, advise, diff, profile, read, study, sweep, try_, variant
+    from workbench.library import ablate, advise, diff, profile, read, study, sweep, try_
     from workbench.study.model import Shape, Tolerance, Work
 
 __version__ = "0.1.0"
@@ -30,7 +30,6 @@ __all__ = [
     "study",
     "sweep",
     "try_",
-    "variant",
 ]
 
 

@@ -280,10 +280,10 @@ def predicted(text: str) -> Prediction:
     return Prediction(figure=figure, factor=(low, high), range=None)
 
 
-def parent_of(study: Study, name: str, *, copied: bool = True) -> str:
-    """The step that another builds on; ``copied``: by a copy of its files. Raises UsageError."""
+def parent_of(study: Study, name: str) -> str:
+    """The step that another is a copy of. Raises UsageError."""
     steps = [step.variant for step in study.ladder.steps]
-    if copied and base_name(name) != name and base_name(name) in steps:
+    if base_name(name) != name and base_name(name) in steps:
         raise UsageError(
             f"'{name}' has no files of its own to copy",
             hint=f"copy {base_name(name)}, and change its cuda.params(...) in the copy",
@@ -323,15 +323,6 @@ def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
             if not write_new(path, data, study.folder, made):
                 raise UsageError(f"{path} is there already", hint="take another name")
         write_bytes(ladder, longer.encode())
-
-
-def step_of(
-    study: Study, name: str, parent: str, change: str, predict: Sequence[str], *, copied: bool
-) -> Step:
-    """A step that the ladder has not; ``copied`` as of ``parent_of``. Raises UsageError."""
-    parent = parent_of(study, parent, copied=copied)
-    require_new(study, name)
-    return Step(name, parent, change_text(change), predictions=tuple(map(predicted, predict)))
 
 
 @dataclass(frozen=True)
@@ -375,7 +366,9 @@ def new_step(
     """A copy of ``parent``, and the step. ``by_name``: the next command names the study. Raises
     UsageError.
     """
-    step = step_of(study, name, parent, change, predict, copied=True)
+    parent = parent_of(study, parent)
+    require_new(study, name)
+    step = Step(name, parent, change_text(change), predictions=tuple(map(predicted, predict)))
     copy = copied(study, study.variants[parent], name)
     added(study, step, {path: text.encode() for path, text in copy.files.items()})
     command = f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else "")

@@ -6,10 +6,9 @@ Nothing is printed, no progress is shown, and no report is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from workbench.app import judge as ladders
 from workbench.app import sweep as spaces
@@ -19,10 +18,9 @@ from workbench.app.judge import judged
 from workbench.app.measure import ensure, profiled_with
 from workbench.app.show import current_capture
 from workbench.app.target import find_recorded, find_study, find_target
-from workbench.errors import UsageError, unknown
+from workbench.errors import unknown
 from workbench.judge.advice.ranking import Advice, to_try
 from workbench.judge.view import judge_pair, pair_sources
-from workbench.library.functions import write_variant, written_out
 from workbench.library.results import (
     Ablated,
     ComparedVariants,
@@ -39,7 +37,6 @@ from workbench.library.results import (
 from workbench.ncu.report_file import read_report
 
 Where = str | Path | None
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def ablate(
@@ -135,63 +132,20 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     return OpenStudy(**values(found), project=_folder(project))
 
 
-def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
-    """``workbench try``: a file that somebody has, or a function of this script or notebook; no
-    workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
-    and those of ``workbench.app.try_.attempt``. Raises WorkbenchError, GateFailed where the
-    function is wrong, inaccurate or failed.
+def try_(source: str | Path, **options: Any) -> TriedSource:
+    """``workbench try``: ``FILE`` or ``FILE:FUNCTION``; no workspace is needed. Options as of the
+    verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]`` and those of
+    ``workbench.app.try_.attempt``. Raises WorkbenchError, GateFailed where the function is wrong,
+    inaccurate or failed.
     """
     known = list(signature(trying.attempt).parameters)[2:]
     for option in options:
         if option not in known:
             raise unknown("option of try_()", option, known)
-    if callable(source):
-        source = written_out(source)
     done = trying.attempt(Local(), str(source), **options)
     if no := trying.refusal(done):
         raise no
     return tried(done)
-
-
-def variant(
-    bare: object = None,
-    /,
-    *,
-    name: str = "",
-    parent: str = "",
-    change: str = "",
-    predict: str | Sequence[str] = (),
-    study: str | None = None,
-    project: Where = None,
-) -> Callable[[F], F]:
-    """A decorator: the function becomes the variant ``name`` of a study, a step on ``parent``.
-
-    Its source, and what it needs of its file or of the notebook's cells, is written to a module of
-    the study; the step, its ``change`` and predictions (``"time=0.8..0.95"``) go into
-    ``ablation.toml`` where it has none of that name. Run again, the module follows the function,
-    which is returned unchanged. Raises UsageError for what cannot be taken along.
-    """
-
-    def taken(function: F) -> F:
-
-        wanted = [predict] if isinstance(predict, str) else list(predict)
-        write_variant(
-            function,
-            name=name,
-            parent=parent,
-            change=change,
-            predict=wanted,
-            study=study,
-            project=_folder(project),
-        )
-        return function
-
-    if bare is not None or not name or not parent:
-        raise UsageError(
-            "@variant needs a name and the step that it changes",
-            hint='such as @wb.variant(name="fix2", parent="fix1", change="eight halves a load")',
-        )
-    return taken
 
 
 def _folder(project: Where) -> Path | None:
