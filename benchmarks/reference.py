@@ -13,10 +13,11 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from enum import EnumType
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from benchmarks.pages import DOCS
@@ -29,7 +30,6 @@ from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.ladder_file import LadderFile, Reference
 from workbench.study.model import Prediction, Step
-from workbench.study.text import expected
 
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
@@ -90,6 +90,32 @@ def default(field: msgspec.structs.FieldInfo) -> str:
         return "required"
     known = field.default not in (None, "", (), msgspec.NODEFAULT)
     return f"`{msgspec.json.encode(field.default).decode()}`" if known else ""
+
+
+TOML = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    tuple[float, float]: "[low, high]",
+}
+
+
+def expected(want: Any) -> str:
+    """A type of TOML in words; of ``X | None`` that of X, of numbers with their bounds."""
+    if want in TOML:
+        return TOML[want]
+    if get_origin(want) is Literal or isinstance(want, EnumType):
+        return f"one of {', '.join(map(str, get_args(want) or want))}"
+    kind, *more = get_args(want)
+    if more == [...]:
+        return "tables, each below its name in [[ ]]" if kind is Prediction else "a list of strings"
+    if get_origin(want) is not Annotated or more[0].pattern:
+        return expected(kind)
+    if more[0].max_length:
+        return f"{TOML[kind]} of at most {more[0].max_length} characters"
+    lowest = "above zero" if more[0].ge is None else "from zero"
+    return f"{TOML[kind]} {lowest} and at most {more[0].le:g}"
 
 
 def keys(record: type, inner: tuple[str, ...] = ()) -> Iterator[str]:

@@ -370,7 +370,7 @@ def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
     ("line", "told"),
     [
         ('partial = ["larger"]', "'partial' names 'larger', which is no shape of the study"),
-        ('partial = "large"', "'partial' must be a list of strings, not 'large'"),
+        ('partial = "large"', "'partial': expected a list, got `str`"),
     ],
 )
 def test_a_part_of_the_ladder_at_a_shape_that_there_is_none_of_is_refused(

@@ -109,14 +109,14 @@ def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsy
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("study = []", ["'study' must be a string"]),
-        ("study = ['a']", ["'study' must be a string"]),
-        ("[profiler]\nset = ['full']", ["'profiler.set' must be a string"]),
+        ("study = []", ["'study': expected `str`"]),
+        ("study = ['a']", ["'study': expected `str`"]),
+        ("[profiler]\nset = ['full']", ["'profiler.set': expected `str`"]),
         ("[profiler]\nset = 'a\\nb'", []),
-        ('[profiler]\nset = "a\\u0000b"', ["'profiler.set'", "cannot be printed"]),
-        ('[profiler]\nextra_flags = ["a\\u001bb"]', ["'profiler.extra_flags'"]),
-        ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags' must be a list of strings"]),
-        ("gates = []", ["'gates' must be a table"]),
+        ('[profiler]\nset = "a\\u0000b"', ["'profiler.set': expected `str` matching"]),
+        ('[profiler]\nextra_flags = ["a\\u001bb"]', ["'profiler.extra_flags[0]'"]),
+        ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags[0]': expected `str`"]),
+        ("gates = []", ["'gates': expected a table"]),
         (f"x = {'[' * 5000}", ["not valid TOML", "nested"]),
         (f"x = {'9' * 5000}", ["not valid TOML"]),
         ("x = 1987-13-45", ["not valid TOML"]),
@@ -126,6 +126,9 @@ def test_odd_settings_are_named(text: str, words: list[str], root: Path, capsys:
     write(root, config=text)
     if words:
         fails(capsys, root, "workbench.toml", *words)
+
+
+BOUNDS = {"[1]": ("'step[1].prediction[0].",), "[true, 2]": ("'step[1].prediction[0].",)}
 
 
 @pytest.mark.parametrize("table", ["factor", "range"])
@@ -138,7 +141,12 @@ def test_bounds_of_a_prediction_are_finite_and_in_order(
 ) -> None:
     ladder = LADDER.replace("factor = [0.4, 0.6]", f"{table} = {pair}")
     write(root, ladder=ladder)
-    fails(capsys, root, "ablation.toml", f"step 'b'.prediction.{table}", "[low, high]")
+    fails(
+        capsys,
+        root,
+        "ablation.toml",
+        *BOUNDS.get(pair, (f"step 'b'.prediction.{table}", "[low, high]")),
+    )
 
 
 @pytest.mark.parametrize("verb", ["list", "build", "check", "ablate"])
@@ -161,7 +169,7 @@ def test_a_figure_that_there_is_none_of_is_named(
 @pytest.mark.parametrize("value", ['"false"', '"true"', "0", "1", "[]"])
 def test_a_flag_is_true_or_false(value: str, root: Path, capsys: Capture) -> None:
     write(root, ladder=LADDER.replace("primary = true", f"primary = {value}"))
-    fails(capsys, root, "ablation.toml", ".primary' must be true or false")
+    fails(capsys, root, "ablation.toml", "'reference[0].primary': expected `bool`")
 
 
 @pytest.mark.parametrize("value", ["true", "1.0", "2", '"1"', "[1]"])

@@ -19,6 +19,7 @@ MaxError = Annotated[float, Meta(gt=0, le=1e6)]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Sessions = Annotated[int, Meta(gt=0, le=100)]
 Margin = Annotated[float, Meta(gt=0, le=10)]
+Printable = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$")]  # an argument of ncu
 
 
 class Gates(TomlTable, frozen=True):
@@ -77,10 +78,10 @@ class Profiler(TomlTable, frozen=True):
     extra_flags: Further options, passed unchanged.
     """
 
-    set: str = "full"
+    set: Printable = "full"
     clock_control: Literal["base", "boost", "force-boost", "none"] = "none"
     cache_control: CacheControl = "none"
-    extra_flags: tuple[str, ...] = ()
+    extra_flags: tuple[Printable, ...] = ()
 
 
 class CommitGate(TomlTable, frozen=True):

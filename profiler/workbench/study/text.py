@@ -7,10 +7,8 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from enum import EnumType
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -71,7 +69,7 @@ def readable_text(path: Path) -> str:
 
 def is_plain_name(name: str) -> bool:
     """Whether a name can be that of a file, and of none outside of its folder."""
-    inside = not name.startswith(".") and not {"/", "\\", "\0"} & set(name)
+    inside = name.isprintable() and not name.startswith(".") and not {"/", "\\"} & set(name)
     try:
         return inside and 0 < len(os.fsencode(name)) <= NAME_BYTES
     except UnicodeError:
@@ -98,118 +96,32 @@ class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def convert(data: object, kind: type[Filled], path: Path) -> Filled:
     """``data`` of the file ``path`` as a ``kind``. Raises UsageError naming the file, the key, the
-    type expected there, and the nearest right key or value.
+    type expected there, and of an unknown key the nearest one.
     """
     try:
-        found = msgspec.convert(data, kind)
-    except msgspec.ValidationError:
-        raise _explained(path, data, kind) from None
-    for where, text in _texts(data):  # they go into command lines and names of files
-        if not text.isprintable():
-            raise UsageError(
-                f"{path}: '{where}' has a character that cannot be printed: {_shown(text)}",
-                hint="take it out",
-            )
-    return found
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+    where, known = where.strip(".`"), _NAMED.fullmatch(what)
+    if known and known[1] == "contains unknown":
+        key = f"{where}.{known[2]}" if where else known[2]
+        raise UsageError(
+            f"{path}: unknown key '{key}'", hint=nearest(known[2], keys_at(kind, where))
+        )
+    what = what.replace("`object`", "a table").replace("`array`", "a list")
+    raise UsageError(
+        f"{path}: '{where}': {what[0].lower()}{what[1:]}",
+        hint=f"write {known[2]} = " if known else f"leave '{where}' out for the default",
+    )
 
 
-def _explained(path: Path, value: Any, want: Any, where: str = "") -> UsageError:
-    """What is wrong with a value that is of another type, at the innermost key."""
-    if isinstance(value, dict) and (known := _fields(want)):
-        for key, inner in value.items():
-            place = f"{where}.{key}" if where else key
-            if key not in known:
-                if not want.__struct_config__.forbid_unknown_fields:
-                    continue
-                return UsageError(f"{path}: unknown key '{place}'", hint=nearest(key, known))
-            if not _is(inner, known[key].type):
-                return _explained(path, inner, known[key].type, place)
-        lacking = next(n for n, f in known.items() if f.required and n not in value)
-        return UsageError(f"{path}: {where or 'it'} has no '{lacking}'", hint=f"write {lacking} = ")
-    each = next(iter(get_args(want)), None)
-    if isinstance(value, list) and _fields(each) and all(isinstance(one, dict) for one in value):
-        wrong = next(one for one in value if not _is(one, each))
-        return _explained(path, wrong, each, _item(where, wrong))
-    key = where.rpartition(".")[2]
-    hint = HINTS.get(want, "leave '{key}' out for the default").format(key=key)
-    if words := [str(word) for part in (want, *get_args(want)) for word in _choices(part)]:
-        hint = nearest(str(value), words)
-    elif _fields(want) or _fields(each):
-        table = re.sub(" '.*?'", "", where)
-        hint = f"write [{table}]" if _fields(want) else f"write [[{table}]]"
-    return UsageError(f"{path}: '{where}' must be {expected(want)}, not {_shown(value)}", hint=hint)
+# How msgspec names a key that is wrong or lacking.
+_NAMED = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
-def _is(value: object, want: Any) -> bool:
-    try:
-        msgspec.convert(value, want)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _fields(want: Any) -> dict[str, msgspec.structs.FieldInfo]:
-    """Of a struct, by the key that each has in a file; else none."""
-    if not (isinstance(want, type) and issubclass(want, msgspec.Struct)):
-        return {}
-    return {field.encode_name: field for field in msgspec.structs.fields(want)}
-
-
-def _item(where: str, table: Mapping[str, object]) -> str:
-    """A table of several, by the variant that it is of."""
-    return f"{where} '{table['variant']}'" if isinstance(table.get("variant"), str) else where
-
-
-def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield where, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _texts(inner, f"{where}.{key}" if where else key)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, _item(where, inner) if isinstance(inner, dict) else where)
-
-
-def _choices(want: Any) -> Iterable[object]:
-    if get_origin(want) is Literal:
-        return get_args(want)
-    return want if isinstance(want, EnumType) else ()
-
-
-WORDS = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    tuple[str, ...]: "a list of strings",
-    tuple[float, float]: "[low, high]",
-}
-HINTS: dict[Any, str] = {
-    bool: "write {key} = true, without quotes",
-    tuple[str, ...]: 'such as {key} = ["one", "two"]',
-}
-
-
-def expected(want: Any) -> str:
-    """A type in words; of ``X | None`` that of X, of numbers with their bounds."""
-    if want in WORDS:
-        return WORDS[want]
-    if _fields(want):
-        return "a table"
-    if words := list(_choices(want)):
-        return f"one of {', '.join(map(str, words))}"
-    kind, *more = get_args(want)
-    if _fields(kind):
-        return "tables, each below its name in [[ ]]"
-    if get_origin(want) is Annotated and more[0].max_length:
-        return f"{WORDS[kind]} of at most {more[0].max_length} characters"
-    if get_origin(want) is Annotated:
-        lowest = "above zero" if more[0].ge is None else "from zero"
-        return f"{WORDS[kind]} {lowest} and at most {more[0].le:g}"
-    return expected(kind)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def keys_at(kind: type[Any], where: str) -> list[str]:
+    """Of the table at a place such as ``step[0].prediction[1]``."""
+    for key in re.findall(r"[a-z_]+", where):
+        (kind,) = (f.type for f in msgspec.structs.fields(kind) if f.encode_name == key)
+        kind = next(iter(get_args(kind)), kind)
+    return [field.encode_name for field in msgspec.structs.fields(kind)]
