@@ -64,11 +64,11 @@ def test_a_parameter_has_the_values_that_were_written(text: str, values: tuple[A
 @pytest.mark.parametrize(
     ("text", "part", "told"),
     [
-        ("warps=2..16", "2..16", "does not say its step"),
+        ("warps=2..16", "2..16", "is no range"),
         ("warps=4,warps=8", "warps", "stands there twice"),
         ("warps=4,BLOCK=x", "x", "parameter 'Block' is int, not 'x'"),
-        ("warps=4|", "", "has no value here"),
-        ("warps=16..2*2", "16..2*2", "ends before it begins"),
+        ("warps=4|", "", "is int, not ''"),
+        ("warps=16..2*2", "16..2*2", "does not grow"),
         ("warps=2..16*1", "2..16*1", "does not grow"),
         ("warps=0..16*2", "0..16*2", "does not grow"),
         ("warps=2..16+0", "2..16+0", "does not grow"),

@@ -72,6 +72,8 @@ def value_of(name: str, text: str, like: Parameter) -> Parameter:
     try:
         if isinstance(like, bool):
             return _BOOLS[text.lower()]
+        if not text:
+            raise ValueError(text)
         value = type(like)(text)
     except (KeyError, ValueError):
         kind = type(like).__name__
@@ -136,7 +138,7 @@ MOST = 200  # combinations: each is built, checked and timed beside all others
 MOST_STEPS = 10_000  # of one range, so that a slip is an error, not a long wait
 ROOM = 1e-9  # of a step, that rounding may take
 NARROW = "narrow it: give parameters fewer values"
-_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]*?)(?:(?P<how>[*+])(?P<by>.*))?")
+_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]+)(?P<how>[*+])(?P<by>.+)")
 
 
 @dataclass(frozen=True)
@@ -184,36 +186,18 @@ def _named(key: str, known: Mapping[str, Parameter], kind: str) -> str:
 
 
 def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
-    if not text:
-        raise UsageError(f"'{name}' has no value here", hint=HINT)
     if ".." not in text or isinstance(like, bool | str):
         return [value_of(name, text, like)]
-    match = _RANGE.fullmatch(text)
-    if match is None or not match["high"]:
-        raise UsageError(f"'{text}' of '{name}' is no range", hint="write lo..hi*k or lo..hi+k")
-    if not match["by"]:
-        raise UsageError(
-            f"the range '{text}' of '{name}' does not say its step",
-            hint=f"write {match['low']}..{match['high']}*2 or {match['low']}..{match['high']}+1",
-        )
-    low, high, by = (value_of(name, match[part], like) for part in ("low", "high", "by"))
-    return _ranged(f"'{text}' of '{name}'", low, high, by, geometric=match["how"] == "*")
-
-
-def _ranged(
-    said: str, low: Parameter, high: Parameter, by: Parameter, *, geometric: bool
-) -> list[Parameter]:
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    assert isinstance(by, int | float)
-    if low > high:
-        raise UsageError(f"the range {said} ends before it begins", hint="the lower end first")
-    if (by <= 1 or low <= 0) if geometric else by <= 0:
+    said, match = f"'{text}' of '{name}'", _RANGE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{said} is no range", hint="write lo..hi*k or lo..hi+k")
+    parts = [value_of(name, match[part], like) for part in ("low", "high", "by")]
+    low, high, by = (part for part in parts if isinstance(part, int | float))
+    geometric = match["how"] == "*"
+    if low > high or ((by <= 1 or low <= 0) if geometric else by <= 0):
         raise UsageError(
             f"{said} does not grow",
-            hint="from above 0, by a factor above 1: 2..16*2"
-            if geometric
-            else "by a step above 0: 2..16+2",
+            hint="the lower end first: from above 0, *k with k above 1; or +k with k above 0",
         )
     steps = math.log(high / low) / math.log(by) if geometric else (high - low) / by
     count = math.floor(steps + ROOM) + 1
