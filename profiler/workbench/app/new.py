@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -90,8 +91,6 @@ def _with(text: str, renamed: Mapping[str, str]) -> str:
     )
 
 
-# The first table of the references, and the comment right above it.
-_REFERENCES = re.compile(r"^(?:[ \t]*#.*\n)*[ \t]*\[\[\s*[\"']?reference\b", re.MULTILINE)
 UNPREDICTED = """\
 # What you expect, as a factor of the parent's value; write it before you measure.
 # [[step.prediction]]
@@ -123,40 +122,21 @@ def _bounds(prediction: Prediction) -> str:
 
 
 def with_step(path: Path, text: str, added: str) -> str:
-    """The ladder's text with the step behind the last one: before the references, or at its end.
+    """The ladder's text with the step at its end, and the line ends that it has.
 
     What TOML reads of it afterwards is compared with what it should be, so that a layout that is
     not understood is refused, not spoilt. Raises UsageError.
     """
     wanted = tomllib.loads(text)
     wanted["step"] = [*wanted.get("step", []), *tomllib.loads(added)["step"]]
-    references = _REFERENCES.search(text)
-    for place in (references.start() if references else len(text), len(text)):
-        tried = _inserted(text[:place], text[place:], added)
-        if _read(tried) == wanted:
-            return tried
+    end = "\r\n" if "\r\n" in text else "\n"
+    longer = f"{text.rstrip()}\n\n{added.strip()}\n".replace("\r\n", "\n").replace("\n", end)
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(longer) == wanted:
+            return longer
     raise UsageError(
         f"{path} has its steps in a form that none can be added to",
         hint="write them as [[step]] tables, or add this one by hand",
-    )
-
-
-def _read(text: str) -> dict[str, object] | None:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return None
-
-
-def _inserted(above: str, below: str, added: str) -> str:
-    """With one empty line on either side, and the line ends that the file has."""
-    end = "\r\n" if "\r\n" in above + below else "\n"
-    kept = above.rstrip()
-    return (
-        (kept + 2 * end if kept else "")
-        + added.strip().replace("\n", end)
-        + end
-        + (end + below if below.strip() else "")
     )
 
 
