@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -68,23 +67,6 @@ def test_what_the_system_refuses_has_a_hint_that_fits_or_none(number: int, hint:
     assert "/some/file" in lacks.message
     assert lacks.hint == hint
     assert lacks.exit_code == 3
-
-
-def test_an_unreadable_file_is_not_called_unwritable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "study.py"
-    path.write_text("")
-    path.chmod(0)
-    monkeypatch.setattr(os, "access", lambda each, mode: mode != os.R_OK)
-    told = refused(PermissionError(errno.EACCES, "Permission denied", str(path)))
-    assert told.hint == "you may not read it: its permissions are 0"
-
-
-def test_a_folder_that_cannot_be_copied_whole_names_the_file() -> None:
-    why = "[Errno 13] Permission denied: '/ws/fix1.cu'"
-    told = refused(shutil.Error([("/ws/fix1.cu", "/tmp/fix1.cu", why)] * 2))
-    assert told.message == f"/ws/fix1.cu cannot be copied: {why}"
 
 
 def test_a_missing_package_is_named(

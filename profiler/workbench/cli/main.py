@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import importlib
 import inspect
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -181,29 +179,9 @@ def complain(message: str, hint: str = "", ran: str = "", code: str = "") -> Non
 
 def refused(error: OSError) -> EnvironmentLacks:
     """The error to show for an OSError that nothing has worded before."""
-    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
-        source, _, why = error.args[0][0]
-        return EnvironmentLacks(f"{source} cannot be copied: {why}")
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     from workbench.study.own_files import disk_full
 
-    full = disk_full(path or Path(), error)
-    if full is not None:
-        return full
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     what = error.strerror or str(error) or type(error).__name__
-    hint = ""
-    if error.errno in (errno.EACCES, errno.EPERM) and path is not None:
-        hint = _permission(path)
-    elif error.errno is None and "shared object" in str(error):
-        hint = "a library that Python needs is missing; see `workbench doctor`"
-    return EnvironmentLacks(f"{path}: {what}" if path is not None else what, hint=hint)
-
-
-def _permission(path: Path) -> str:
-    """Which permission is lacking; "" where that cannot be seen."""
-    if path.exists() and not os.access(path, os.R_OK):
-        return f"you may not read it: its permissions are {path.stat().st_mode & 0o777:o}"
-    folder = next((each for each in path.parents if each.is_dir()), None)
-    if folder is not None and not os.access(folder, os.W_OK | os.X_OK):
-        return f"you may not write to the folder {folder}"
-    return ""
+    full = disk_full(path or Path(), error)
+    return full or EnvironmentLacks(f"{path}: {what}" if path is not None else what)
