@@ -122,20 +122,15 @@ def saves(files: Callable[[], Sequence[Path]], pause: Callable[[float], None]) -
     """At once, and whenever the content of the files is another and has come to rest: an editor
     may write in several steps.
     """
-    seen = digest(files())
+    seen = earlier = digest(files())
     yield
     while True:
         pause(POLL_S)
         now = digest(files())
-        if now == seen:
-            continue
-        earlier = ""
-        while now != earlier:
-            pause(POLL_S)
-            earlier, now = now, digest(files())
-        if now != seen:
+        if now == earlier and now != seen:
             seen = now
             yield
+        earlier = now
 
 
 def digest(files: Sequence[Path]) -> str:
