@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from workbench.app.measure import Wanted, ensure, ensure_each, measure_unseen
+from workbench.app.measure import Wanted, ensure, ensure_each, measure_unseen, profiled_with
 from workbench.app.target import Target
 from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence import store
@@ -149,6 +149,12 @@ def ablate(
             found = _measured(target, fixes, done.source, everywhere)
         asked = {name: why for name, why in done.unsupported.items() if name in fixes}
         yield found, {**done.failures, **asked}
+
+
+def profile(target: Target, names: list[str], *, fresh: bool) -> tuple[Ablation, dict[str, str]]:
+    """Variants measured and judged with what they are compared with, and what failed of it."""
+    done = ensure(profiled_with(target, names), fresh=fresh)
+    return judged(target, names, source=done.source)[0], done.failures
 
 
 def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list[Switch]]:

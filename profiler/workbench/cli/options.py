@@ -170,7 +170,7 @@ class ProfileOptions(Briefed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
     variants: Annotated[list[str], Argument(metavar="VARIANT", help="Variants to profile.")]
-    shape: Shapes = None
+    shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
 

@@ -15,7 +15,6 @@ from workbench.app import sweep as spaces
 from workbench.app import try_ as trying
 from workbench.app.executor import Local
 from workbench.app.judge import judged
-from workbench.app.measure import ensure, profiled_with
 from workbench.app.show import current_capture
 from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import unknown
@@ -68,9 +67,9 @@ def profile(
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
     target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
-    done = ensure(profiled_with(target, [full]), fresh=fresh)
+    found, _ = ladders.profile(target, [full], fresh=fresh)
     target.executor.require_profiled()
-    return profiled(judged(target, [full], source=done.source)[0], full)
+    return profiled(found, full)
 
 
 def diff(
