@@ -13,16 +13,11 @@ from typing import Any
 import pytest
 
 from standin import Run, StandIn
-from workbench.app.executor import Local
-from workbench.app.target import find_recorded
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes
-from workbench.judge.ladder import judge
 from workbench.judge.sizes import ranges
-from workbench.judge.snapshot import snapshot
-from workbench.render.as_json import plain_data
 from workbench.run import machine
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
@@ -55,13 +50,6 @@ def root(tmp_path: Path) -> Path:
     ladder.write_text(ladder.read_text() + reference)
     (made / "kernels" / "scale" / "eager.py").write_text("def run(x):\n    return x * 2\n")
     return made
-
-
-def on_record(root: Path) -> Any:
-    """The ranges of shapes that a report tells of."""
-    target = find_recorded(Local(), root, None, None)
-    steps = target.study.ladder.chain([])
-    return plain_data(judge(snapshot(target.evidence(), steps), target.workspace.config).sizes)
 
 
 def study(root: Path) -> Study:
@@ -321,65 +309,6 @@ def test_a_worker_is_told_what_a_derived_shape_is(
     assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
         "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
     }
-
-
-def test_the_report_and_its_page_have_what_is_on_record_over_the_size(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, linear)
-    told("ablate")
-    assert not on_record(root)
-    told("sweep", "wide", "--shape", "n=1024..8192*2")
-    (over,) = on_record(root)
-    lines = {each["variant"]: [at["size"] for at in each["points"]] for each in over["variants"]}
-    assert lines == {"wide": [1024, 2048, 4096, 8192], "eager": [1024, 2048, 4096, 8192]}
-    assert main(["report", "--html", "--project", str(root)]) == 0
-    folder = root / "reports" / "scale"
-    report = (folder / "OPTIMIZATION_REPORT.md").read_text()
-    assert 'src="sizes-light.svg"' in report
-    assert "wide" in (folder / "sizes-dark.svg").read_text()
-    page = (folder / "report.html").read_text()
-    assert 'class="chart" data-chart="sizes"' in page
-
-
-def test_two_sizes_that_nobody_asked_for_are_no_range_of_a_report(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, linear)
-    told("ablate")
-    told("sweep", "wide", "--shape", "n=2048|4096")
-    assert not on_record(root)
-    told("sweep", "wide", "--shape", "n=1024|4096")
-    (over,) = on_record(root)
-    assert len(over["sizes"]) == 3
-
-
-def test_a_shape_that_the_study_takes_up_is_shown_once(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, linear)
-    told("sweep", "wide", "--shape", "n=1024..8192*2")
-    path = root / "kernels" / "scale" / "study.py"
-    taken_up = 'shapes = {"n02048": Shape(n=2048, rows=2, causal=False, dtype="float16"),'
-    path.write_text(path.read_text().replace("shapes = {", taken_up))
-
-    def names() -> list[str]:
-        (over,) = on_record(root)
-        return list(over["sizes"])
-
-    assert names() == ["n1024", "n2048", "large", "n8192"]  # where it is measured
-    told("ablate", "--shape", "n02048")
-    assert names() == ["n1024", "n02048", "large", "n8192"]
-
-
-def test_a_derived_shape_of_another_study_costs_the_report_nothing(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, linear)
-    told("sweep", "wide", "--shape", "n=1024..8192*2")
-    path = root / "kernels" / "scale" / "study.py"
-    path.write_text(path.read_text().replace("rows=", "lines="))
-    assert not on_record(root)
 
 
 def test_a_single_derived_shape_is_as_any_other(

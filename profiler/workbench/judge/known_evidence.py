@@ -257,10 +257,8 @@ class Snapshot:
     ``shape`` is the one that is looked at. ``shapes`` has it and
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``notes`` are what was found wrong with files and cost no variant its evidence. ``journal`` says
-    what was recorded when; None where nobody asked. ``ranges`` are parameters in which shapes on
-    record differ and in nothing else, with these shapes, one of them at least derived. Without
-    ``everywhere`` it is enough for the table at ``shape`` alone. ``between`` as in
-    ``known_between``.
+    what was recorded when; None where nobody asked. Without ``everywhere`` it is enough for the
+    table at ``shape`` alone. ``between`` as in ``known_between``.
     """
 
     study: str
@@ -273,7 +271,6 @@ class Snapshot:
     calibration: CeilingsFile | None = None
     notes: tuple[str, ...] = ()
     journal: Journal | None = None
-    ranges: tuple[tuple[str, tuple[ShapeEvidence, ...]], ...] = ()
     only: tuple[str, ...] = ()
     everywhere: bool = True
     between: float | None = None

@@ -31,7 +31,6 @@ from workbench.judge.known_evidence import (
 from workbench.judge.regimes import AcrossShapes, across_shapes
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
-from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step, outcomes
@@ -88,31 +87,11 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
-        sizes=tuple(_sizes(snapshot)),
         trials=trials,
         record=record(snapshot.study, trials),
         work=table.evidence.work,
         claimed=claimed(snapshot, table.times, best_of(rows)),
     )
-
-
-def _sizes(snapshot: Snapshot) -> Iterator[OverSizes]:
-    """Ranges of shapes over which some variants were timed."""
-    steps = [step.variant for step in snapshot.steps]
-    references = [reference.name for reference in snapshot.ladder.references]
-    for parameter, shapes in snapshot.ranges:
-        over = over_sizes(
-            shapes,
-            parameter,
-            steps,
-            references,
-            study=snapshot.study,
-            gpu=snapshot.gpu,
-            primary=snapshot.ladder.primary_reference,
-            ceilings=snapshot.calibration.values if snapshot.calibration else None,
-        )
-        if found := over.in_report():
-            yield found
 
 
 def _step(views: Views, view: View, step: Step) -> Row:

@@ -23,7 +23,6 @@ from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.sessions import TimingFacts
-from workbench.judge.sizes import OverSizes
 from workbench.study.model import Step, Work
 from workbench.words import ABSENT, Origin, Regime, Role, Status, Verdict
 
@@ -227,7 +226,6 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
-    sizes: tuple[OverSizes, ...] = ()
     trials: tuple[Trial, ...] = ()
     record: AdviceRecord = NO_RECORD
     work: Work | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline.ceilings import DRAM
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
-FEWEST_TOLD = 3  # in a report, where nobody asked for them: two points are always a line
 # FLOP a byte under which a rate is in GB/s: no data-centre GPU since Volta does so few
 # FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
 LOW_INTENSITY = 10.0
@@ -93,13 +92,6 @@ class OverSizes:
     variants: tuple[SizeLine, ...]
     in_flops: bool
     warnings: tuple[Finding, ...] = ()
-
-    def in_report(self) -> OverSizes | None:
-        """Without variants timed at one size alone; None where no times could be a line."""
-        if all(len(line.points) < FEWEST_TOLD for line in self.variants):
-            return None
-        lines = tuple(line for line in self.variants if len(line.points) >= FEWEST)
-        return replace(self, variants=lines)
 
     @property
     def timed(self) -> tuple[SizeLine, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 from workbench.errors import BadCapture
 from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.layout import is_there
-from workbench.evidence.recorded import Evidence, derived_shapes
+from workbench.evidence.recorded import Evidence
 from workbench.judge.known_evidence import (
     ShapeEvidence,
     ShapeTimes,
@@ -21,12 +21,10 @@ from workbench.judge.known_evidence import (
     shapes_of,
     shown_at,
 )
-from workbench.judge.sizes import ranges
 from workbench.ncu.captures import current_capture, reports_of
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Step, outcomes
-from workbench.study.params import with_derived
 from workbench.study.sources import source_files, source_texts
 from workbench.study.unseen import unseen_shapes
 from workbench.words import CheckResult, Status
@@ -80,8 +78,8 @@ def snapshot(
     steps that are judged at another shape what decides about them there.
 
     ``everywhere``: also what tables at these shapes need, the times of the outcomes of ``steps``
-    (or of ``timed``) at all shapes, and the ranges of shapes. ``only`` these variants are to be
-    shown, and what they are compared with comes along. ``sources``: their texts as well.
+    (or of ``timed``) at all shapes. ``only`` these variants are to be shown, and what they are
+    compared with comes along. ``sources``: their texts as well.
     """
     catalog()  # a file, too
     study = evidence.study
@@ -103,38 +101,10 @@ def snapshot(
         calibration=evidence.calibration,
         notes=(*reports_of(evidence).notes, *journal.notes),
         journal=journal,
-        ranges=tuple(_ranges(evidence, steps)) if everywhere else (),
         only=tuple(only),
         everywhere=everywhere,
         between=known_between(evidence.folder.gpu),
     )
-
-
-def _ranges(
-    evidence: Evidence, steps: Sequence[Step]
-) -> Iterator[tuple[str, tuple[ShapeEvidence, ...]]]:
-    """At the study's default shape: ranges through recorded derived shapes."""
-    study = evidence.study
-    if evidence.shape != study.default_shape:
-        return
-    own = {name: shape.parameters for name, shape in study.shapes.items() if shape.profiled}
-    keys = study.shapes[evidence.shape].keys()
-    on_record = derived_shapes(evidence.folder)
-    alike = {n: p for n, p in on_record.items() if n not in own and p.keys() == keys}
-    derived = {name: {key: parameters[key] for key in keys} for name, parameters in alike.items()}
-    if not derived:
-        return
-    # A derived shape that the study has since taken up is shown where it was measured.
-    measured = {path.name for path in evidence.folder.shapes}
-    twice = [p for name, p in own.items() if p in derived.values() and name in measured]
-    derived = {name: parameters for name, parameters in derived.items() if parameters not in twice}
-    own = {name: p for name, p in own.items() if p not in derived.values()}
-    whole = Evidence(with_derived(study, derived), evidence.shape, evidence.folder)
-    names = [*(s.variant for s in steps), *(r.name for r in study.ladder.references)]
-    for parameter, shapes in ranges({**own, **derived}):
-        if not derived.keys().isdisjoint(shapes):
-            found = (at_one_shape(whole.at(name), names, captures=False) for name in shapes)
-            yield parameter, tuple(found)
 
 
 def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:

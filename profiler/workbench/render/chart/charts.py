@@ -57,10 +57,9 @@ def scene(name: str, ablation: Ablation) -> Scene:
 
 
 def scenes(ablation: Ablation) -> list[Scene]:
-    """All of ``CHARTS``, then one of the recorded ranges of shapes: most ladders have none."""
-    ranges = [time_charts.ladder_sizes(ablation)] if ablation.sizes else []
+    """All of ``CHARTS``; without a roofline where the problem needs no arithmetic."""
     names = [name for name in CHARTS if name != "roofline" or not ablation.moves_only]
-    return [*(scene(name, ablation) for name in names), *ranges]
+    return [scene(name, ablation) for name in names]
 
 
 def page_scenes(ablation: Ablation) -> list[Scene]:
@@ -70,7 +69,7 @@ def page_scenes(ablation: Ablation) -> list[Scene]:
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
-    """Every chart of ``FILES`` as SVG text, and those of ranges. Both themes share one scene."""
+    """Every chart of ``FILES`` as SVG text. Both themes share one scene."""
     return {
         f"{one.name}-{shade}.svg": text
         for one in scenes(ablation)

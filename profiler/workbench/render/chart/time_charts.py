@@ -42,7 +42,7 @@ from workbench.render.chart.scene import (
     text_width,
 )
 from workbench.render.document.phrases import shape_words, short_change, verdict
-from workbench.render.document.timings import ALT, CAPTION, NAME, by_other_parameters
+from workbench.render.document.timings import ALT, CAPTION, NAME
 from workbench.render.numbers import number
 from workbench.words import Verdict
 
@@ -52,36 +52,25 @@ ENDS = 3.0  # half of the bar at either end of an interval
 WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
 
 
-Named = tuple[str, SizeLine]
-
-
 def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     """The versions of one range over the fastest reference."""
     shared = shape_words(over.others)
-    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
-    shown = [(line.variant, line) for line in _most_telling(over, _compared(over))]
-    return _over_sizes(shown, over, name, subtitle)
+    lines = _most_telling(over)
+    made = framed(
+        _lines(lines, over.parameter) if lines else "no version was timed beside a reference",
+        WIDTH,
+        name=name,
+        title=f"Ratio to the fastest reference over {over.parameter}",
+        subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
+    )
+    return replace(made, alt=ALT, caption=CAPTION)
 
 
-def ladder_sizes(ablation: Ablation) -> Scene:
-    """A line a range: of the newest step among those that were timed at most of its sizes."""
-    lines: list[Named] = []
-    for own, over in by_other_parameters(ablation.sizes):
-        if steps := _compared(over):
-            most = max(len(line.ratios) for line in steps)
-            line = next(line for line in steps[::-1] if len(line.ratios) == most)
-            lines.append((f"{own}: {line.variant}" if own else line.variant, line))
-    subtitle = f"{ablation.study}, {ablation.gpu}"
-    return _over_sizes(lines[: len(COLOURS)], ablation.sizes[0], NAME, subtitle)
-
-
-def _compared(over: OverSizes) -> list[SizeLine]:
-    """Those that were timed beside a reference."""
-    return [line for line in over.timed if line.ratios and not line.is_reference]
-
-
-def _most_telling(over: OverSizes, lines: Sequence[SizeLine]) -> list[SizeLine]:
-    """The fastest at any size, then the last ones, as many as there are colours."""
+def _most_telling(over: OverSizes) -> list[SizeLine]:
+    """Of those that were timed beside a reference the fastest at any size, then the last ones, as
+    many as there are colours.
+    """
+    lines = [line for line in over.timed if line.ratios and not line.is_reference]
     fastest = (over.fastest_at(shape, references=False) for shape in over.sizes)
     best = [found[0].variant for found in fastest if found]
     wanted = dict.fromkeys([*best, *(line.variant for line in lines[::-1])])
@@ -89,22 +78,11 @@ def _most_telling(over: OverSizes, lines: Sequence[SizeLine]) -> list[SizeLine]:
     return [line for line in lines if line.variant in kept[: len(COLOURS)]]
 
 
-def _over_sizes(lines: Sequence[Named], over: OverSizes, name: str, subtitle: str) -> Scene:
-    made = framed(
-        _lines(lines, over.parameter) if lines else "no version was timed beside a reference",
-        WIDTH,
-        name=name,
-        title=f"Ratio to the fastest reference over {over.parameter}",
-        subtitle=subtitle,
-    )
-    return replace(made, alt=ALT, caption=CAPTION)
-
-
-def _lines(lines: Sequence[Named], parameter: str) -> Drawn:
-    ratios = [p.over_fastest for _, line in lines for p in line.points if p.over_fastest]
+def _lines(lines: Sequence[SizeLine], parameter: str) -> Drawn:
+    ratios = [p.over_fastest for line in lines for p in line.points if p.over_fastest]
     low = min(1.0, *(ratio.low or ratio.ratio for ratio in ratios))
     high = max(1.0, *(ratio.high or ratio.ratio for ratio in ratios))
-    sizes = sorted({p.size for _, line in lines for p in line.points if p.over_fastest})
+    sizes = sorted({p.size for line in lines for p in line.points if p.over_fastest})
     box = Box(LEFT, TOP, WIDTH - EDGE, TOP + HEIGHT)
     at = plot(box, (sizes[0] / 1.15, sizes[-1] * 1.15), (low / 1.06, high * 1.06))
     title = "speed ÷ that of the fastest reference"
@@ -112,9 +90,9 @@ def _lines(lines: Sequence[Named], parameter: str) -> Drawn:
     level = at.y.at(1.0)
     items.append(Polyline(((box.x0, level), (box.x1, level)), REFERENCE))
     entries = []
-    for colour, (label, line) in zip(COLOURS, lines, strict=False):
+    for colour, line in zip(COLOURS, lines, strict=False):
         items += _line(line, at, Stroke(colour, 2.0))
-        entries.append(LegendEntry(label, Stroke(colour, 2.0)))
+        entries.append(LegendEntry(line.variant, Stroke(colour, 2.0)))
     entries.append(LegendEntry("fastest reference", REFERENCE))
     legend, bottom = key(entries, EDGE, box.y1 + FOOT, WIDTH - EDGE)
     return [*items, *legend], bottom

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.chart import charts
-from workbench.render.document import advice, limits, method, timings
+from workbench.render.document import advice, limits, method
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -79,7 +79,7 @@ def _bullets(key: str, title: str, parts: tuple[Text, ...], nothing: str) -> Sec
 
 
 def _ladder(ablation: Ablation) -> list[Block]:
-    """The path to the best step with what was not kept beside it, the references, other sizes."""
+    """The path to the best step with what was not kept beside it, the references."""
     steps = only(ladder_table(ablation, ablation.table_rows), REPORTED)
     shown: list[Block] = [_chart("times", ablation), steps]
     if ablation.references:
@@ -99,15 +99,6 @@ def _ladder(ablation: Ablation) -> list[Block]:
     if more := len(ablation.rows) - len(ablation.table_rows):
         command = code(f"workbench ablate --all --study {ablation.study}")
         shown.append(Paragraph(line(f"{more} more step{'s' * (more != 1)}: ", command)))
-    if ablation.sizes:
-        of = f"Of {ablation.study} on {ablation.gpu}."
-        shown.append(Chart(timings.NAME, f"{timings.ALT} {of}", words(timings.CAPTION)))
-        means = [
-            line(f"{own}: " if own else "", text)
-            for own, over in timings.by_other_parameters(ablation.sizes)
-            for text in timings.overall(over)
-        ]
-        shown += [Bullets(tuple(means))] if means else []
     return shown
 
 
