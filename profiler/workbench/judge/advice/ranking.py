@@ -225,7 +225,7 @@ def trust(known: KindRecord) -> float:
 
 
 def to_try(
-    advice: Sequence[Advice] | None, record: AdviceRecord | None = None, top: int = TOP
+    advice: Sequence[Advice] | None, record: AdviceRecord | None = None
 ) -> tuple[Advice, ...] | None:
     """The first of it; what was tried on the same variant and rejected stands behind all others.
     None stays None: not collected.
@@ -237,7 +237,7 @@ def to_try(
         advice,
         key=lambda one: (_failed(one), -one.expected * trust(known.of(one.change)), one.id),
     )
-    return tuple(ranked[:top])
+    return tuple(ranked[:TOP])
 
 
 def _failed(one: Advice) -> bool:
