@@ -441,15 +441,14 @@ def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
     found = judged(known)
     assert phrases.call_of(found.row(REFERENCE)) == "a memset and a kernel"
     assert phrases.call_of(found.row("fix11")) == ""
-    assert "kernel against kernel 1.78x (9.69 and" in markdown.blocks(summary(found).blocks)
+    assert "A call of `library` is a memset and a kernel." in markdown.blocks(summary(found).blocks)
     told = [
         plain(item)
         for block in variant.variant(found.row("fix11"), found).blocks
         if isinstance(block, Bullets)
         for item in block.items
     ]
-    against = "one call of library is a memset and a kernel; kernel against kernel 1.78x"
-    assert any(text.startswith(against) for text in told)
+    assert "one call of library is a memset and a kernel" in told
 
 
 def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:

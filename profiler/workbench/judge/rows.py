@@ -305,14 +305,6 @@ def _is_loss(row: Row) -> bool:
     return _is_failure(row) and (over is None or (over.high or over.ratio) < 1)
 
 
-def kernel_ratio(row: Row, other: Row) -> float | None:
-    """Kernel against kernel: the duration under ncu of all kernels in a call of ``other`` over that
-    of ``row``; without memsets, copies and what lies between. None where one was not captured.
-    """
-    mine, its = row.figures.get("duration"), other.figures.get("duration")
-    return its.value / mine.value if mine and its and mine.value else None
-
-
 def best_of(rows: Iterable[Row]) -> Row | None:
     """The fastest row that was kept (or is the baseline), chained; the fastest of those that were
     timed beside the baseline, where no other is faster for certain.

@@ -33,7 +33,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.ladder_table import REPORTED, ladder_table
-from workbench.render.document.phrases import call_of, judged, kernels_alone, steps, took, verdict
+from workbench.render.document.phrases import judged, steps, took, verdict
 from workbench.render.document.step import anchor, step_section
 from workbench.words import ABSENT
 
@@ -88,13 +88,6 @@ def _ladder(ablation: Ablation) -> list[Block]:
         message = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
             message = line(message, " ", text)
-        best = ablation.best
-        fastest = [r for r in ablation.references if best and r.variant == best.chained.fastest]
-        for row in fastest if best else ():
-            if best and call_of(row):
-                message = line(
-                    message, " Against ", code(row.variant), f", {kernels_alone(best, row)}."
-                )
         shown.append(Paragraph(message))
     if more := len(ablation.rows) - len(ablation.table_rows):
         command = code(f"workbench ablate --all --study {ablation.study}")

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.gates import shows_bug
-from workbench.judge.rows import Ablation, Row, ShapeLadder, kernel_ratio
+from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
 from workbench.render.document.sentences import sentence
-from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
+from workbench.render.numbers import factor, fine, interval, microseconds, shorten
 from workbench.words import ABSENT, GateState, NodeKind, Role, Status, Verdict
 
 REASON_WIDTH, NOTE_WIDTH = 60, 160
@@ -158,17 +158,6 @@ def call_of(row: Row) -> str:
     counts = Counter(kinds)
     named = [f"a {kind}" if n == 1 else f"{n} {kind}s" for kind, n in counts.items()]
     return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
-
-
-def kernels_alone(row: Row, other: Row) -> str:
-    """``kernel against kernel 1.36x (8.20 and 6.03 µs under ncu)``: without what else is in a call
-    of ``other``.
-    """
-    ratio = kernel_ratio(row, other)
-    if ratio is None:
-        return f"kernel against kernel {ABSENT}"
-    both = (number(figure(each, "duration")) for each in (other, row))
-    return f"kernel against kernel {factor(ratio)} ({' and '.join(both)} µs under ncu)"
 
 
 def steps(ablation: Ablation) -> list[Row]:

@@ -37,7 +37,6 @@ from workbench.render.document.phrases import (
     call_of,
     figure,
     has_figures,
-    kernels_alone,
     kind,
     parent_of,
     took,
@@ -219,7 +218,7 @@ def _calls(row: Row, ablation: Ablation) -> list[str]:
         r for r in ablation.references if r.variant in (ablation.reference, row.chained.fastest)
     ]
     return [
-        f"one call of {other.variant} is {call}; {kernels_alone(row, other)}"
+        f"one call of {other.variant} is {call}"
         for other in against
         if (call := call_of(other)) and other is not row
     ]
