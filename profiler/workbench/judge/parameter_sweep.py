@@ -8,26 +8,24 @@ the default, in fresh sessions, and the ratio that is reported of it is from tho
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING
 
-from workbench.derive.speedup import Ratio, SessionTimes, Time, adds_nothing, ratio_of, time_of
+from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
-from workbench.judge.known_evidence import main_timing
+from workbench.judge.known_evidence import ShapeTimes, main_timing
 from workbench.judge.sessions import warnings_of
 from workbench.study.config import Gates
-from workbench.words import CheckResult, GateState, Origin, Regime, shown
+from workbench.words import CheckResult, GateState, Origin, shown
 
 if TYPE_CHECKING:
     from workbench.evidence.records import Build
     from workbench.judge.known_evidence import ShapeEvidence, TimedTogether, VariantEvidence
     from workbench.words import Parameter
-
-CHAINED = Regime.CHAINED
 
 
 @dataclass(frozen=True)
@@ -126,13 +124,6 @@ class Sweep:
         return (median(times) / times[0], times[-1] / times[0]) if times else None
 
 
-def fastest(times: Mapping[str, SessionTimes]) -> str:
-    """The variant with the least time; "" without any."""
-    known = {name: time_of(each, CHAINED) for name, each in times.items()}
-    timed = {name: time.value for name, time in known.items() if time is not None}
-    return min(timed, key=timed.__getitem__, default="")
-
-
 def judge_sweep(
     evidence: ShapeEvidence,
     base: str,
@@ -152,8 +143,14 @@ def judge_sweep(
         if evidence.variants[name].correct and not imprecision(evidence.variants[name], gates)
     ]
     timing = main_timing(evidence, names)
-    times = chained(timing, names)
-    best = fastest(times)
+    recorded = ShapeTimes(evidence, timing)
+    held = [name for name in names if timing and name in timing.chained]
+    times = {name: time for name in held if (time := recorded.time(name))}
+    best = min(times, key=lambda name: times[name].value, default="")
+
+    def over(before: str, after: str) -> Ratio | None:
+        both = before != after and {before, after} <= times.keys()
+        return recorded.ratio(before, after) if both else None
 
     def combination(name: str, values: Mapping[str, Parameter]) -> Combination:
         known, own = evidence.variants[name], times.get(name)
@@ -171,9 +168,9 @@ def judge_sweep(
             is_default=name == base,
             state=fate,
             why=why,
-            microseconds=time_of(own, CHAINED) if own else None,
-            over_default=_over(times.get(base), own, timing) if name != base else None,
-            over_best=_over(times.get(best), own, timing) if name != best else None,
+            microseconds=own,
+            over_default=over(base, name),
+            over_best=over(best, name),
             registers=int(registers.value) if registers and registers.value else most,
             spill_bytes=sum(k.spill_store_bytes + k.spill_load_bytes for k in kernels)
             if kernels
@@ -191,7 +188,6 @@ def judge_sweep(
         )
     )
     again = confirmation(evidence, timing, base, best)
-    before, after = (chained(again, [name]).get(name) for name in (base, best))
     return Sweep(
         study=study,
         shape=evidence.shape,
@@ -200,23 +196,11 @@ def judge_sweep(
         parameters=axes,
         combinations=tuple(found),
         evidence=source,
-        again=_over(before, after, again),
+        again=ShapeTimes(evidence, again).ratio(base, best) if again else None,
         again_file=again.file if again else "",
         file=timing.file if timing else "",
         warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
     )
-
-
-def chained(timing: TimedTogether | None, names: Sequence[str]) -> dict[str, SessionTimes]:
-    """The sessions of those that are as they were timed, and that take any time."""
-    if timing is None:
-        return {}
-    known = {name: timing.times.get((name, CHAINED, False)) for name in names}
-    return {
-        name: times
-        for name, times in known.items()
-        if times and name in timing.timed and not adds_nothing(times)
-    }
 
 
 def confirmation(
@@ -227,14 +211,6 @@ def confirmation(
         return None
     later = (t for t in reversed(evidence.timings) if t.file > picking.file)
     return next((t for t in later if {base, best} <= t.chained), None)
-
-
-def _over(
-    before: SessionTimes | None, after: SessionTimes | None, timing: TimedTogether | None
-) -> Ratio | None:
-    if timing is None or not before or not after:
-        return None
-    return ratio_of(before, after, timing.timing.first_planned)
 
 
 COMPILER_ERROR = re.compile(r"\(\d+\): (?:catastrophic )?error\b")
