@@ -142,7 +142,7 @@ def harmless(text: str) -> str:
 
 
 def _shown(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+    if unicodedata.category(character) in ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp"):
         return f"\\u{ord(character):04x}" if ord(character) > 0xFF else f"\\x{ord(character):02x}"
     return character
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import singledispatchmethod
 
+from workbench.render import html
 from workbench.render.chart.scene import (
     PALETTE,
     XY,
@@ -30,12 +30,7 @@ from workbench.render.chart.scene import (
 HEAD = 46.0  # of a file, for its title
 TITLE, SUBTITLE = 16.0, 12.0
 EDGE = 8.0
-# What XML 1.0 cannot hold, not even escaped, and lone surrogates, which could not be encoded.
-INVALID = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"
-TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the direction of a text
-UNWRITABLE = re.compile(f"[{INVALID}{TURNING}]")
 CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
-ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
 EDGES = ((1, 1), (-1, 1), (-1, -1))  # of a diamond, from its top
 LOOKS = {
     "text": "font-family:system-ui,sans-serif",
@@ -45,8 +40,7 @@ LOOKS = {
 
 
 def escape(text: str) -> str:
-    clean = UNWRITABLE.sub("�", " ".join(re.split(r"[\t\r\n]", text)))
-    return re.sub("[&<>\"']", lambda match: ENTITIES[match[0]], clean)
+    return html.escape(re.sub(r"[\t\r\n]", " ", text))
 
 
 def _number(value: float) -> str:
@@ -78,45 +72,22 @@ class _Writer:
     def all(self, items: Iterable[Item]) -> str:
         return "".join(self.write(item) for item in items)
 
-    @singledispatchmethod
     def write(self, item: Item) -> str:
-        raise TypeError(item)
+        match item:
+            case Polyline():
+                path = "M" + "L".join(map(_place, item.points))
+                return f'<path d="{path}" fill="none" {_stroke(item.stroke)}/>\n'
+            case Bar():
+                part = f' data-part="{escape(item.part)}"' if self.live and item.part else ""
+                return f'<rect class="f-{item.fill}" {_box(item.box)}{part}/>\n'
+            case Sign():
+                return _sign(item)
+            case Label():
+                return _label(item)
+            case VariantItems():
+                return self._group(item)
 
-    @write.register
-    def _(self, line: Polyline) -> str:
-        path = "M" + "L".join(map(_place, line.points))
-        return f'<path d="{path}" fill="none" {_stroke(line.stroke)}/>\n'
-
-    @write.register
-    def _(self, bar: Bar) -> str:
-        part = f' data-part="{escape(bar.part)}"' if self.live and bar.part else ""
-        return f'<rect class="f-{bar.fill}" {_box(bar.box)}{part}/>\n'
-
-    @write.register
-    def _(self, sign: Sign) -> str:
-        (x, y), half = sign.at, sign.size / 2
-        fill = sign.colour if sign.filled else "paper"
-        look = f'class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
-        if sign.shape == Marker.CIRCLE:
-            return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
-        if sign.shape == Marker.SQUARE:
-            return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
-        edge = "".join(f"l{_number(a * half)} {_number(b * half)}" for a, b in EDGES)
-        return f'<path d="M{_place((x, y - half))}{edge}z" {look}/>\n'
-
-    @write.register
-    def _(self, label: Label) -> str:
-        (x, y), size = label.at, label.size
-        classes = f"f-{label.colour}" + " b" * label.bold + " h s-paper" * label.halo
-        place = f'x="{_number(x)}" y="{_number(y)}"'
-        if label.turn:
-            place = f'transform="translate({_place((x, y))})rotate({_number(label.turn)})"'
-        side = f' text-anchor="{label.anchor}"' if label.anchor != Anchor.START else ""
-        text = escape(label.text)
-        return f'<text class="{classes}" {place} font-size="{_number(size)}"{side}>{text}</text>\n'
-
-    @write.register
-    def _(self, group: VariantItems) -> str:
+    def _group(self, group: VariantItems) -> str:
         inside = self.all(group.items)
         if not self.live:
             return inside
@@ -129,6 +100,29 @@ class _Writer:
             f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
             f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
         )
+
+
+def _sign(sign: Sign) -> str:
+    (x, y), half = sign.at, sign.size / 2
+    fill = sign.colour if sign.filled else "paper"
+    look = f'class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
+    if sign.shape == Marker.CIRCLE:
+        return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
+    if sign.shape == Marker.SQUARE:
+        return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
+    edge = "".join(f"l{_number(a * half)} {_number(b * half)}" for a, b in EDGES)
+    return f'<path d="M{_place((x, y - half))}{edge}z" {look}/>\n'
+
+
+def _label(label: Label) -> str:
+    (x, y), size = label.at, label.size
+    classes = f"f-{label.colour}" + " b" * label.bold + " h s-paper" * label.halo
+    place = f'x="{_number(x)}" y="{_number(y)}"'
+    if label.turn:
+        place = f'transform="translate({_place((x, y))})rotate({_number(label.turn)})"'
+    side = f' text-anchor="{label.anchor}"' if label.anchor != Anchor.START else ""
+    text = escape(label.text)
+    return f'<text class="{classes}" {place} font-size="{_number(size)}"{side}>{text}</text>\n'
 
 
 def files(scene: Scene) -> tuple[str, str]:
