@@ -389,35 +389,23 @@
     if (!tip.hidden && !tip.matches(":hover") && Math.abs(scrollY - shownAt) > 60) hideTip();
   }, { passive: true });
 
-  // Lines of source: their words coloured, and what they cost
+  // Lines of source, and what they cost
 
   const files = new Map();
-  /** The lines of a file, each with the parts of it that have a style, as [start, end, style]. */
+  /** The lines of a file. */
   const file = (name) => {
     if (!files.has(name)) {
       const lines = (data.sources[name] ?? "").split("\n");
-      const styles = (data.tokens[name] ?? "").split("\n");
       if (lines.at(-1) === "") lines.pop();
-      files.set(name, lines.map((text, i) => ({ text: text.replace(/\r$/, ""), tokens: unpacked(styles[i] ?? "") })));
+      files.set(name, lines.map((text) => text.replace(/\r$/, "")));
     }
     return files.get(name);
   };
-  const unpacked = (packed) => {
-    let at = 0;
-    return [...packed.matchAll(/(\d+)(\D)/g)].map(([, length, style]) => [at, at += Number(length), style])
-      .filter(([, , style]) => style !== "-");
-  };
-  /** A line's text as nodes, with its words coloured and one range marked as changed. */
-  const painted = ({ text, tokens }, changed) => {
-    const cuts = new Set([0, text.length, ...(changed ?? [])]);
-    for (const [start, end] of tokens) cuts.add(start).add(end);
-    const at = [...cuts].sort((a, b) => a - b);
-    return at.slice(0, -1).map((start, i) => {
-      const style = tokens.find(([from, to]) => from <= start && start < to)?.[2];
-      const piece = text.slice(start, at[i + 1]);
-      const word = style ? make("span", { class: `tok-${style}` }, piece) : piece;
-      return changed && changed[0] <= start && start < changed[1] ? make("mark", {}, word) : word;
-    });
+  /** A line's text as nodes, with one range marked as changed. */
+  const painted = (text, changed) => {
+    if (!changed) return [text];
+    const [start, end] = changed;
+    return [text.slice(0, start), make("mark", {}, text.slice(start, end)), text.slice(end)];
   };
   /** What differs between two lines: all but their common ends, at whole words. */
   const differing = (a, b) => {
@@ -487,7 +475,7 @@
   const numberCell = (line, sign, classes) => make("td", { class: `number ${classes}` },
     ...(sign ? [make("span", { class: "sign" }, sign)] : []), line === null ? "" : String(line + 1));
   const changedParts = (of, [a, b, alike]) =>
-    alike ? differing(file(of.before)[a].text, file(of.after)[b].text) : [];
+    alike ? differing(file(of.before)[a], file(of.after)[b]) : [];
   const sideBySide = (of) => {
     const half = (line, name, variant, tone, sign, changed, extra) => {
       const look = line === null ? "void" : tone;

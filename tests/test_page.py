@@ -30,7 +30,6 @@ from workbench.render.document.ladder_report import report
 from workbench.render.document.phrases import has_figures
 from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, render_page
-from workbench.render.page_sources import tokens
 from workbench.render.templates import template_environment
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_fixture
@@ -273,19 +272,6 @@ def test_the_file_with_the_costliest_hunk_comes_first_and_comments_cost_nothing(
             if not str(file["after"] or file["before"]).endswith(".py"):
                 costs.append(max(cost for _, _, _, cost in file["hunks"].values()))
         assert costs == sorted(costs, reverse=True)
-
-
-def test_tokens_cover_their_lines() -> None:
-    text = """// one\n/* two\n   lines */ int x = 10; // "no"\n#include <a.h>\nfloat f("s");\n"""
-    assert tokens("a.cu", text) == ["6c", "6c", "11c1-3k5-2n2-7c", "8p1-5p", "5k3-3s", ""]
-    assert tokens("a.py", 'def f():\n    """Two\n    lines."""\n') == ["3k", "4-6s", "13s", ""]
-    data = recorded().data
-    for name, source in data["sources"].items():
-        lines = source.split("\n")
-        packed = data["tokens"][name].split("\n")
-        assert len(packed) == len(lines), name
-        for line, parts in zip(lines, packed, strict=True):
-            assert sum(map(int, re.findall(r"\d+", parts))) <= len(line), name
 
 
 def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:

@@ -22,7 +22,7 @@ from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
-from workbench.render.page_sources import PageFiles, tokens
+from workbench.render.page_sources import PageFiles
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
@@ -125,7 +125,6 @@ def _data(
             for name in names
         ],
         "sources": files.texts,
-        "tokens": {key: "\n".join(tokens(key, text)) for key, text in files.texts.items()},
         "heat": page_sources.heat(ablation, sources, files, names),
         "diffs": page_sources.diffs(ablation, sources, files),
     }

@@ -6,9 +6,8 @@ Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
 from workbench.derive.diff.line_diff import (
@@ -26,10 +25,6 @@ from workbench.render.document.sentences import why_no_costs
 from workbench.render.numbers import harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
-
-if TYPE_CHECKING:
-    from pygments.token import _TokenType
-
 
 LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}
 WORTH_SAYING = 0.005  # of all samples
@@ -217,53 +212,3 @@ def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:
         if file not in names and (cost.share or 0.0) >= WORTH_SAYING
     ]
     return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""
-
-
-PLAIN = "-"
-STYLES = {
-    "Comment.Preproc": "p",
-    "Comment.PreprocFile": "p",
-    "Comment": "c",
-    "String": "s",
-    "Keyword": "k",
-    "Operator.Word": "k",
-    "Name.Builtin": "k",
-    "Number": "n",
-}
-
-
-def tokens(file: str, text: str) -> list[str]:
-    """Of each line the lengths of its parts, each with its style behind it, as ``4-3k1-12s``:
-    ``c`` a comment, ``s`` a string, ``k`` a keyword or type, ``n`` a number, ``p`` a line of the
-    preprocessor. What is plain at a line's end is left out.
-    """
-    from pygments.lexers.c_like import CudaLexer
-    from pygments.lexers.python import PythonLexer
-
-    lexer = (PythonLexer if file.endswith(".py") else CudaLexer)(stripnl=False, ensurenl=False)
-    lines: list[list[tuple[str, str]]] = [[]]
-    for kind, value in lexer.get_tokens(text):
-        style = _style(kind)
-        for n, piece in enumerate(value.split("\n")):
-            if n:
-                lines.append([])
-            lines[-1].append((style, piece))
-    return [_packed(line) for line in lines]
-
-
-@cache  # of a few dozen kinds
-def _style(kind: _TokenType) -> str:
-    from pygments.token import is_token_subtype, string_to_tokentype
-
-    parents = ((string_to_tokentype(name), style) for name, style in STYLES.items())
-    return next((style for parent, style in parents if is_token_subtype(kind, parent)), PLAIN)
-
-
-def _packed(line: Iterable[tuple[str, str]]) -> str:
-    parts = [
-        (style, sum(len(piece) for _, piece in group))
-        for style, group in groupby(line, key=lambda part: part[0])
-    ]
-    while parts and parts[-1][0] == PLAIN:
-        parts.pop()
-    return "".join(f"{length}{style}" for style, length in parts if length)
