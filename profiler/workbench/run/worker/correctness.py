@@ -19,13 +19,14 @@ from msgspec import structs
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given.inputs import Empty
+from workbench.run.worker.deviation import Run, newly_unwritten, same_bits
 from workbench.run.worker.deviation import compare as compare
-from workbench.run.worker.deviation import newly_unwritten, same_bits
 from workbench.run.worker.output import (
     NoResult,
     Outputs,
     expected_of,
     kept_gradient,
+    kind_of,
     outputs_of,
     paired,
     refuse_kind,
@@ -99,17 +100,14 @@ def check_once(
         touched = calls.touched()
         del calls, out
         expected = expected_of(study.reference(**copied(drawn, in_place)))
-        one, own = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        one, errors = judged(kept, expected, tolerance_at(study.tolerance, shape))
         refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
     one = replace(one, varies=varies, why=one.why or refused or touched or unsteady)
     if one.why or peer is None:
         return one
-    types = {name: tensor.dtype for name, tensor in kept.tensors.items()}
-    pairs = paired(kept, expected)
     del kept
-    errors = {name: (types[pairs[name][0]], pairs[name][1], own[name]) for name in pairs}
     found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
     # What the study's own check accepts may be of another type than the reference's result.
     return one if found.why and hasattr(study, "accepts") else found
@@ -139,11 +137,13 @@ def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
     return not all(same_bits(one, again.tensors[n]) for n, one in kept.tensors.items()), ""
 
 
-def judged(
-    found: Outputs, expected: Outputs, bound: Tolerance
-) -> tuple[ComparedCall, Mapping[str, tuple[float, float]]]:
-    """The worst output, the first that is wrong before all others, and the errors of each by name:
-    absolute and relative. Raises NoResult.
+# By output: its type, its name in the reference, and its errors, absolute and relative.
+Errors = Mapping[str, tuple[torch.dtype, str, tuple[float, float]]]
+
+
+def judged(found: Outputs, expected: Outputs, bound: Tolerance) -> tuple[ComparedCall, Errors]:
+    """The worst output, the first that is wrong before all others, and the errors of each. Raises
+    NoResult.
     """
     worst, errors = ComparedCall(0.0, 0.0, ""), {}
     for name, (mine, its) in paired(found, expected).items():
@@ -154,7 +154,7 @@ def judged(
         if why:
             why = f"'{name}': {why}" if name else why
             return ComparedCall(absolute, relative, why, output=name), {}
-        errors[name] = absolute, relative
+        errors[name] = out.dtype, its, (absolute, relative)
         worst = replace(
             worst,
             absolute=max(worst.absolute, absolute),
@@ -162,9 +162,6 @@ def judged(
             output=name if relative >= worst.relative else worst.output,
         )
     return worst, errors
-
-
-Errors = Mapping[str, tuple[torch.dtype, str, tuple[float, float]]]  # type, name in the reference
 
 
 def beside(
@@ -282,7 +279,6 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-Run = Callable[..., Any]
 POISON = 0xFF  # every float format reads all-ones as NaN
 POISON_BLOCKS = 8
 POISON_BYTES = 256 << 20  # of all blocks together, where the inputs are not larger
@@ -382,11 +378,7 @@ class Calls:
         """NaN in place of the inputs for about a millisecond of the current stream: what launches
         on another one, and does not wait for this one, reads that.
         """
-        late = [
-            name
-            for name in self.buffers
-            if (x := self.drawn[name]).is_floating_point() or x.is_complex()
-        ]
+        late = [n for n in self.buffers if kind_of(self.drawn[n].dtype) in ("real", "complex")]
         for name in late:
             self.buffers[name][GUARD_BYTES:-GUARD_BYTES] = POISON
         pause()

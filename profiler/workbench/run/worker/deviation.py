@@ -6,13 +6,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from workbench.errors import GateFailed
 from workbench.study.model import Tolerance
 from workbench.words import Inputs
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
 CHUNK = 1 << 22  # elements: 32 MB in float64, of which a comparison holds a few
 Slices = tuple[slice, ...]
@@ -155,6 +158,30 @@ def copied(out: Any) -> Any:
 def size_of(tensor: torch.Tensor) -> int:
     """Bytes of a dense tensor."""
     return tensor.numel() * tensor.element_size()
+
+
+LARGEST_ON_CPU = 1 << 30  # bytes of inputs that are drawn there
+
+
+def drawn_bytes(draw: Callable[[], Inputs]) -> int | None:
+    """Of all tensors that ``draw`` gives, without their values: nothing is allocated. None where
+    they cannot be drawn so.
+    """
+    try:
+        with without_values():
+            return sum(map(size_of, tensors(tuple(draw().values()))))
+    except Exception:
+        return None
+
+
+def without_values() -> FakeTensorMode:
+    """Tensors inside have extents and types, and take no memory. Extents that depend on values may
+    be unknown on the way.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv())
 
 
 def largest(tensor: torch.Tensor) -> float:

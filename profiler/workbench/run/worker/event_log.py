@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from workbench.errors import WorkbenchError
+from workbench.errors import EnvironmentLacks, GateFailed, WorkbenchError
 from workbench.ncu.places import lasting_name
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -98,6 +98,7 @@ NO_COMPILER = (
     "nvcc: not found",
     "nvcc: No such file",
 )
+FIX_LINE = "fix this line, or the inputs"
 BESIDE_HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 STREAM_HINT = (
     "all of its work belongs on torch.cuda.current_stream(): CuPy launches there inside "
@@ -115,6 +116,22 @@ def in_words(error: BaseException) -> ErrorText | None:
             message, hint = text
             return ErrorText(kind=kind, message=message, hint=hint)
     return None
+
+
+def in_users_words(error: Exception, doing: str) -> WorkbenchError:
+    """With the user's own file and line."""
+    if isinstance(error, WorkbenchError):
+        return error
+    kind = type(error)
+    if found := in_words(error):
+        lacks = isinstance(error, ModuleNotFoundError)
+        return (EnvironmentLacks if lacks else GateFailed)(
+            found.message, hint=found.hint or FIX_LINE
+        )
+    first = (str(error).strip().splitlines() or [""])[0]
+    where = f"{at}: " if (at := place(error)) else ""
+    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else FIX_LINE
+    return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
 
 
 def place(error: BaseException) -> str:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from workbench import cuda
 from workbench.cuda.compiler import compiler_version
 from workbench.cuda.cubin_folder import key_of, write_cubin
 from workbench.errors import UsageError
 from workbench.run.protocol import Packable, ShipJob
+from workbench.run.worker.deviation import LARGEST_ON_CPU, drawn_bytes, without_values
 from workbench.run.worker.startup import job_of
 from workbench.shipped.facts import (
     CUBINS,
@@ -38,7 +39,6 @@ from workbench.study.params import base_name
 from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
 
-LARGEST_ON_CPU = 1 << 30  # bytes of inputs that are drawn in earnest
 OURS = ("strict", "self")  # what a package's functions have themselves
 SCALARS = (bool, int, float, str)
 OUTPUTS = (
@@ -105,7 +105,7 @@ class Shipping:
         """
         text = ""
         for real in (False, True):
-            mode = _without_values()
+            mode = without_values()
             try:
                 with nullcontext() if real else mode:
                     inputs = self.inputs(shape)
@@ -113,7 +113,8 @@ class Shipping:
                 raise
             except Exception as error:
                 text = text or _told(error)
-                if real or self.bytes(shape) > LARGEST_ON_CPU:
+                size = drawn_bytes(partial(self.inputs, shape))
+                if real or size is None or size > LARGEST_ON_CPU:
                     break
                 continue
             return inputs, self.traced(inputs, mode, shape)
@@ -160,15 +161,6 @@ class Shipping:
                 return self.load(self.job.reference, self.job.reference_params)(**inputs)
             return self.study.reference(**inputs)
 
-    def bytes(self, shape: str) -> int:
-        """Of the inputs; as many as nobody has where they cannot be drawn without values."""
-        try:
-            with _without_values():
-                found = self.study.inputs(self.study.shapes[shape], torch.Generator())
-        except Exception:
-            return LARGEST_ON_CPU + 1
-        return sum(x.numel() * x.element_size() for x in found.values() if torch.is_tensor(x))
-
     def kind(self, name: str, value: Any) -> str:
         """Raises UsageError for what no operator takes."""
         if not name.isidentifier() or iskeyword(name) or name in OURS:
@@ -203,13 +195,6 @@ class Shipping:
                 hint="return a tensor, or a tuple or dict of tensors",
             )
         return (kind, names) if found else (NOTHING, ())
-
-
-def _without_values() -> FakeTensorMode:
-    """Tensors inside have extents and types, and take no memory. Extents that depend on values may
-    be unknown on the way.
-    """
-    return FakeTensorMode(shape_env=ShapeEnv())
 
 
 def _has_values(value: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +22,11 @@ from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
+    LARGEST_ON_CPU,
     Run,
     copied,
     copies,
+    drawn_bytes,
     dtype_of,
     error_of,
     fits,
@@ -36,15 +39,13 @@ from workbench.run.worker.deviation import (
     written,
 )
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.event_log import describe, in_words, place
+from workbench.run.worker.event_log import describe, in_users_words
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
-LARGEST_ON_CPU = 1 << 30  # bytes of inputs
-FIX_LINE = "fix this line, or the inputs"
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
@@ -75,7 +76,9 @@ class TrialRun:
                 found = {"destinations": (), "in_place": found["destinations"]}
             inputs = without(inputs, found["destinations"])
             own = self.left_behind(inputs, own, found["in_place"])
-            self.require_repeatable(own, self.again(inputs, found["in_place"]), self.job.called)
+            again = self.called(self.job.baseline, inputs)
+            again = self.left_behind(inputs, again, found["in_place"])
+            self.require_repeatable(own, again, self.job.called)
         expected, refusal = self.expected(inputs)
         more = len(tensors(own)) - len(tensors(expected))
         clobbered = more == len(found["in_place"]) > 0 and own is not None
@@ -160,22 +163,12 @@ class TrialRun:
 
     def require_small(self, shape: str) -> None:
         """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        try:
-            with FakeTensorMode():
-                size = sum(map(size_of, tensors(tuple(self.drawn(shape).values()))))
-        except Exception:  # what is unknown ahead is tried
-            return
-        if size > LARGEST_ON_CPU:
+        size = drawn_bytes(partial(self.drawn, shape))
+        if size is not None and size > LARGEST_ON_CPU:  # what is unknown ahead is tried
             raise EnvironmentLacks(
                 f"the inputs have {size / 1e9:.1f} GB, too much to be checked on the CPU",
                 hint="try it where there is a GPU",
             )
-
-    def again(self, inputs: Inputs, changed: tuple[str, ...]) -> Any:
-        out = self.called(self.job.baseline, inputs)
-        return self.left_behind(inputs, out, changed)
 
     def require_repeatable(self, one: Any, other: Any, called: str) -> None:
         """Raises GateFailed where two calls with the same inputs differ by more than rounding."""
@@ -389,22 +382,6 @@ class TrialRun:
         kind = next((v.dtype for v in inputs.values()
                      if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip
         return tuple(t.to(kind) if kind else t for t in tensors(expected))
-
-
-def in_users_words(error: Exception, doing: str) -> WorkbenchError:
-    """With the user's own file and line."""
-    if isinstance(error, WorkbenchError):
-        return error
-    kind = type(error)
-    if found := in_words(error):
-        lacks = isinstance(error, ModuleNotFoundError)
-        return (EnvironmentLacks if lacks else GateFailed)(
-            found.message, hint=found.hint or FIX_LINE
-        )
-    first = (str(error).strip().splitlines() or [""])[0]
-    where = f"{at}: " if (at := place(error)) else ""
-    hint = "try smaller inputs" if kind.__name__ == "OutOfMemoryError" else FIX_LINE
-    return GateFailed(f"{where}{doing}: {kind.__name__}: {first}", hint=hint)
 
 
 def main() -> None:
