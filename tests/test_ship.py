@@ -530,6 +530,14 @@ def test_inputs_whose_sizes_depend_on_values_are_drawn_without_them(tmp_path: Pa
     assert not any((which, at) == (0, 1) for which, at, _ in case.fixed)
 
 
+def test_inputs_that_need_values_are_refused(tmp_path: Path) -> None:
+    old = '    return {"x": draw(shape.n, 4).t(), '
+    new = f"    count = torch.arange(4).sum().item()\n    assert count == 6\n{old}"
+    with pytest.raises(UsageError, match="'large' cannot be drawn without values: Guard") as failed:
+        learned(tmp_path, SEVERAL.replace(old, new), CHANGES)
+    assert "on the device of the generator" in failed.value.hint
+
+
 def learned(root: Path, study: str, run: str) -> Packable:
     """As the worker has it, in this process."""
     make(root / "ws", {}, {"baseline": run, "fast": run})

@@ -160,20 +160,6 @@ def size_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-LARGEST_ON_CPU = 1 << 30  # bytes of inputs that are drawn there
-
-
-def drawn_bytes(draw: Callable[[], Inputs]) -> int | None:
-    """Of all tensors that ``draw`` gives, without their values: nothing is allocated. None where
-    they cannot be drawn so.
-    """
-    try:
-        with without_values():
-            return sum(map(size_of, tensors(tuple(draw().values()))))
-    except Exception:
-        return None
-
-
 def without_values() -> FakeTensorMode:
     """Tensors inside have extents and types, and take no memory. Extents that depend on values may
     be unknown on the way.

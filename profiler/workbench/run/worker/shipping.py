@@ -1,14 +1,12 @@
 """What a package of a variant carries: ``python -m workbench.run.worker.shipping job.json``.
 
 Compiles its kernels for named architectures, and draws the inputs of the shapes at which it is
-correct, without their values where that is possible. Needs no GPU.
+correct, without their values. Needs no GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from workbench.cuda.compiler import compiler_version
 from workbench.cuda.cubin_folder import key_of, write_cubin
 from workbench.errors import UsageError
 from workbench.run.protocol import Packable, ShipJob
-from workbench.run.worker.deviation import LARGEST_ON_CPU, drawn_bytes, without_values
+from workbench.run.worker.deviation import without_values
 from workbench.run.worker.startup import job_of
 from workbench.shipped.facts import (
     CUBINS,
@@ -103,25 +101,19 @@ class Shipping:
         """Inputs at a shape, and what the reference makes of them without their values, as the
         package's fake implementation has to.
         """
-        text = ""
-        for real in (False, True):
-            mode = without_values()
-            try:
-                with nullcontext() if real else mode:
-                    inputs = self.inputs(shape)
-            except UsageError:
-                raise
-            except Exception as error:
-                text = text or _told(error)
-                size = drawn_bytes(partial(self.inputs, shape))
-                if real or size is None or size > LARGEST_ON_CPU:
-                    break
-                continue
-            return inputs, self.traced(inputs, mode, shape)
-        raise UsageError(
-            f"the inputs at '{shape}' cannot be drawn without a GPU: {text}",
-            hint="draw them on the device of the generator, so that a CPU will do",
-        )
+        mode = without_values()
+        try:
+            with mode:
+                inputs = self.inputs(shape)
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the inputs at '{shape}' cannot be drawn without values: {_told(error)}",
+                hint="draw them with torch alone, on the device of the generator, and let no size "
+                "depend on a value",
+            ) from None
+        return inputs, self.traced(inputs, mode, shape)
 
     def traced(self, inputs: Inputs, mode: FakeTensorMode, shape: str) -> Any:
         try:

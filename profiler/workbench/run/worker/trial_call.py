@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +21,9 @@ from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
-    LARGEST_ON_CPU,
     Run,
     copied,
     copies,
-    drawn_bytes,
     dtype_of,
     error_of,
     fits,
@@ -36,6 +33,7 @@ from workbench.run.worker.deviation import (
     shown,
     size_of,
     tensors,
+    without_values,
     written,
 )
 from workbench.run.worker.device import on_cpu
@@ -46,6 +44,7 @@ from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_d
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
+LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
@@ -163,8 +162,12 @@ class TrialRun:
 
     def require_small(self, shape: str) -> None:
         """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
-        size = drawn_bytes(partial(self.drawn, shape))
-        if size is not None and size > LARGEST_ON_CPU:  # what is unknown ahead is tried
+        try:
+            with without_values():
+                size = sum(map(size_of, tensors(tuple(self.drawn(shape).values()))))
+        except Exception:  # what is unknown ahead is tried
+            return
+        if size > LARGEST_ON_CPU:
             raise EnvironmentLacks(
                 f"the inputs have {size / 1e9:.1f} GB, too much to be checked on the CPU",
                 hint="try it where there is a GPU",
