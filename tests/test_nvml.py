@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from remotes import ROWS, card, nvml
 from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import gpu, machine
-from workbench.run.worker import startup
 
 SLICED = [
     {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384},
@@ -219,16 +217,6 @@ def test_a_missing_library_or_package_is_named(
     assert lacks is not None
     assert "packages are missing: torch, nvidia-ml-py" in lacks.message
     assert machine.missing_to_run() == ["torch"]
-
-
-def test_another_process_can_be_asked(listed: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed(card(0), card(1))
-    tests = Path(__file__).parent
-    paths = [tests / "onremote", tests, tests.parent / "profiler"]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
-    assert startup.gpus_by_another_process() == [card(0), card(1)]
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert startup.gpus_by_another_process() == []
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -374,7 +373,3 @@ def environment_of(gpu: Gpu, folder: Path) -> dict[str, str]:
 
 def _named(gpu: Gpu) -> str:
     return re.sub(r"[^\w-]", "_", gpu.uuid)
-
-
-if __name__ == "__main__":  # asked by a process that may not use NVML itself
-    json.dump([asdict(gpu) for gpu in gpus()], sys.stdout)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from workbench.ncu.command import range_name
 from workbench.run.compilation import params_of, sources_of
+from workbench.run.gpu import gpus
 from workbench.run.protocol import ErrorText, Learned, SessionsJob, VariantsJob
 from workbench.study.config import TimingSettings
 from workbench.study.model import Study
@@ -120,4 +121,5 @@ def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> Sessions
         rounds=settings.rounds,
         graph_microseconds=settings.graph_microseconds,
         derived=parameters_of_derived(study),
+        gpus=tuple(gpus()),
     )

@@ -17,6 +17,7 @@ import msgspec
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import BuiltKernel, Ceiling, CheckOutcome, Environment
 from workbench.evidence.timing import Call, Session
+from workbench.run.gpu import Gpu
 from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase
 
@@ -64,7 +65,8 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
-    """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each.
+    """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each, on the
+    first of the ``gpus`` that they may use.
 
     The ``references`` are timed alone first, if ``references_alone``. ``controls`` have two
     groups of instances. The gate says which variants, and after these sessions which of them once
@@ -83,6 +85,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     rounds: int
     graph_microseconds: float
     derived: dict[str, dict[str, Parameter]] = {}
+    gpus: tuple[Gpu, ...] = ()
 
 
 class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):

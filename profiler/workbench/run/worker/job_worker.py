@@ -36,8 +36,8 @@ from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     import_ahead,
+    import_libraries,
     job_of,
-    keeping_bytecode,
     wait_at_gate,
 )
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
@@ -307,10 +307,7 @@ def guard_of(folder: Path, job: VariantsJob) -> Guard:
 def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
     os.environ.update(ENVIRONMENT)
-    with keeping_bytecode():
-        import torch  # noqa: F401
-        from cuda.core import Program  # noqa: F401
-
+    import_libraries()
     import_ahead(folder / name for names in job.sources.values() for name in names)
     return wait_at_gate()
 

@@ -23,21 +23,20 @@ from workbench.evidence.timing import Session, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,
-    Done,
-    Hello,
     Round,
     SessionsDone,
     SessionsJob,
     Start,
     TimedSession,
-    read_job,
 )
-from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe, or_broken
+from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     LOOK_SECONDS,
     Parent,
     import_ahead,
+    import_libraries,
+    job_of,
     keeping_bytecode,
     wait_at_gate,
 )
@@ -81,7 +80,6 @@ class Server:
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
 
     def run(self) -> None:
-        self.journal.write(Hello(pid=os.getpid()))
         variants = wait_at_gate()
         self.has_others = len(variants) > 1
         references = [name for name in variants if name in self.job.references]
@@ -93,7 +91,6 @@ class Server:
             self.journal.write(SessionsDone(sessions=self.done))
             more = [v for v in wait_at_gate() if v in left]
             left = self.sessions(more, self.job.sessions)
-        self.journal.write(Done())
 
     def sessions(self, variants: Sequence[str], number: int) -> list[str]:
         """So many; returns the variants that did not fail."""
@@ -281,23 +278,16 @@ def register_ahead() -> None:
 
 def main() -> None:
     os.environ.update(ENVIRONMENT)
-    job = read_job(Path(sys.argv[1]))
-    assert isinstance(job, SessionsJob)
-    with keeping_bytecode():
-        import numpy  # noqa: F401
-        import torch  # noqa: F401
-        from cuda.core import Program  # noqa: F401
-
-        register_ahead()
-    if ALONE not in sys.argv:
+    with job_of(SessionsJob, forks=True) as (job, journal):
+        import_libraries()
+        with keeping_bytecode():
+            register_ahead()
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)
-        if not import_ahead(sources):  # each session imports them itself
+        if ALONE not in sys.argv and not import_ahead(sources, job.gpus):  # each session does
             print("what variants import uses the GPU, starts threads or changes torch", flush=True)
             module = [sys.executable, "-m", "workbench.run.worker.session_forks"]
             os.execv(sys.executable, [*module, *sys.argv[1:], ALONE])
-
-    with EventLog(Path.cwd()) as journal, or_broken(journal):
         Server(job, journal).run()
 
 

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from workbench.run.protocol import JOB, LOG
-from workbench.run.worker.startup import keeping_bytecode
+from workbench.run.worker.startup import import_libraries
 
 
 def become(folder: str, module: str, environment: dict[str, str]) -> None:
@@ -27,11 +27,8 @@ def become(folder: str, module: str, environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    with keeping_bytecode(), suppress(Exception):  # the worker that it becomes says why
-        import numpy  # noqa: F401
-        import torch  # noqa: F401
-        from cuda.core import Program  # noqa: F401
-
+    with suppress(Exception):  # the worker that it becomes says why
+        import_libraries()
     if line := sys.stdin.readline():  # none where nobody needs it any more
         become(*json.loads(line))
 

@@ -10,18 +10,14 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
-
-import msgspec
 
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import BYTECODE, GATE, PARENT, Done, Hello, Job, read_gate, read_job
@@ -58,22 +54,18 @@ J = TypeVar("J", bound=Job)
 
 
 @contextmanager
-def job_of(kind: type[J]) -> Iterator[tuple[J, EventLog]]:
+def job_of(kind: type[J], *, forks: bool = False) -> Iterator[tuple[J, EventLog]]:
     """The job that this process was started for, and the journal that it writes: inside, it does
-    all of it. It ends with its parent.
+    all of it. It ends with its parent, for which one that ``forks`` has no thread: it looks itself.
     """
-    end_with_parent()
+    if not forks:
+        threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, kind)
     with EventLog(Path.cwd()) as journal, or_broken(journal):
         journal.write(Hello(pid=os.getpid()))
         yield job, journal
         journal.write(Done())
-
-
-def end_with_parent() -> None:
-    """Look for it from now on, in a thread: not for a process that forks."""
-    threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
 
 
 def _look(parent: Parent) -> None:
@@ -83,15 +75,10 @@ def _look(parent: Parent) -> None:
 
 
 def wait_at_gate() -> tuple[str, ...]:
-    """Off the GPU; ends the process with the parent's. The next time it waits again.
-
-    The parent may be gone before it waits, and an ncu in between outlives it: so it is looked for
-    by its own id.
-    """
-    folder, parent = Path.cwd(), int(os.environ.get(PARENT) or os.getppid())
+    """Off the GPU; ends the process with its parent. The next time it waits again."""
+    folder, parent = Path.cwd(), Parent()
     while not (folder / GATE).is_file():
-        if not is_alive(parent):
-            raise SystemExit(1)
+        parent.require()
         time.sleep(POLL_SECONDS)
     variants = read_gate(folder)
     (folder / GATE).unlink()
@@ -122,6 +109,14 @@ def keeping_bytecode() -> Iterator[None]:
         sys.dont_write_bytecode = True
 
 
+def import_libraries() -> None:
+    """Those that take long, and that every worker needs."""
+    with keeping_bytecode():
+        import numpy  # noqa: F401
+        import torch  # noqa: F401
+        from cuda.core import Program  # noqa: F401
+
+
 DRIVER = "libcuda.so.1"
 NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has called cuInit
 # Read by torch. What was compiled in the check is not again: no pool of compilers is needed, which
@@ -130,9 +125,10 @@ NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has 
 ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
-def import_ahead(sources: Iterable[Path]) -> bool:
+def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
     """What some sources import from packages, and what torch.compile imports where one calls it. A
-    package that cannot be imported is reported by the module that imports it.
+    package that cannot be imported is reported by the module that imports it. ``gpus`` are those
+    that this process may use.
 
     Returns whether a process that is forked now is as one that imports them itself, watched: no
     import has started a thread or called cuInit, none has changed what variants may not change.
@@ -141,7 +137,7 @@ def import_ahead(sources: Iterable[Path]) -> bool:
     from workbench.run.worker.integrity import IntegritySnapshot
 
     before, snapshot = threads(), IntegritySnapshot()
-    with answers_without_driver():
+    with answers_without_driver(gpus):
         for name in imported_by(sources):
             with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
@@ -151,19 +147,22 @@ def import_ahead(sources: Iterable[Path]) -> bool:
 
 
 @contextmanager
-def answers_without_driver() -> Iterator[None]:
-    """While packages are imported, another process answers what they ask torch of GPUs, as those of
-    FlashAttention-4 do: torch would use the driver, or NVML, which starts a thread.
+def answers_without_driver(gpus: Sequence[Gpu]) -> Iterator[None]:
+    """While packages are imported, what they ask torch of GPUs, as those of FlashAttention-4 do, is
+    answered as NVML has told the parent: torch would use the driver, or NVML, which starts a
+    thread. Not where torch is not built for them, or NVML does not know what the first one can do.
     """
     import torch
 
     own = {name: getattr(torch.cuda, name) for name in ANSWERS}
+    known = gpus and re.fullmatch(r"\d+\.\d+", gpus[0].compute_capability)
+    known = known and torch.backends.cuda.is_built()
 
     def answering(name: str, answer: Callable[[Sequence[Gpu]], object]) -> Callable[..., object]:
         def answered(device: Any = None) -> object:
-            found = () if torch.cuda.is_initialized() or device is not None else _gpus()
-            asked = () if device is None else (device,)
-            return answer(found) if found else own[name](*asked)
+            if known and device is None and not torch.cuda.is_initialized():
+                return answer(gpus)
+            return own[name](*(() if device is None else (device,)))
 
         return answered
 
@@ -186,28 +185,6 @@ ANSWERS: dict[str, Callable[[Sequence[Gpu]], object]] = {  # of torch.cuda
     "device_count": len,
     "get_device_capability": _first_capability,
 }
-
-
-@cache
-def _gpus() -> tuple[Gpu, ...]:
-    """Those that this process may use, if torch is built for them and NVML knows what the first one
-    can do.
-    """
-    import torch
-
-    found = tuple(gpus_by_another_process()) if torch.backends.cuda.is_built() else ()
-    known = found and re.fullmatch(r"\d+\.\d+", found[0].compute_capability)
-    return found if known else ()
-
-
-def gpus_by_another_process() -> list[Gpu]:
-    """Those that this process may use; none if they cannot be asked for."""
-    command = [sys.executable, "-m", "workbench.run.gpu"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
-        return msgspec.json.decode(done.stdout, type=list[Gpu])
-    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError):
-        return []
 
 
 def threads() -> int:
