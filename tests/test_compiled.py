@@ -275,6 +275,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     """Decoding a report takes memory that is never given back."""
     from workbench.errors import BadCapture
     from workbench.run import events
+    from workbench.run.plan import Plan
     from workbench.study.model import Variant
 
     texts = {"own": "import torch\nfrom workbench import cuda\n", "fused": "import triton\n"}
@@ -282,7 +283,8 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     for name, text in texts.items():
         variants[name].module.write_text(text)
     study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
-    made = events.ReportRecorder(study, "large", cast(Any, None), cast(Any, None))
+    none = cast(Any, None)
+    made = events.Listener(study, Plan("large"), none, none, none)
     monkeypatch.setattr(events, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,18 +129,11 @@ class Listener:
                 why = f"{error.message} ({error.hint})"
                 self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
 
-
-@dataclass(frozen=True)
-class ReportRecorder:
-    """Those of one measurement, written by ncu with the options of ``profiler``."""
-
-    study: Study
-    shape: str
-    profiler: Profiler
-    recorder: Recorder
-
-    def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:
-        """Keep the report with the variants that it really holds; these."""
+    # ---- reports of ncu ----------------------------------------------------------------------
+    def store(self, report: Path, captured: Iterable[Captured], profiler: Profiler) -> list[str]:
+        """Keep a report that ncu wrote with these options, with the variants that it really holds;
+        these. Those with metrics that came without a number are reported.
+        """
         if not report.exists():
             return []
         counts = launches_by_range(report)
@@ -152,16 +145,13 @@ class ReportRecorder:
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
             resources = self.resources(report, held)
-            self.recorder.captures(report, held, self.profiler, version, resources)
-        return list(held)
-
-    def incomplete(self, report: Path, stored: Iterable[str]) -> Iterator[WithoutNumber]:
-        """Variants with metrics that came without a number."""
-        for name in stored:
+            self.recorder.captures(report, held, profiler, version, resources)
+        for name in held:
             with suppress(BadCapture):
                 launches = actions(report, self.range_of(name))
                 if lost := sum(without_number(launch)[0] for launch in launches):
-                    yield WithoutNumber(variant=name, metrics=lost)
+                    self.on_event(WithoutNumber(variant=name, metrics=lost))
+        return list(held)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
         """Of the kernels of those that others compile: what is compiled here is known better."""
@@ -172,4 +162,4 @@ class ReportRecorder:
         return {}
 
     def range_of(self, variant: str) -> str:
-        return range_name(self.study.name, variant, self.shape)
+        return range_name(self.study.name, variant, self.plan.shape)

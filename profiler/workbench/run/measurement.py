@@ -20,7 +20,7 @@ from workbench.evidence.timing import Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.compilation import build_job, compilers, copy_sources, scratch_folder
-from workbench.run.events import Listener, ReportRecorder
+from workbench.run.events import Listener
 from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
 from workbench.run.process import Worker, run_worker
 from workbench.run.protocol import (
@@ -70,7 +70,6 @@ class Measurement:
         self.result = MeasuredPlan()
         self.recorder = Recorder(study, plan.shape, self.folder, plan.variants)
         self.events = Listener(study, plan, self.recorder, self.result, self.on_event, self.refused)
-        self.reports = ReportRecorder(study, plan.shape, self.config.profiler, self.recorder)
         self.timing: Timing | None = None
         self.clock: Worker | None = None
         self.last_session = 0.0  # after this moment none is begun
@@ -132,15 +131,7 @@ class Measurement:
         """
         limit = self.config.limits.seconds_per_step
         while variants:
-            job = variants_job(
-                self.study,
-                self.plan.shape,
-                variants,
-                phases,
-                everywhere=self.plan.everywhere,
-                others=self.plan.others,
-                known=self.plan.known,
-            )
+            job = variants_job(self.study, self.plan, variants, phases)
             self.events.together, self.events.suspects = len(variants) > 1, []
             outcome = run_worker(scratch, job, limit, self.events.take)
             self.events.together, suspects = False, self.events.suspects
@@ -162,12 +153,7 @@ class Measurement:
             for name in variants[first : first + ALONE_AT_ONCE]:
                 folder = scratch / f"alone-{len(list(scratch.glob('alone-*')))}"
                 copy_sources(scratch, folder)
-                job = variants_job(
-                    *(self.study, self.plan.shape, [name], phases),
-                    everywhere=self.plan.everywhere,
-                    others=self.plan.others,
-                    known=self.plan.known,
-                )
+                job = variants_job(self.study, self.plan, [name], phases)
                 workers.append(Worker(folder, job, cubins=scratch))
             try:
                 for worker in workers:
@@ -248,7 +234,7 @@ class Measurement:
         A gated one loads its libraries while the variants are being checked and timed, which is
         half of what a profiled process costs, and touches the GPU only when the gate opens.
         """
-        job = variants_job(self.study, self.plan.shape, variants, (Phase.CAPTURE,), gated=gated)
+        job = variants_job(self.study, self.plan, variants, (Phase.CAPTURE,), gated=gated)
         if not job.variants:
             return None
         tool = machine.find_ncu()
@@ -282,9 +268,7 @@ class Measurement:
             suspects += self.events.suspects
             self.result.interrupted = outcome.interrupted
             report = worker.scratch / ncu.REPORT
-            stored = self.reports.store(report, outcome.of(Captured))
-            for event in self.reports.incomplete(report, stored):
-                self.on_event(event)
+            stored = self.events.store(report, outcome.of(Captured), self.config.profiler)
             culprit = None
             if not outcome.finished and outcome.current:
                 if ncu.got_no_counters(outcome.log):

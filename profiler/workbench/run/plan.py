@@ -69,29 +69,22 @@ class MeasuredPlan:
 
 def variants_job(
     study: Study,
-    shape: str,
+    plan: Plan,
     variants: Iterable[str],
     phases: tuple[Phase, ...],
     *,
-    arch: str = "",
     gated: bool = False,
-    everywhere: bool = False,
-    others: tuple[str, ...] | None = None,
-    known: tuple[str, ...] = (),
 ) -> VariantsJob:
-    """Checked at ``shape`` and at those that are always checked, or at every shape of the study, or
-    at ``others``, but for those that are ``known``.
-    """
-    names = tuple(variants)
+    """For some of the variants of a plan."""
+    names, shape, others = tuple(variants), plan.shape, plan.others
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
-    if everywhere or others is None:
-        others = tuple(n for n, s in listed.items() if everywhere or s.always_checked)
+    if plan.everywhere or others is None:
+        others = tuple(n for n, s in listed.items() if plan.everywhere or s.always_checked)
     return VariantsJob(
         study=study.name,
         variants=names,
         params=params_of(study, names),
         phases=phases,
-        arch=arch,
         shape=shape,
         check_shapes=(shape, *others),
         reference=study.ladder.primary_reference or "",
@@ -100,7 +93,7 @@ def variants_job(
         ranges={name: range_name(study.name, name, shape) for name in names},
         gated=gated,
         derived=parameters_of_derived(study),
-        known=known,
+        known=plan.known,
     )
 
 

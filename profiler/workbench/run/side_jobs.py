@@ -14,7 +14,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.run import machine
 from workbench.run.compilation import empty_scratch, scratch_folder, worker_stopped
-from workbench.run.plan import variants_job
+from workbench.run.plan import Plan, variants_job
 from workbench.run.process import E, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Broken,
@@ -150,7 +150,8 @@ def check_on_cpu(
     Raises EnvironmentLacks without torch, KeyboardInterrupt when it was stopped.
     """
     require_torch()
-    job = variants_job(study, study.default_shape, variants, (Phase.CHECK,), everywhere=True)
+    plan = Plan(study.default_shape, everywhere=True)
+    job = variants_job(study, plan, variants, (Phase.CHECK,))
     sizes = {name: study.shapes[name].size for name in job.check_shapes}
     shapes = tuple(sorted((n for n in sizes if sizes[n] <= LARGEST_ON_CPU), key=sizes.__getitem__))
     job = structs.replace(job, on_cpu=True, check_shapes=shapes)
