@@ -280,7 +280,7 @@ def test_without_the_packages_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
-    monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "zstandard"])
+    monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "nvidia-ml-py"])
     assert main(["calibrate", "--project", str(FIXTURE)]) == 3
     assert "Python packages are missing: torch\n" in capsys.readouterr().err
 

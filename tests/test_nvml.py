@@ -98,7 +98,6 @@ def test_gpus_are_those_that_the_process_may_use(named: str | None, found: str) 
         ("2", None),
         ("GPU-1", "NVIDIA H200"),
         ("GPU-7", None),
-        ("MIG-0c0c", "NVIDIA T4"),  # a name of an older driver
     ],
 )
 def test_the_first_gpu_is_the_one_that_is_visible(

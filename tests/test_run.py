@@ -521,9 +521,9 @@ def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "ncu was not found" in machine.why_not_measuring().message
     assert "PATH" in machine.why_not_measuring().hint
     monkeypatch.setattr(machine, "find_ncu", lambda: "/usr/bin/ncu")
-    monkeypatch.setattr(machine, "missing_packages", lambda: ["zstandard"])
+    monkeypatch.setattr(machine, "missing_packages", lambda: ["torch"])
     assert not machine.can_measure()
-    assert "zstandard" in machine.why_not_measuring().message
+    assert "torch" in machine.why_not_measuring().message
     assert "pip install -e '.[gpu]'" in machine.why_not_measuring().hint
 
 

@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +25,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"
 PACKAGE = "nvidia-ml-py"
 SMI_SECONDS = 30.0
-MIG = "MIG-"
 REASON = "nvmlClocksEventReason"
 
 
@@ -205,16 +203,8 @@ def usable(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
 
 
 def first_gpu() -> Gpu | None:
-    """The one that CUDA calls 0 in this process; None if there is none.
-
-    A slice that NVML does not list by this name (drivers before R470 wrote it another way) is
-    described by the first GPU.
-    """
-    found, named = look().gpus, os.environ.get(VISIBLE)
-    listed = usable(found, named)
-    if not listed and named is not None and named.startswith(MIG):
-        listed = usable(found, "0")
-    return listed[0] if listed else None
+    """The one that CUDA calls 0 in this process; None if there is none."""
+    return next(iter(gpus()), None)
 
 
 def is_divided() -> bool:
@@ -234,22 +224,15 @@ def why_none() -> str:
 
 def nvidia_smi() -> str:
     """The first line that ``nvidia-smi -L`` prints."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", "-L"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=SMI_SECONDS,
-            check=False,
-        )
-    except FileNotFoundError:
+    from workbench.cuda.nvcc import ran  # with the whole package
+
+    if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is not on PATH"
-    except (OSError, subprocess.TimeoutExpired) as failed:
-        return f"nvidia-smi does not run: {failed}"
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return f"nvidia-smi: {lines[0] if lines else f'exit code {done.returncode}'}"
+    code, text = ran(["nvidia-smi", "-L"], "/", SMI_SECONDS)
+    if code is None:
+        return f"nvidia-smi does not run: {text}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"nvidia-smi: {lines[0] if lines else f'exit code {code}'}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -63,11 +62,9 @@ def find_ncu() -> str | None:
 @lru_cache
 def ncu_version(ncu: str) -> str | None:
     """Such as ``2025.3.1``; None where ncu does not run."""
-    try:
-        done = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"Version (\d+(?:\.\d+)+)", done.stdout)
+    from workbench.cuda.nvcc import ran  # with the whole package
+
+    match = re.search(r"Version (\d+(?:\.\d+)+)", ran([ncu, "--version"], "/")[1])
     return ".".join(match[1].split(".")[:3]) if match else None
 
 
@@ -85,7 +82,6 @@ def missing_packages() -> list[str]:
         "torch": "torch",
         "cuda.core": "cuda-core",
         "pynvml": NVML_PACKAGE,
-        "zstandard": "zstandard",
     }
     missing = []
     for module, package in names.items():
@@ -99,10 +95,8 @@ def missing_packages() -> list[str]:
 
 
 def missing_to_run() -> list[str]:
-    """Those of them that building and running need; zstandard is for captures alone, and NVML for
-    what is known of the GPU.
-    """
-    return [name for name in missing_packages() if name not in ("zstandard", NVML_PACKAGE)]
+    """Those of them that building and running need; NVML is for what is known of the GPU."""
+    return [name for name in missing_packages() if name != NVML_PACKAGE]
 
 
 def can_measure() -> bool:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from workbench.errors import GateFailed
@@ -96,12 +97,8 @@ def _ratio(error: float, norm: float) -> float:
 
 def _index(at: Slices, flat: int) -> list[int]:
     """Of an element by its place in some slices."""
-    found = []
-    for part in reversed(at):
-        size = part.stop - part.start
-        found.append(part.start + flat % size)
-        flat //= size
-    return found[::-1]
+    found = np.unravel_index(flat, [part.stop - part.start for part in at])
+    return [part.start + int(place) for part, place in zip(at, found, strict=True)]
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
