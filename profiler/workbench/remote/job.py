@@ -207,8 +207,13 @@ def exchange(
     last: float | None = None
     while True:
         try:
-            result = _awaited(process, found, last, is_wanted)
-            break
+            if last is None and not is_wanted():
+                raise KeyboardInterrupt
+            if last is not None and time.monotonic() > last:
+                process.kill()
+            with suppress(queue.Empty):
+                result = found.get(timeout=POLL_SECONDS)
+                break
         except KeyboardInterrupt:
             if last is not None or not sent.is_set():  # nothing is measured before
                 process.kill()
@@ -229,22 +234,6 @@ def killed(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
-
-
-def _awaited(
-    process: subprocess.Popen[bytes],
-    found: queue.SimpleQueue[bytes],
-    last: float | None,
-    is_wanted: Callable[[], bool],
-) -> bytes:
-    """Raises KeyboardInterrupt when the job is not wanted any more; after ``last`` it is killed."""
-    while True:
-        if last is None and not is_wanted():
-            raise KeyboardInterrupt
-        if last is not None and time.monotonic() > last:
-            process.kill()
-        with suppress(queue.Empty):
-            return found.get(timeout=POLL_SECONDS)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

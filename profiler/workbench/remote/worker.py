@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import IO
 
 from workbench.app.doctor import diagnosis
 from workbench.app.executor import Task, perform
@@ -154,21 +153,19 @@ def builds_of(job: RemoteJob) -> Path:
     return folder
 
 
-def stop_with(stdin: IO[bytes]) -> None:
-    """Stop as at Ctrl-C when stdin ends, and for certain a while later."""
-    stdin.read()
+def stop_with(stdin: int) -> None:
+    """Stop as at Ctrl-C when stdin ends, and for certain a while later. Nothing follows the job."""
+    os.read(stdin, 1)
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(STOP_SECONDS)
     os._exit(1)
 
 
 def main() -> int:
-    stdin, out = (os.fdopen(os.dup(fd), mode, buffering=0) for fd, mode in ((0, "rb"), (1, "wb")))
+    stdin, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what is printed is no result
-    size, data = int(_line(stdin)), b""
-    while len(data) < size and (more := stdin.read(size - len(data))):
-        data += more
-    threading.Thread(target=stop_with, args=(stdin,), daemon=True).start()
+    data = stdin.read(int(stdin.readline()))
+    threading.Thread(target=stop_with, args=(stdin.fileno(),), daemon=True).start()
 
     def tell(event: Event) -> None:
         if not isinstance(event, WithoutNumber):
@@ -182,14 +179,6 @@ def main() -> int:
             while view:
                 view = view[out.write(view) :]
     return 0
-
-
-def _line(stdin: IO[bytes]) -> bytes:
-    """Byte by byte: a buffer would swallow what comes behind."""
-    found = b""
-    while not found.endswith(b"\n") and (one := stdin.read(1)):
-        found += one
-    return found
 
 
 if __name__ == "__main__":
