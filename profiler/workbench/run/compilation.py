@@ -7,16 +7,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from workbench.cuda.compiler import CUBINS
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.run import machine
-from workbench.run.process import EXTENSIONS, Worker, WorkerEnd, run_worker
+from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.model import Study
 from workbench.study.own_files import disk_full
@@ -47,15 +45,15 @@ def scratch_folder(
     else builds any there meanwhile.
     """
     with empty_scratch() as scratch:
-        if cubins is not None:
-            _copy_cubins(cubins, scratch)
+        if cubins is None:
+            (scratch / BUILDS).mkdir()
+        else:
+            (scratch / BUILDS).symlink_to(cubins.resolve(), target_is_directory=True)
             if extensions:
                 _share_extensions(cubins / EXTENSIONS, scratch / EXTENSIONS)
                 _copy_study(study, cubins)
         _copy_study(study, scratch)
         yield scratch
-        if cubins is not None:
-            _copy_cubins(scratch, cubins)
 
 
 def _copy_study(study: Study, folder: Path) -> None:
@@ -74,16 +72,6 @@ def _share_extensions(kept: Path, there: Path) -> None:
     for lock in kept.glob("*/lock"):
         lock.unlink()
     there.symlink_to(kept.resolve(), target_is_directory=True)
-
-
-def _copy_cubins(before: Path, after: Path) -> None:
-    """Each whole or not at all: another command may use the same folder."""
-    for path in before.glob(CUBINS):
-        target = after / path.name
-        if not target.exists():
-            part = target.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-            shutil.copy(path, part)
-            part.replace(target)
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:

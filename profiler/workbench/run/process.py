@@ -44,10 +44,14 @@ from workbench.run.protocol import (
     write_job,
 )
 
+BUILDS = "builds"  # in the folder of a measurement: compiled kernels
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what
 # is built there: what was checked is what is timed and profiled, and an autotuner chooses once.
 # They are no earlier run's, since what is kept there has the paths of the sources of that run.
-EXTENSIONS_DIR, EXTENSIONS = "TORCH_EXTENSIONS_DIR", "extensions"  # may be shared: ``scratch``
+EXTENSIONS_DIR, EXTENSIONS = (
+    "TORCH_EXTENSIONS_DIR",
+    "extensions",
+)  # may be shared: ``scratch_folder``
 FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -180,7 +184,7 @@ def worker_environment(cubins: Path) -> dict[str, str]:
         ),
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
-        CUBIN_FOLDER: str(cubins),
+        CUBIN_FOLDER: str(cubins / BUILDS),
         PARENT: str(os.getpid()),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
