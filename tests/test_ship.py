@@ -651,7 +651,9 @@ def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_an_operators_tags_are_in_a_list(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = SimpleNamespace(keeps=keeps, function="f", in_place=["x"], in_schema=str, schema="()")
-    monkeypatch.setattr(op, "Dispatcher", lambda *_: MagicMock(facts=facts))
+    vars(facts).update(study="s", arguments=[("x", "Tensor")])
+    monkeypatch.setattr(op, "read", lambda path: facts)
+    monkeypatch.setattr(op, "carry", lambda folder: None)
     made = MagicMock()
     monkeypatch.setattr(torch.library, "custom_op", made)
     op.Operator("here", Path())

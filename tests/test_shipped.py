@@ -134,7 +134,7 @@ def run(x):
     operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
     for _ in range(3):
         assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
-    module = next(iter(operator._dispatcher.instances._made.values()))
+    module = next(iter(operator._instances._made.values()))
     assert len(module.tries) == 1
     assert operator.counts == {"reference: NVRTC is not installed": 3}
 
@@ -197,7 +197,7 @@ def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Ma
         (torch.randn(4, 4, dtype=torch.complex64).conj().imag, True),
     ):
         assert torch.equal(called(operator, x, strict=True), x + 1)
-        seen = next(iter(operator._dispatcher.instances._made.values())).seen[-1]
+        seen = next(iter(operator._instances._made.values())).seen[-1]
         assert (seen is not x) == copied
         assert seen.is_contiguous()
         assert not seen.is_neg()

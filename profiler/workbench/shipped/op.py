@@ -24,12 +24,15 @@ from workbench.cuda.cubin_folder import carry
 from workbench.cuda.declare import overridden, take_declared
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.shipped.dispatch import Instances, aligned, like, settled, tensors_of
-from workbench.shipped.facts import CUBINS, FILE, TENSOR, Facts, Given, given_of, read
+from workbench.shipped.facts import CUBINS, FILE, TENSOR, Given, given_of, read
 from workbench.words import Inputs, Parameter
+
+REMEMBERED = 4096  # kinds of inputs, with whether the variant is run for them
 
 
 class Operator:
-    """The operator of a ``package``, named after it, whose files stand in ``folder``.
+    """The operator of a ``package``, named after it as it was imported, whose files stand in
+    ``folder``.
 
     ``strict`` is what a call does that does not say: raise NotImplementedError where the variant
     does not support its inputs, in place of using the reference.
@@ -38,62 +41,59 @@ class Operator:
     def __init__(self, package: str, folder: Path) -> None:
         self.strict = False
         self.namespace = package.replace(".", "_")
-        self._dispatcher = Dispatcher(package, folder)
-        self.facts = facts = self._dispatcher.facts
+        self.facts = facts = read(folder / FILE)
+        self._package = f"{package}.kernels.{facts.study}"
+        self._sources = folder / "kernels" / facts.study
+        self._instances = Instances(self._load, keeps=bool(facts.keeps))
+        self._reference: Callable[..., Any] | None = None
+        self._said: set[str] = set()
+        self._without: dict[torch.device, str] = {}
+        self._others = [name for name, kind in facts.arguments if kind != TENSOR]
+        self._refused: dict[Any, str] = {}  # by kind of inputs; "" for what is run
+        self._loaded = 0
+        self._counts: Counter[str] = Counter()
+        carry(folder / CUBINS)
         # Inductor's own graphs share memory that a kept counter would be taken for a leak of.
         unsafe = getattr(torch.Tag, "cudagraph_unsafe", None) if facts.keeps else None
         tags = [] if unsafe is None else [unsafe]  # torch 2.11 takes no single one
         self.definition = torch.library.custom_op(
             f"{self.namespace}::{facts.function}",
-            self._dispatcher.call,
+            self.call,
             mutates_args=tuple(map(facts.in_schema, facts.in_place)),
             schema=facts.schema,
             tags=tags,
         )
-        self.definition.register_fake(self._dispatcher.fake)
+        self.definition.register_fake(self.fake)
         if not facts.in_place:  # torch differentiates no operator that changes its inputs
-            self.definition.register_autograd(
-                self._dispatcher.backward, setup_context=self._dispatcher.setup
-            )
+            self.definition.register_autograd(self.backward, setup_context=self.setup)
 
     def serial(self, always: bool) -> None:
         """Whether calls come one after the other in all streams and graphs; see ``Instances``."""
-        self._dispatcher.instances.serial = always
+        self._instances.serial = always
 
     @property
     def counts(self) -> Mapping[str, int]:
         """How often the variant answered, and the reference, by the reason why."""
-        return dict(self._dispatcher.counts)
+        return dict(self._counts)
 
-    def reference(self, **inputs: Any) -> Any:
-        """What answers where the variant does not, called alone: its tensors."""
-        return self._dispatcher.theirs(inputs)
+    def reference(self, **inputs: Any) -> list[torch.Tensor]:
+        """What answers where the variant does not, called alone: its tensors; what the study's own
+        function gives in float64 in the type of the first input.
+        """
+        facts = self.facts
+        if facts.reference:
+            return tensors_of(self._reference_run()(**inputs), inputs, facts.in_place)
+        found = tensors_of(self.study.reference(**inputs), inputs, ())
+        kind = next((x.dtype for x in inputs.values() if _is_floating(x)), torch.float64)
+        found = [x.to(kind) if _is_floating(x) else x for x in found]
+        for name, value in zip(facts.in_place, found[len(facts.outputs) :], strict=False):
+            inputs[name].copy_(value)
+        return found[: len(facts.outputs)]
 
     @property
-    def study(self) -> Any:
+    def study(self) -> ModuleType:
         """The study's module: inputs, shapes, tolerance and the reference in float64."""
-        return self._dispatcher.study
-
-
-REMEMBERED = 4096  # kinds of inputs, with whether the variant is run for them
-
-
-class Dispatcher:
-    """The variant of a ``package``, called as it was imported, whose files are in ``folder``."""
-
-    def __init__(self, package: str, folder: Path) -> None:
-        self.facts: Facts = read(folder / FILE)
-        self._package = f"{package}.kernels.{self.facts.study}"
-        self._sources = folder / "kernels" / self.facts.study
-        self.instances = Instances(self._load, keeps=bool(self.facts.keeps))
-        self._reference: Callable[..., Any] | None = None
-        self._said: set[str] = set()
-        self._without: dict[torch.device, str] = {}
-        self._others = [name for name, kind in self.facts.arguments if kind != TENSOR]
-        self._refused: dict[Any, str] = {}  # by kind of inputs; "" for what is run
-        self._loaded = 0
-        self.counts: Counter[str] = Counter()
-        carry(folder / CUBINS)
+        return importlib.import_module(f"{self._package}.study")
 
     # ---- the operator ------------------------------------------------------------------------
     def call(self, *given: Any) -> Any:
@@ -124,7 +124,7 @@ class Dispatcher:
             if strict:
                 raise NotImplementedError(f"{facts.package}: {facts.variant} is not run: {why}")
             self._say(why)
-            result = self.theirs(inputs)
+            result = self.reference(**inputs)
         return result
 
     def fake(self, *given: Any) -> Any:
@@ -135,7 +135,7 @@ class Dispatcher:
         outputs = getattr(self.study, "outputs", None)
         with torch.no_grad(), without_autocast([inputs[name] for name in self.facts.tensors]):
             inputs |= {name: torch.empty_like(inputs[name]) for name in self.facts.in_place}
-            result = tensors_of(outputs(**inputs), inputs, ()) if outputs else self.theirs(inputs)
+            result = tensors_of((outputs or self.reference)(**inputs), inputs, ())
         strided = [inputs[name] for name in self._laid_out]
         return self._packed([like(out, strided) for out in result])
 
@@ -191,27 +191,15 @@ class Dispatcher:
             for name, x in inputs.items()
         }
         with on_device(tensors[0].device):
-            module = self.instances.at(tensors[0].device)
+            module = self._instances.at(tensors[0].device)
             result = tensors_of(module.run(**own), own, facts.in_place)
             for name in facts.in_place:
                 if own[name] is not inputs[name]:
                     inputs[name].copy_(own[name])
         if len(result) != len(facts.outputs):
             raise RuntimeError(f"{facts.variant} returned {len(result)} tensors")
-        self.counts[facts.variant] += 1
+        self._counts[facts.variant] += 1
         return result
-
-    def theirs(self, inputs: Inputs) -> list[torch.Tensor]:
-        """What the reference says; what it gives in float64 in the type of the first input."""
-        facts = self.facts
-        if facts.reference:
-            return tensors_of(self._reference_run()(**inputs), inputs, facts.in_place)
-        found = tensors_of(self.study.reference(**inputs), inputs, ())
-        kind = next((x.dtype for x in inputs.values() if _is_floating(x)), torch.float64)
-        found = [x.to(kind) if _is_floating(x) else x for x in found]
-        for name, value in zip(facts.in_place, found[len(facts.outputs) :], strict=False):
-            inputs[name].copy_(value)
-        return found[: len(facts.outputs)]
 
     def _through_reference(
         self, inputs: Inputs, wanted: Sequence[str], gradients: Sequence[Any]
@@ -226,7 +214,7 @@ class Dispatcher:
                 }
             pairs = [
                 (out, gradient)
-                for out, gradient in zip(self.theirs(inputs), gradients, strict=True)
+                for out, gradient in zip(self.reference(**inputs), gradients, strict=True)
                 if gradient is not None and out.requires_grad
             ]
             if not pairs:
@@ -245,16 +233,12 @@ class Dispatcher:
 
     def _say(self, why: str) -> None:
         """Once for each reason."""
-        self.counts[f"reference: {why}"] += 1
+        self._counts[f"reference: {why}"] += 1
         if why not in self._said:
             self._said.add(why)
             warnings.warn(f"{self.facts.package}: the reference is used: {why}", stacklevel=2)
 
     # ---- modules -----------------------------------------------------------------------------
-    @property
-    def study(self) -> ModuleType:
-        return importlib.import_module(f"{self._package}.study")
-
     @cached_property
     def _laid_out(self) -> tuple[str, ...]:
         """The inputs whose layout an output of their size takes: none where the study wants what
