@@ -635,7 +635,6 @@ BROKEN = {
     "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),
     "no format": ("FORMAT = 3", "tiles_format:FORMAT is of type int, not Format"),
     "no object": ("", ""),
-    "is_of": (OF_A_PACKAGE.format(priority=70, is_of="1 / 0"), "ZeroDivisionError"),
 }
 
 
@@ -650,14 +649,6 @@ def test_a_broken_package_is_named_and_stops_no_other_format(
     found = detect.read(Request(source=path), told.append)
     assert found.kind == "a Python function"
     assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
-
-
-def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
-    made = OF_A_PACKAGE.format(priority=70, is_of="True")
-    installed(site, made.replace("python_function.read", "lambda request: request.launches"))
-    error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
-    assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
-    assert error.exit_code == 4
 
 
 TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
@@ -840,7 +831,7 @@ CUDA = {"inputs": ("x=randn(8,8)", "n=8"), "outputs": ("out=empty_like(x)",), "l
         ({"launch": "softmx[1, 256](x, out, n)"}, "unknown kernel of row_softmax.cu 'softmx'"),
         ({"launch": "softmax[1, 256](x, y, n)"}, "'y' is no input or output"),
         ({"launch": "softmax(x, out, n)"}, "is no launch"),
-        ({"launch": "softmax[open('f'), 256](x, out, n)"}, "'open' cannot be called here"),
+        ({"launch": "softmax[open('f'), 256](x, out, n)"}, "'open' is no input or output"),
         ({"outputs": ("out=load(x)",)}, "'load' makes no output"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from workbench.errors import UsageError, nearest
@@ -32,9 +32,12 @@ LAUNCH_HINT = (
     "bytes of shared memory, in terms of inputs, x.shape[0], x.numel() and cdiv(a, b)"
 )
 _CHEVRONS = re.compile(r"\s*([\w:<>,\s]+?)\s*<<<(.*)>>>\s*(\(.*\))\s*", re.DOTALL)
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub)
+_ARITHMETIC = (
+    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.BinOp, ast.UnaryOp),
+    *(ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Subscript, ast.Attribute, ast.Call),
+)
 _FUNCTIONS = ("cdiv", "min", "max")
-_METHODS = ("numel", "size", "stride", "element_size")
+_METHODS = ("numel", "size", "stride", "element_size", "shape")
 
 
 @dataclass(frozen=True)
@@ -199,30 +202,14 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
 
 def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
     """Raises UsageError for anything but sizes, numbers, arithmetic and inputs."""
-    for part in parts:
-        if wrong := next(_refused(part, names), None):
+    for node in (node for part in parts for node in ast.walk(part)):
+        wrong = ""
+        if isinstance(node, ast.Name) and node.id not in {*names, *_FUNCTIONS}:
+            wrong = f"'{node.id}' is no input or output; {nearest(node.id, names)}"
+        elif not isinstance(node, _ARITHMETIC) or getattr(node, "attr", "shape") not in _METHODS:
+            wrong = f"'{ast.unparse(node)}' is no size, number or input"
+        if wrong:
             raise UsageError(f"{option}: {wrong}", hint=hint)
-
-
-def _refused(node: ast.expr, names: Collection[str]) -> Iterator[str]:
-    if isinstance(node, ast.Name):
-        if node.id not in names:
-            yield f"'{node.id}' is no input or output; {nearest(node.id, names)}"
-    elif isinstance(node, ast.Call) and not node.keywords:
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
-            yield from _refused(node.func.value, names)
-        elif not (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS):
-            yield f"'{ast.unparse(node.func)}' cannot be called here"
-        for part in node.args:
-            yield from _refused(part, names)
-    elif isinstance(node, ast.Tuple | ast.Subscript) or (
-        isinstance(getattr(node, "op", None), _OPERATORS) or getattr(node, "attr", "") == "shape"
-    ):
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                yield from _refused(child, names)
-    elif not _plain(node):
-        yield f"'{ast.unparse(node)}' is no size, number or input"
 
 
 def literal(value: object) -> str:
