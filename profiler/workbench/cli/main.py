@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache
 from keyword import iskeyword
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 
 from workbench import __version__
 from workbench.cli import options, streams
+from workbench.cli.option_types import OF_TYPER
 from workbench.errors import EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 
 app = typer.Typer(
@@ -65,6 +67,9 @@ def verb(name: str, given: type) -> Callable[..., None]:
             raise typer.Exit(code)
 
     kinds = get_type_hints(given, include_extras=True)
+    for each in fields(given):
+        if OF_TYPER in each.metadata:
+            kinds[each.name] = Annotated[kinds[each.name], each.metadata[OF_TYPER]]
     signature = inspect.signature(given)
     parameters = [p.replace(annotation=kinds[p.name]) for p in signature.parameters.values()]
     run.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -47,6 +47,25 @@ Launch = Annotated[
 Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
 Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; default: all.")]
 Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
+
+
+OF_TYPER = "typer"  # the key of a field's metadata
+
+
+def option(
+    name: str, help: str, metavar: str | None = None, *, default: Any = None, **limits: Any
+) -> Any:
+    """A field that is an option of one verb; ``default=MISSING`` for one that it needs."""
+    shown = Option(name, help=help, metavar=metavar, **limits)
+    return field(default=default, metadata={OF_TYPER: shown})
+
+
+def flag(name: str, help: str) -> Any:
+    return option(name, help, default=False)
+
+
+def argument(metavar: str, help: str, *, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={OF_TYPER: Argument(metavar=metavar, help=help)})
 
 
 @dataclass(frozen=True, kw_only=True)

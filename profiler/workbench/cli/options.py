@@ -5,11 +5,8 @@ that name in ``workbench.cli``. Its fields are the arguments and options, and it
 ``--help``. Import nothing heavy here: every ``workbench --help`` reads this module.
 """
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
 
 from workbench.cli.option_types import (
     Arch,
@@ -32,6 +29,9 @@ from workbench.cli.option_types import (
     Shapes,
     Variant,
     Variants,
+    argument,
+    flag,
+    option,
 )
 
 
@@ -51,39 +51,23 @@ class TryOptions(Briefed):
     --launch.
     """
 
-    source: Annotated[str, Argument(metavar="FILE[:FUNCTION]", help="File, and its function.")]
-    inputs: Annotated[
-        list[str] | None,
-        Option("--input", help="Argument: x=randn(4096,8192), n=8; repeatable.", metavar="X=.."),
-    ] = None
-    outputs: Annotated[
-        list[str] | None,
-        Option("--output", help="For a .cu file: out=empty_like(x); repeatable.", metavar="X=.."),
-    ] = None
-    launch: Annotated[
-        str | None, Option("--launch", help="For a .cu file: 'name[grid, block](x, out, n)'.")
-    ] = None
-    versus: Annotated[
-        str | None, Option("--vs", help="Compare with torch.softmax, FILE:FUNCTION or compile.")
-    ] = None
-    solution: Annotated[
-        Path | None, Option("--solution", help="Solution file of a problem.", metavar="FILE")
-    ] = None
-    workload: Annotated[
-        Path | None, Option("--workload", help="Workload file of a definition.", metavar="FILE")
-    ] = None
-    range: Annotated[
-        str | None, Option("--range", help="For nsight-python: the range to try.", metavar="NAME")
-    ] = None
+    source: str = argument("FILE[:FUNCTION]", "File, and its function.")
+    inputs: list[str] | None = option(
+        "--input", "Argument: x=randn(4096,8192), n=8; repeatable.", "X=.."
+    )
+    outputs: list[str] | None = option(
+        "--output", "For a .cu file: out=empty_like(x); repeatable.", "X=.."
+    )
+    launch: str | None = option("--launch", "For a .cu file: 'name[grid, block](x, out, n)'.")
+    versus: str | None = option("--vs", "Compare with torch.softmax, FILE:FUNCTION or compile.")
+    solution: Path | None = option("--solution", "Solution file of a problem.", "FILE")
+    workload: Path | None = option("--workload", "Workload file of a definition.", "FILE")
+    range: str | None = option("--range", "For nsight-python: the range to try.", "NAME")
     shape: ShapeName = None
-    keep: Annotated[
-        str | None, Option("--keep", help="Add it to your workspace as a study.", metavar="NAME")
-    ] = None
+    keep: str | None = option("--keep", "Add it to your workspace as a study.", "NAME")
     project: Project = None
     no_profile: NoProfile = False
-    quick: Annotated[
-        bool, Option("--quick", help="Three timing sessions: faster, with a wider interval.")
-    ] = False
+    quick: bool = flag("--quick", "Three timing sessions: faster, with a wider interval.")
     fresh: Fresh = False
     on: On = None
 
@@ -95,13 +79,9 @@ class InitOptions:
     It contains a study, a baseline, a reference and a first fix to edit.
     """
 
-    folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the workspace.")] = Path()
-    template: Annotated[
-        str, Option("--template", help="Template: cuda, triton or torch.", metavar="NAME")
-    ] = "cuda"
-    agents: Annotated[
-        bool, Option("--agents", help="Add AGENTS.md and a skill; also to a workspace that exists.")
-    ] = False
+    folder: Path = argument("DIR", "Folder of the workspace.", default=Path())
+    template: str = option("--template", "Template: cuda, triton or torch.", "NAME", default="cuda")
+    agents: bool = flag("--agents", "Add AGENTS.md and a skill; also to a workspace that exists.")
     json: Json = False
 
 
@@ -112,19 +92,12 @@ class NewOptions(OfStudy):
     Write its key change and its prediction before you measure.
     """
 
-    name: Annotated[str, Argument(metavar="NAME", help="Name of the new step.")]
-    parent: Annotated[str, Option("--from", help="Step to copy.", metavar="VARIANT")]
-    change: Annotated[
-        str | None, Option("--change", help="The one change, in one line.", metavar="TEXT")
-    ] = None
-    predict: Annotated[
-        list[str] | None,
-        Option(
-            "--predict",
-            help="FIGURE=LOW..HIGH, as a factor of the parent; repeatable.",
-            metavar="PREDICTION",
-        ),
-    ] = None
+    name: str = argument("NAME", "Name of the new step.")
+    parent: str = option("--from", "Step to copy.", "VARIANT", default=MISSING)
+    change: str | None = option("--change", "The one change, in one line.", "TEXT")
+    predict: list[str] | None = option(
+        "--predict", "FIGURE=LOW..HIGH, as a factor of the parent; repeatable.", "PREDICTION"
+    )
     json: Json = False
 
 
@@ -147,9 +120,7 @@ class CheckOptions(Briefed, MeasuredOptions):
 
     variants: Variants = None
     shape: Shapes = None
-    all_shapes: Annotated[
-        bool, Option("--all-shapes", help="Check at every shape of the study.")
-    ] = False
+    all_shapes: bool = flag("--all-shapes", "Check at every shape of the study.")
 
 
 @dataclass(frozen=True)
@@ -162,14 +133,14 @@ class WatchOptions(MeasuredOptions):
     variant: Variant
     arch: Arch = "sm_90a"
     shape: ShapeName = None
-    json: Annotated[bool, Option("--json", help="Print one JSON object per save.")] = False
+    json: bool = flag("--json", "Print one JSON object per save.")
 
 
 @dataclass(frozen=True)
 class ProfileOptions(Briefed, MeasuredOptions):
     """Build, check, time and profile: where does the time go?"""
 
-    variants: Annotated[list[str], Argument(metavar="VARIANT", help="Variants to profile.")]
+    variants: list[str] = argument("VARIANT", "Variants to profile.")
     shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
@@ -184,18 +155,12 @@ class AblateOptions(Briefed, MeasuredOptions):
 
     fixes: Fixes = None
     shape: Shapes = None
-    all_shapes: Annotated[
-        bool, Option("--all-shapes", help="Print a table for each shape and one for all shapes.")
-    ] = False
-    leave_one_out: Annotated[
-        bool, Option("--leave-one-out", help="Measure what each parameter contributes.")
-    ] = False
+    all_shapes: bool = flag("--all-shapes", "Print a table for each shape and one for all shapes.")
+    leave_one_out: bool = flag("--leave-one-out", "Measure what each parameter contributes.")
     no_profile: NoProfile = False
-    quick: Annotated[
-        bool, Option("--quick", help="With --brief: stop at the first verdict, of 3 sessions.")
-    ] = False
+    quick: bool = flag("--quick", "With --brief: stop at the first verdict, of 3 sessions.")
     fresh: Fresh = False
-    all_: Annotated[bool, Option("--all", help="Print all steps and warnings.")] = False
+    all_: bool = flag("--all", "Print all steps and warnings.")
     csv: Csv = False
 
 
@@ -206,9 +171,7 @@ class SweepOptions(Printed, MeasuredOptions):
     Times every combination of parameters, or variants and references over the size.
     """
 
-    variants: Annotated[
-        list[str], Argument(metavar="VARIANT[a=1|2,b=4..16*2]", help="Variants, with values.")
-    ]
+    variants: list[str] = argument("VARIANT[a=1|2,b=4..16*2]", "Variants, with values.")
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -224,32 +187,19 @@ class ReportOptions(Recorded):
     """Rebuild the report from recorded evidence."""
 
     fixes: Fixes = None
-    html: Annotated[bool, Option("--html", help="Also write report.html.")] = False
-    open_: Annotated[
-        bool, Option("--open", help="Write report.html and open it in the browser.")
-    ] = False
+    html: bool = flag("--html", "Also write report.html.")
+    open_: bool = flag("--open", "Write report.html and open it in the browser.")
 
 
 @dataclass(frozen=True)
 class ShowOptions(Briefed, Recorded):
     """Print the profile of a variant or of any .ncu-rep file."""
 
-    name: Annotated[
-        str, Argument(metavar="VARIANT|REPORT|ID", help="Variant, .ncu-rep file or evidence id.")
-    ]
-    metric: Annotated[
-        str | None, Option("--metric", help="Print any ncu metric of the capture.")
-    ] = None
-    source: Annotated[
-        bool, Option("--source", help="Print the source with the stalls of each line.")
-    ] = False
-    top: Annotated[
-        int | None,
-        Option("--top", help="With --source: only the N hottest lines.", metavar="N", min=1),
-    ] = None
-    sass: Annotated[bool, Option("--sass", help="With --source: also the SASS of each line.")] = (
-        False
-    )
+    name: str = argument("VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.")
+    metric: str | None = option("--metric", "Print any ncu metric of the capture.")
+    source: bool = flag("--source", "Print the source with the stalls of each line.")
+    top: int | None = option("--top", "With --source: only the N hottest lines.", "N", min=1)
+    sass: bool = flag("--sass", "With --source: also the SASS of each line.")
     kernel: Kernel = None
     launch: Launch = None
     csv: Csv = False
@@ -262,16 +212,11 @@ class DiffOptions(Briefed, Recorded):
     With --source, print the cost of each line.
     """
 
-    before: Annotated[str, Argument(metavar="A", help="Variant or .ncu-rep file before.")]
-    after: Annotated[str, Argument(metavar="B", help="Variant or .ncu-rep file after.")]
-    source: Annotated[
-        bool, Option("--source", help="Print the source diff with the cost of each line.")
-    ] = False
+    before: str = argument("A", "Variant or .ncu-rep file before.")
+    after: str = argument("B", "Variant or .ncu-rep file after.")
+    source: bool = flag("--source", "Print the source diff with the cost of each line.")
     kernel: Kernel = None
-    launch: Annotated[
-        str | None,
-        Option("--launch", help="For .ncu-rep files: the launch in A and in B.", metavar="A:B"),
-    ] = None
+    launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
 
 
 @dataclass(frozen=True)
@@ -288,24 +233,18 @@ class GateOptions(Printed):
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
     """
 
-    base: Annotated[str, Argument(metavar="BASE", help="Commit to compare with.")]
-    head: Annotated[str, Argument(metavar="HEAD", help="Commit to test.")] = "HEAD"
-    tier: Annotated[
-        int | None,
-        Option("--tier", help="Highest tier: 0 compiled code, 1 counters, 2 times.", min=0, max=2),
-    ] = None
+    base: str = argument("BASE", "Commit to compare with.")
+    head: str = argument("HEAD", "Commit to test.", default="HEAD")
+    tier: int | None = option(
+        "--tier", "Highest tier: 0 compiled code, 1 counters, 2 times.", min=0, max=2
+    )
     arch: Arch = "sm_90a"
-    cache: Annotated[
-        Path | None,
-        Option(
-            "--cache", help="Keep compiled kernels in this folder for the next run.", metavar="DIR"
-        ),
-    ] = None
-    junit: Annotated[
-        Path | None, Option("--junit", help="Also write JUnit XML.", metavar="FILE")
-    ] = None
+    cache: Path | None = option(
+        "--cache", "Keep compiled kernels in this folder for the next run.", "DIR"
+    )
+    junit: Path | None = option("--junit", "Also write JUnit XML.", "FILE")
     project: Project = None
-    study: Annotated[str | None, Option("--study", help="Only this study; default: all.")] = None
+    study: str | None = option("--study", "Only this study; default: all.")
     shape: ShapeName = None
     on: On = None
 
@@ -315,15 +254,9 @@ class BisectOptions(MeasuredOptions):
     """Find the commit in which a variant became wrong or slower."""
 
     variant: Variant
-    good: Annotated[
-        str, Argument(metavar="GOOD", help="Default: commit of the last correct evidence.")
-    ] = ""
-    bad: Annotated[str, Argument(metavar="BAD", help="A commit in which it is wrong or slow.")] = (
-        "HEAD"
-    )
-    what: Annotated[
-        str, Option("--what", help="wrong, slow, or either (wrong first).", metavar="WHAT")
-    ] = "either"
+    good: str = argument("GOOD", "Default: commit of the last correct evidence.", default="")
+    bad: str = argument("BAD", "A commit in which it is wrong or slow.", default="HEAD")
+    what: str = option("--what", "wrong, slow, or either (wrong first).", "WHAT", default="either")
     arch: Arch = "sm_90a"
     shape: ShapeName = None
     json: Json = False
@@ -333,15 +266,10 @@ class BisectOptions(MeasuredOptions):
 class ShipOptions(OfStudy):
     """Write a kept variant as an installable package."""
 
-    variant: Annotated[str, Argument(metavar="VARIANT", help="A kept step.")]
-    name: Annotated[str, Option("--as", help="Name of the package.", metavar="NAME")]
-    to: Annotated[
-        Path | None,
-        Option("--to", help="Folder to write the package to; default: ./NAME.", metavar="DIR"),
-    ] = None
-    arch: Annotated[
-        list[str] | None, Option("--arch", help="GPU architecture of the cubins; repeatable.")
-    ] = None
+    variant: str = argument("VARIANT", "A kept step.")
+    name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
+    to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
+    arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.")
     gpu: GpuName = None
     json: Json = False
 
