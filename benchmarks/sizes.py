@@ -66,7 +66,7 @@ PAGES = {page.study: page for page in (ATTENTION, EXPERTS)}
 
 def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     """One line for all ``versions``; None if a size has no current evidence."""
-    picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
+    picked = pick_shapes(workspace.study(page.study), page.cases[case])
     try:
         targets = [target_at(Local(), workspace, each) for each in picked]
     except EnvironmentLacks:
@@ -134,7 +134,7 @@ def at_shapes(workspace: Workspace) -> str:
 
 def last_step(workspace: Workspace, shape: str) -> str:
     """The cell of the newest step that was timed at a shape."""
-    picked = pick_shapes(workspace.study("attention"), shape)[0][0]
+    picked = pick_shapes(workspace.study("attention"), shape)[0]
     try:
         target = target_at(Local(), workspace, picked)
     except EnvironmentLacks:

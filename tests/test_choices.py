@@ -89,7 +89,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     study = workspace.study(page.study)
     versions = page.versions(workspace)
     choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
-    picked, _ = pick_shapes(study, page.cases[model])
+    picked = pick_shapes(study, page.cases[model])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
     lines = {line.variant: line for line in found.variants}
@@ -123,7 +123,7 @@ def test_more_keys_go_to_kernels_for_more(heads: int, keys: int, kernel: str) ->
 def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) -> None:
     page, workspace = sizes.ATTENTION, find_workspace(ROOT)
     versions = page.versions(workspace)
-    picked, _ = pick_shapes(workspace.study(page.study), page.cases[case])
+    picked = pick_shapes(workspace.study(page.study), page.cases[case])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = OverShapes(targets, versions).over()
     lines = {line.variant: line for line in found.variants}

@@ -60,7 +60,7 @@ def study(root: Path) -> Study:
     ("text", "names"),
     [
         ("n=1024..4096*2", ["n1024", "n2048", "large"]),
-        ("N=1024", ["n1024"]),
+        ("n=1024", ["n1024"]),
         ("n=64,rows=512", ["tall"]),
         ("n=8,rows=1|2", ["n8-rows1", "n8"]),
         ("tall,n=128|64", ["tall-n128", "tall"]),
@@ -70,7 +70,7 @@ def study(root: Path) -> Study:
     ],
 )
 def test_a_derived_shape_has_a_stable_name(root: Path, text: str, names: list[str]) -> None:
-    picked, _ = pick_shapes(study(root), text)
+    picked = pick_shapes(study(root), text)
     assert [each.name for each in picked] == names
     for each in picked:
         shape = each.study.shapes[each.name]
@@ -105,7 +105,7 @@ def shape_name(shape):
     return f"{shape.rows}x{shape.n}"
 """
     write_study(root, rule)
-    picked, _ = pick_shapes(study(root), "n=8|16")
+    picked = pick_shapes(study(root), "n=8|16")
     assert [each.name for each in picked] == ["2x8", "2x16"]
     with pytest.raises(UsageError) as error:
         pick_shapes(study(root), "n=9")
@@ -321,7 +321,7 @@ def test_a_single_derived_shape_is_as_any_other(
     times = {row["variant"]: row["microseconds"]["value"] for row in judged["versions"]}
     assert times["wide"] == pytest.approx(10.5, rel=0.01)
     assert (root / "reports" / "scale" / "n1024" / "OPTIMIZATION_REPORT.md").is_file()
-    assert told("show", "wide", "--shape", "N=1024")["variant"] == "wide"
+    assert told("show", "wide", "--shape", "n=1024")["variant"] == "wide"
     assert told("diff", "baseline", "wide", "--shape", "n=1024")["speedup"]["ratio"] > 1
 
 

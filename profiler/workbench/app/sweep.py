@@ -44,7 +44,7 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     study, names = including(study, [base, *names_of(base, axes)])
     own = declared(find_variant(study.folder, base, study.variants).module)
     values = {name: {**own, **dict(study.variants[name].params)} for name in names}
-    return study, Space(text, base, {axis.name: axis.values for axis in axes}, values)
+    return study, Space(text, base, axes, values)
 
 
 def measured(target: Target, space: Space, *, fresh: bool) -> Origin:

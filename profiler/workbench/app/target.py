@@ -149,7 +149,7 @@ def tell_packaged(executor: Executor, studies: list[str]) -> None:
 
 def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
     """Those that ``--shape`` names: one, or those of a range."""
-    picked, _ = pick_shapes(study, shape)
+    picked = pick_shapes(study, shape)
     for each in picked:
         require_profiled(each.study, each.name)
     return picked

@@ -92,12 +92,12 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
     if name in known:
         return known[name]
     base, own, axes = _read(folder, name, known)
-    if several := [axis.name for axis in axes if len(axis.values) > 1]:
+    if several := [key for key, values in axes.items() if len(values) > 1]:
         raise UsageError(
             f"'{several[0]}' has several values in {name}",
             hint="`workbench sweep` takes several values at once",
         )
-    values = own | {axis.name: axis.values[0] for axis in axes}
+    values = own | {key: first for key, (first,) in axes.items()}
     other = tuple((key, value) for key, value in values.items() if value != own[key])
     full = with_values(base, dict(other))
     if not is_plain_name(full):
@@ -109,7 +109,7 @@ def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Varia
 
 def _read(
     folder: Path, name: str, known: Mapping[str, Variant]
-) -> tuple[str, dict[str, Parameter], tuple[Axis, ...]]:
+) -> tuple[str, dict[str, Parameter], Axes]:
     """The variant that a name begins with, its parameters, and the values that it names."""
     match = _NAME.fullmatch(name)
     if match is None:
@@ -122,7 +122,7 @@ def _read(
         raise UsageError(
             f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
-    return base, own, read_axes(given, own, base) if given else ()
+    return base, own, read_axes(given, own, base) if given else {}
 
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
@@ -141,48 +141,34 @@ NARROW = "narrow it: give parameters fewer values"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]+)(?P<how>[*+])(?P<by>.+)")
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A parameter and its values, in the order in which they were written, each once."""
-
-    name: str
-    values: tuple[Parameter, ...]
-
-
+# Parameters to their values, in the order in which they were written, each once.
+Axes = dict[str, tuple[Parameter, ...]]
 HINT = "a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)"
 
 
-def read_axes(text: str, known: Mapping[str, Parameter], kind: str) -> tuple[Axis, ...]:
-    """``a=1|2,b=8..64*2``. ``known`` are the parameters with values whose type theirs have; their
-    names may be written in other letters, large or small. ``kind`` says what they are of.
+def read_axes(text: str, known: Mapping[str, Parameter], kind: str) -> Axes:
+    """``a=1|2,b=8..64*2``. ``known`` are the parameters with values whose type theirs have, and
+    ``kind`` says what they are of.
 
     Raises UsageError with what was typed and the part of it that is wrong.
     """
-    axes: dict[str, Axis] = {}
+    axes: Axes = {}
     for item in text.split(","):
         key, equals, values = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise UsageError(
                 f"'{item}' gives no parameter a value in '{text}'", hint="write name=" + HINT
             )
-        name = _named(key, known, kind)
-        if name in axes:
+        if key not in known:
+            raise UsageError(f"{kind} has no parameter '{key}'", hint=nearest(key, known))
+        if key in axes:
             raise UsageError(
-                f"'{name}' stands there twice in '{text}'",
+                f"'{key}' stands there twice in '{text}'",
                 hint="give it all its values at once: a|b",
             )
-        found = [v for each in values.split("|") for v in _values(name, each.strip(), known[name])]
-        axes[name] = Axis(name, tuple(dict.fromkeys(found)))
-    return tuple(axes.values())
-
-
-def _named(key: str, known: Mapping[str, Parameter], kind: str) -> str:
-    if key in known:
-        return key
-    alike = [name for name in known if name.lower() == key.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    raise UsageError(f"{kind} has no parameter '{key}'", hint=nearest(key, alike or known))
+        found = [v for each in values.split("|") for v in _values(key, each.strip(), known[key])]
+        axes[key] = tuple(dict.fromkeys(found))
+    return axes
 
 
 def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
@@ -211,7 +197,7 @@ def is_space(name: str) -> bool:
     return "|" in given or ".." in given
 
 
-def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axis, ...]:
+def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> Axes:
     """The axes of a variant's name, those of several values and of one.
 
     Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
@@ -221,20 +207,20 @@ def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> tuple[Axi
     return axes
 
 
-def require_few(name: str, axes: tuple[Axis, ...], hint: str = NARROW) -> None:
+def require_few(name: str, axes: Axes, hint: str = NARROW) -> None:
     """Raises UsageError for more than ``MOST`` combinations."""
-    count = math.prod(len(axis.values) for axis in axes)
+    count = math.prod(map(len, axes.values()))
     if count > MOST:
         raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=hint)
 
 
-def combinations(axes: tuple[Axis, ...]) -> Iterator[dict[str, Parameter]]:
+def combinations(axes: Axes) -> Iterator[dict[str, Parameter]]:
     """All of them, the last axis fastest."""
-    for values in itertools.product(*(axis.values for axis in axes)):
-        yield dict(zip((axis.name for axis in axes), values, strict=True))
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
 
 
-def names_of(base: str, axes: tuple[Axis, ...]) -> list[str]:
+def names_of(base: str, axes: Axes) -> list[str]:
     """The variants of all combinations, as ``find_variant`` reads them."""
     return [with_values(base, values) for values in combinations(axes)]
 
@@ -247,12 +233,12 @@ class Picked:
     name: str
 
 
-def pick_shapes(study: Study, text: str | None) -> tuple[list[Picked], tuple[Axis, ...]]:
-    """Those that ``--shape`` names, and what varies among them; the default one where nothing is
-    said. Raises UsageError for what is no shape.
+def pick_shapes(study: Study, text: str | None) -> list[Picked]:
+    """Those that ``--shape`` names; the default one where nothing is said. Raises UsageError for
+    what is no shape.
     """
     if not text or text in study.shapes:
-        return [Picked(study, text or study.default_shape)], ()
+        return [Picked(study, text or study.default_shape)]
     base = next((n for n in sorted(study.shapes, key=len)[::-1] if text.startswith(f"{n},")), "")
     if "=" not in text:
         raise unknown("shape", text, study.shapes)
@@ -260,7 +246,7 @@ def pick_shapes(study: Study, text: str | None) -> tuple[list[Picked], tuple[Axi
     own = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
     axes = read_axes(text.removeprefix(f"{base},"), own, f"shape '{base}'")
     require_few(text, axes, hint="take larger steps, or fewer parameters")
-    return [derived(study, base, values) for values in combinations(axes)], axes
+    return [derived(study, base, values) for values in combinations(axes)]
 
 
 def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
