@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.study.config import Config, for_study, read_config
+from workbench.study.config import Config, read_config
 from workbench.study.params import base_name
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
@@ -187,25 +186,3 @@ def test_more_sessions_to_begin_with_than_there_may_be_are_refused(tmp_path: Pat
     path.write_text("[timing]\nsessions = 20\n")
     with pytest.raises(UsageError, match=r"'timing\.sessions' is 20, above"):
         read_config(path)
-
-
-def test_a_study_may_ask_for_its_own_cache_control_and_largest_error() -> None:
-    config = Config()
-    assert config.profiler.cache_control == "none"
-    ladder = find_workspace(ROOT).study().ladder
-    assert for_study(config, ladder) is config
-    asking = replace(ladder, cache_control="all", max_error=3.0)
-    assert for_study(config, asking).profiler.cache_control == "all"
-    assert for_study(config, asking).gates.max_error == 3.0
-    assert config.gates.max_error == 2.0
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "true", '"2"', "inf", "nan", "1e7"])
-def test_a_largest_error_that_is_none_is_refused(value: str, tmp_path: Path) -> None:
-    make(tmp_path / "ws", {"baseline": GOOD})
-    path = tmp_path / "ws" / "ablations" / "scale" / "ablation.toml"
-    path.write_text(f"max_error = {value}\n{path.read_text()}")
-    with pytest.raises(UsageError, match="'max_error': expected `float"):
-        find_workspace(tmp_path / "ws").study()
-    path.write_text(path.read_text().replace(f"max_error = {value}", "max_error = 2.5"))
-    assert find_workspace(tmp_path / "ws").study().ladder.max_error == 2.5

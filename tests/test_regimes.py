@@ -474,20 +474,6 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     assert (absent.passed, sentence(absent.why), absent.binding) == (None, "not collected", False)
 
 
-def test_a_study_may_set_its_own_largest_error() -> None:
-    found = taken(in_regimes(EARLY, alone=9.7))
-    shape = found.shapes["s"]
-    coarse = {"s": msgspec.structs.replace(check(), times_reference=3.0)}
-    variants = {n: dataclasses.replace(v, checks=coarse) for n, v in shape.variants.items()}
-    shapes = {"s": dataclasses.replace(shape, variants=variants)}
-    own = dataclasses.replace(found.ladder, max_error=4.0)
-    strict = judge(dataclasses.replace(found, shapes=shapes), Config())
-    loose = judge(dataclasses.replace(found, shapes=shapes, ladder=own), Config())
-    told = [gate(each.rows[1], "accurate") for each in (strict, loose)]
-    assert [each.passed for each in told] == [False, True]
-    assert [sentence(each.why)[-4:] for each in told] == ["> 2x", "≤ 4x"]
-
-
 def test_ratios_without_an_interval_are_no_verdict() -> None:
     found = timing("s", {"fix11": 10.0, "fix11[early=1]": 5.0}, sessions=1)
     row = judged(found).row("fix11[early=1]")

@@ -16,7 +16,6 @@ from workbench.ncu.captures import current_capture
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingsJob
 from workbench.run.side_jobs import CEILINGS
-from workbench.study.config import for_study
 from workbench.study.model import Study
 
 
@@ -28,10 +27,12 @@ def calibrate(
     """
     workspace, found = find_study(executor, project, study)
     folder = EvidenceFolder(workspace.evidence_base(found.name) / executor.require_gpu().slug)
-    config, plan = for_study(workspace.config, found.ladder), Plan(found.default_shape)
+    plan = Plan(found.default_shape)
     job = CeilingsJob(ceilings=CEILINGS)
     try:
-        executor.perform([Task(workspace, found, config, folder, plan, instead=job)], hear)
+        executor.perform(
+            [Task(workspace, found, workspace.config, folder, plan, instead=job)], hear
+        )
     except KeyboardInterrupt:
         raise Interrupted("interrupted: nothing was written") from None
     calibration = load_calibration(folder)

@@ -13,7 +13,6 @@ from workbench.app.target import Target
 from workbench.judge.gates import for_bug_fix, shows_bug, verdict
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
-from workbench.study.config import for_study
 from workbench.words import GateState, Status, Verdict
 
 NEAR = 1.1  # times the best step's time: nothing slower is worth a profile
@@ -88,7 +87,7 @@ def _by_known_gates(row: Row, target: Target) -> Row:
     """With the verdict of the gates for which the first sessions have evidence."""
     if row.step is None or row.step.parent is None or row.deciding_speedup is None:
         return row
-    gates = for_study(target.workspace.config, target.study.ladder).gates
+    gates = target.workspace.config.gates
     known = [gate for gate in row.gates if gate.state != GateState.OPEN]
     limits = for_bug_fix(gates) if shows_bug(row.gates) else gates
     return replace(row, verdict=verdict(known, row.deciding_speedup, limits))

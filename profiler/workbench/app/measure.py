@@ -18,7 +18,6 @@ from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import MeasuredPlan, Plan
-from workbench.study.config import for_study
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.sources import source_files
@@ -224,8 +223,8 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
 
 
 def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
-    config = for_study(target.workspace.config, target.study.ladder)
-    return Task(target.workspace, target.study, config, target.folder, todo, deciding)
+    workspace = target.workspace
+    return Task(workspace, target.study, workspace.config, target.folder, todo, deciding)
 
 
 def ensured(result: MeasuredPlan, plan: Plan) -> Ensured:

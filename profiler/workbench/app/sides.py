@@ -30,7 +30,6 @@ from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
-from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
 from workbench.study.workspace import Workspace, including
@@ -252,10 +251,9 @@ def measure_together(
     timed = [*([control] if control else []), *pairs] if tier > 1 else []
     plan = Plan(name, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
-    config = for_study(workspace.config, study.ladder)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
-    task = Task(paid, study, config, target, plan, deciding)
+    task = Task(paid, study, workspace.config, target, plan, deciding)
     (result,) = executor.measure([task])
     return Together(task.evidence, {**result.unsupported, **result.failures})
 

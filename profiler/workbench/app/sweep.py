@@ -18,7 +18,6 @@ from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document
 from workbench.render.document.timings import sizes_sections
 from workbench.run.plan import Plan
-from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.params import Picked, base_name, declared, expanded, find_variant, names_of
 from workbench.study.workspace import Workspace, including
@@ -87,7 +86,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
         space.base,
         space.combinations,
         axes=space.axes,
-        gates=for_study(target.workspace.config, target.study.ladder).gates,
+        gates=target.workspace.config.gates,
         study=target.study.name,
         gpu=target.folder.gpu,
         source=source,

@@ -15,7 +15,6 @@ from workbench.problems.writing import TrialFacts, write
 from workbench.run.plan import Plan
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.side_jobs import trial_of
-from workbench.study.config import for_study
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace
 
@@ -75,8 +74,7 @@ def called_once(
 ) -> Learned:
     gpu = executor.gpu
     folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
-    config = for_study(workspace.config, study.ladder)
-    task = Task(workspace, study, config, folder, Plan(shape), instead=job)
+    task = Task(workspace, study, workspace.config, folder, Plan(shape), instead=job)
     (found,) = executor.perform([task], lambda event: None)
     assert found.learned is not None
     return found.learned

@@ -26,7 +26,7 @@ from workbench.run.compilation import build_only
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event
-from workbench.study.config import Config, TimingSettings, for_study
+from workbench.study.config import Config, TimingSettings
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, including
@@ -90,7 +90,7 @@ class Watch:
         return self.known
 
     def save(self, workspace: Workspace, study: Study, name: str) -> Save:
-        config = for_study(workspace.config, study.ladder)
+        config = workspace.config
         if self.executor.gpu is not None:
             return self.measured(self.executor.gpu, workspace, study, name, config)
         with self.executor.reporter.progress() as hear:

@@ -319,8 +319,7 @@ class Rules:
             for bound in [tolerance_at(study.tolerance, shape)]
         }
         top: dict[str, object] = {
-            key: getattr(ladder, key)
-            for key in ("max_error", "cache_control", "partial", "primary_reference")
+            key: getattr(ladder, key) for key in ("partial", "primary_reference")
         }
         for step in ladder.steps:
             for key in ("parent", "shape", "drops", "chooses", "corrects"):

@@ -23,7 +23,7 @@ from workbench.judge.known_evidence import (
     VariantEvidence,
     main_timing,
 )
-from workbench.study.config import Config, for_study
+from workbench.study.config import Config
 from workbench.study.model import Ladder
 from workbench.words import Regime
 
@@ -129,7 +129,7 @@ class Views:
                 table=main_timing(evidence, self.variants),
             ),
             ladder=self.snapshot.ladder,
-            config=for_study(self.config, self.snapshot.ladder),
+            config=self.config,
             ceilings=calibration.values if calibration else {},
             journal=self.snapshot.journal,
         )

@@ -276,7 +276,7 @@ def join(
             target.write_text(renamed(readable_text(path), path.suffix, names), encoding="utf-8")
         else:
             shutil.copy(path, target)
-    (ladder / "ablation.toml").write_text(_ladder(base, pairs, control), encoding="utf-8")
+    (ladder / "ablation.toml").write_text(_ladder(pairs, control), encoding="utf-8")
     return find_workspace(folder)
 
 
@@ -307,14 +307,12 @@ def renamed(text: str, suffix: str, names: Mapping[str, object]) -> str:
     )
 
 
-def _ladder(base: Study, pairs: Sequence[str], control: str) -> str:
+def _ladder(pairs: Sequence[str], control: str) -> str:
     """The control, then each pair: what the older commit has, and upon it the newer one's."""
     steps = [(control, "")] if control else []
     for variant in pairs:
         steps += [(older(variant), steps[0][0] if steps else ""), (variant, older(variant))]
     written = ["schema_version = 1"]
-    if base.ladder.cache_control:
-        written.append(f"cache_control = {json.dumps(base.ladder.cache_control)}")
     for variant, parent in steps:
         written += ["", "[[step]]", f"variant = {json.dumps(variant)}"]
         written += [f"parent = {json.dumps(parent)}"] if parent else []

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
-from msgspec.structs import replace
 
 from workbench.errors import UsageError
-from workbench.study.model import CacheControl, Ladder
 from workbench.study.text import TomlTable, convert, read_toml
 
-MaxError = Annotated[float, Meta(gt=0, le=1e6)]
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Sessions = Annotated[int, Meta(gt=0, le=100)]
 Margin = Annotated[float, Meta(gt=0, le=10)]
@@ -32,7 +29,7 @@ class Gates(TomlTable, frozen=True):
     """
 
     min_speedup: Annotated[float, Meta(gt=0, le=1000)] = 1.03
-    max_error: MaxError = 2.0
+    max_error: Annotated[float, Meta(gt=0, le=1e6)] = 2.0
     allow_warnings: bool = False
     allow_spills: bool = False
 
@@ -80,7 +77,7 @@ class Profiler(TomlTable, frozen=True):
 
     set: Printable = "full"
     clock_control: Literal["base", "boost", "force-boost", "none"] = "none"
-    cache_control: CacheControl = "none"
+    cache_control: Literal["all", "none"] = "none"
     extra_flags: tuple[Printable, ...] = ()
 
 
@@ -121,16 +118,6 @@ class Config(TomlTable, frozen=True):
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)
     budget: Budget = field(default_factory=Budget)
-
-
-def for_study(config: Config, ladder: Ladder) -> Config:
-    """With the cache control and the largest error that a study's ladder asks for, if any."""
-    if ladder.cache_control:
-        profiler = replace(config.profiler, cache_control=ladder.cache_control)
-        config = replace(config, profiler=profiler)
-    if ladder.max_error is not None:
-        config = replace(config, gates=replace(config.gates, max_error=ladder.max_error))
-    return config
 
 
 def read_config(path: Path) -> Config:

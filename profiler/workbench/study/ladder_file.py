@@ -8,8 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from workbench.errors import UsageError, nearest
-from workbench.study.config import MaxError
-from workbench.study.model import CacheControl, Ladder, Prediction, Step, Variant
+from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
 from workbench.study.text import TomlTable, convert, is_plain_name, read_toml, stands
 
@@ -36,16 +35,12 @@ class LadderFile(TomlTable, frozen=True):
 
     title: Title of the report; default: the study.
     summary: Introduction of the report.
-    cache_control: Overrides ``profiler.cache_control`` of workbench.toml.
-    max_error: Overrides ``gates.max_error`` of workbench.toml.
     partial: Shapes at which ``ablate`` measures only the steps judged there, their ancestors, the
         last step and the references.
     """
 
     title: str = ""
     summary: str = ""
-    cache_control: CacheControl | None = None
-    max_error: MaxError | None = None
     partial: tuple[str, ...] = ()
     step: tuple[Step, ...] = ()
     reference: tuple[Reference, ...] = ()
@@ -166,7 +161,5 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         primary_reference=primary[0] if primary else "",
         title=top.title or study,
         summary=top.summary,
-        cache_control=top.cache_control,
-        max_error=top.max_error,
         partial=top.partial,
     )

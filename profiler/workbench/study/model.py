@@ -23,7 +23,6 @@ from workbench.study.values import Work as Work
 from workbench.study.values import tolerance_at as tolerance_at
 from workbench.words import Change, Parameter, Written
 
-CacheControl = Literal["all", "none"]
 EXAMPLE = "see 'A whole workspace' in docs/variants.md"
 
 
@@ -108,9 +107,7 @@ class Step(TomlTable, frozen=True):
 class Ladder:
     """``ablation.toml``: the steps in order, baseline first, and the reference variants.
 
-    ``cache_control`` is that of the study's captures. ``max_error`` is the largest multiple of the
-    primary reference's error that is allowed. None is for the workspace's own of either. At the
-    ``partial`` shapes only a part of the steps is measured: see ``measured_at``.
+    At the ``partial`` shapes only a part of the steps is measured: see ``measured_at``.
     """
 
     study: str
@@ -120,8 +117,6 @@ class Ladder:
     primary_reference: str
     title: str = ""
     summary: str = ""
-    cache_control: CacheControl | None = None
-    max_error: float | None = None
     partial: tuple[str, ...] = ()
 
     def step(self, variant: str) -> Step | None:
