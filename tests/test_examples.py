@@ -49,7 +49,6 @@ RUN = {  # where, and the exit code
     "workbench sweep fix26 --study moe --shape 'qwen3-t1024,T=1|16|128|1024|8192'": (REPO, 0),
     "workbench sweep 'fix2[warps=4|12]'": (REPO, 0),
     "workbench ablate --leave-one-out 'fix11[stagger=1,early=1,polynomial=3]'": (REPO, 0),
-    "workbench ablate --shape 'b4h16s2048d64,S=512|1024'": (REPO, 0),
     "workbench ship fix27 --as attention-h200": (REPO, 0),
 }
 SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"

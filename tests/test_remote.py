@@ -322,7 +322,7 @@ def test_a_ladder_measured_remotely_is_the_one_measured_here(
 
 def test_a_range_of_shapes_is_a_job_each(one: Cards, tmp_path: Path, capsys: Capture) -> None:
     root = workspace(tmp_path / "ws")
-    command = ["ablate", "--shape", "n=1024..4096*2", "--on", HOST, "--project", str(root)]
+    command = ["sweep", "fix", "--shape", "n=1024..4096*2", "--on", HOST, "--project", str(root)]
     one.fault("crash")
     assert main(command) == 4
     assert "error: the worker ended: exit -9" in capsys.readouterr().err
@@ -715,7 +715,7 @@ def test_dask_schedules_a_task_a_shape_and_tries_again(
     root = workspace(tmp_path / "ws")
     cards.fault("kill")
     cards.fault("crash")
-    command = ["ablate", "--shape", "n=1024|2048", "--on", address, "--project", str(root)]
+    command = ["sweep", "fix", "--shape", "n=1024|2048", "--on", address, "--project", str(root)]
     assert main(command) == 0, capsys.readouterr().err
     sessions = journal.load_journal(evidence(root)).sessions
     assert sorted(each.shape for each in sessions) == ["n1024", "n2048"]

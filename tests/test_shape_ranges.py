@@ -210,20 +210,16 @@ def test_a_change_of_the_study_makes_a_derived_shape_stale(
     write_study(root, "\nOTHER = 1\n")
     told("sweep", "wide", "--shape", "n=1024|2048")
     assert len(gpu.timed) == 2
+    assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
-def test_ablate_and_check_take_a_range(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
-) -> None:
+def test_check_takes_a_range(monkeypatch: pytest.MonkeyPatch, root: Path, told: Told) -> None:
     StandIn(monkeypatch, linear)
-    (over,) = told("ablate", "--shape", "n=1024|2048")["sizes"]
-    assert {each["variant"] for each in over["variants"]} == {"baseline", "wide", "eager"}
     checks = told("check", "wide", "--shape", "n=512|1024")["checks"]
     assert [(c["shape"], c["status"]) for c in checks] == [
         ("n512", "correct"),
         ("n1024", "correct"),
     ]
-    assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
 def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(

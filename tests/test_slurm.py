@@ -159,7 +159,16 @@ def test_the_recipe_measures_in_jobs_of_slurm(
             assert (folder / "home" / ".workbench-tls" / "key").stat().st_mode & 0o777 == 0o600
             on = command.split()[-2:]
             assert on[1].startswith("tls://")
-            wb = [sys.executable, "-m", "workbench", "ablate", "--shape", "n=1024..4096*2", *on]
+            wb = [
+                sys.executable,
+                "-m",
+                "workbench",
+                "sweep",
+                "fix",
+                "--shape",
+                "n=1024..4096*2",
+                *on,
+            ]
             done = subprocess.run(
                 [*wb, "--project", str(root)], capture_output=True, text=True, timeout=SECONDS
             )

@@ -27,12 +27,10 @@ def calibrate(
     """
     workspace, found = find_study(executor, project, study)
     folder = EvidenceFolder(workspace.evidence_base(found.name) / executor.require_gpu().slug)
-    plan = Plan(found.default_shape)
-    job = CeilingsJob(ceilings=CEILINGS)
+    plan, job = Plan(found.default_shape), CeilingsJob(ceilings=CEILINGS)
+    task = Task(workspace, found, workspace.config, folder, plan, instead=job)
     try:
-        executor.perform(
-            [Task(workspace, found, workspace.config, folder, plan, instead=job)], hear
-        )
+        executor.perform([task], hear)
     except KeyboardInterrupt:
         raise Interrupted("interrupted: nothing was written") from None
     calibration = load_calibration(folder)

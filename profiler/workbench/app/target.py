@@ -161,7 +161,7 @@ def profiled_shape(study: Study, shape: str | None) -> Picked:
     if len(picked) > 1:
         raise UsageError(
             f"--shape '{shape}' names {len(picked)} shapes, and one is shown here",
-            hint="ablate, check and sweep take a range; here say which: "
+            hint="check and sweep take a range; here say which: "
             + ", ".join(each.name for each in picked),
         )
     return picked[0]

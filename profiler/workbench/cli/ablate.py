@@ -9,14 +9,12 @@ from workbench.app.executor import Executor
 from workbench.app.judge import ablate, leave_one_out
 from workbench.app.ladder_step import step
 from workbench.app.report import is_due, reported
-from workbench.app.sweep import OverShapes, targets_of
 from workbench.app.target import (
     Target,
     find_study,
     find_target,
     of_one_gpu,
     profiled_shape,
-    profiled_shapes,
     require_current,
     shown_path,
     stale_of,
@@ -25,7 +23,6 @@ from workbench.app.target import (
 from workbench.cli.options import AblateOptions
 from workbench.cli.printing import output, show_brief, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
-from workbench.cli.sweep import tell_sizes
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import brief
@@ -49,12 +46,7 @@ def run(options: AblateOptions) -> int:
     if options.brief and len(fixes) == 1:
         with here.ready():
             return run_step(options, here, fixes[0])
-    workspace, study = find_study(here, options.project, options.study)
-    including(study, fixes)
-    picked = profiled_shapes(study, options.shape)
-    if len(picked) > 1:
-        return run_sizes(options, targets_of(here, workspace, picked))
-    target = target_at(here, workspace, picked[0])
+    target = find_target(here, options.project, options.study, options.shape, names=fixes)
     ((found, failed),) = ablate(
         [target],
         fixes,
@@ -112,21 +104,6 @@ def run_left_out(options: AblateOptions, executor: Executor) -> int:
     tell(options, lambda: plain_data(found), lambda: left_out_view(found))
     note_failures(failed, target.study)
     return int(found.microseconds is None or bool(failed))
-
-
-def run_sizes(options: AblateOptions, targets: list[Target]) -> int:
-    """The ladder at every shape of a range: times and rates over the size."""
-    failed: dict[str, str] = {}
-    fixes = options.fixes or []
-    profile = not options.no_profile
-    for found, failures in ablate(
-        targets, fixes, fresh=options.fresh, everywhere=False, profile=profile
-    ):
-        failed |= {f"{variant} at {found.shape}": why for variant, why in failures.items()}
-    over = OverShapes(tuple(targets), tuple(row.variant for row in found.rows))
-    code = tell_sizes(over, (f"over {options.shape}", *fixes), failed, options)
-    targets[0].executor.require_profiled()
-    return code
 
 
 def run_all(options: AblateOptions, executor: Executor) -> int:

@@ -154,7 +154,7 @@ class AblateOptions(Briefed, MeasuredOptions):
     """
 
     fixes: Fixes = None
-    shape: Shapes = None
+    shape: ShapeName = None
     all_shapes: bool = flag("--all-shapes", "Print a table for each shape and one for all shapes.")
     leave_one_out: bool = flag("--leave-one-out", "Measure what each parameter contributes.")
     no_profile: NoProfile = False
