@@ -33,7 +33,7 @@ import torch
 
 from workbench.derive.speedup import over_sessions
 from workbench.render.numbers import number, percent
-from workbench.run.worker.timing.timed_gpu import captured
+from workbench.run.worker.timing.graphs import captured
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, load_module

@@ -298,7 +298,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
 
 def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """An autotuner's launches, and what a compiler does at the second call, stay outside."""
-    graphs = pytest.importorskip("workbench.run.worker.timing.timed_gpu")
+    graphs = pytest.importorskip("workbench.run.worker.timing.graphs")
     calls: list[str] = []
 
     def launches() -> tuple[str, ...]:

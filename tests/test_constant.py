@@ -171,7 +171,7 @@ def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     made.round = Round(session=0, alone=False, number=0, rounds=0)
     made.build = lambda variants: 1  # type: ignore[method-assign]
 
-    def audits(number: int) -> Iterator[Any]:
+    def audits(number: int, instances: Any) -> Iterator[Any]:
         events.append("audited")
         yield from ()
 

@@ -110,7 +110,7 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.Monkey
     import torch
 
     from workbench.run.worker.timing import timed_gpu as cards
-    from workbench.run.worker.timing.session import Rounds
+    from workbench.run.worker.timing.rounds import Rounds
 
     monkeypatch.setattr(cards, "REPORT_SECONDS", 0.1)
     card = cards.TimedGpu()
@@ -150,14 +150,13 @@ def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
     import torch
     from cuda.bindings import driver
 
+    from workbench.run.worker.timing.graphs import captured, parts_of
     from workbench.run.worker.timing.timed_gpu import (
         END,
         START,
         EmptyCalls,
         Marks,
         TimedGpu,
-        captured,
-        parts_of,
         switch_contexts,
     )
 

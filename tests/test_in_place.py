@@ -30,7 +30,7 @@ from workbench.run.worker.timing.neighbours import (  # noqa: E402
 from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
 from workbench.run.worker.timing.timed_gpu import Marks  # noqa: E402
 from workbench.study.model import Tolerance  # noqa: E402
-from workbench.words import Regime  # noqa: E402
+from workbench.words import IN_TURN, Regime  # noqa: E402
 
 Launch = tuple[str, Any, tuple[Any, ...]]
 
@@ -252,7 +252,7 @@ def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> No
     plain = Around(cast(Any, None), cast(Any, None), cast(Any, SimpleNamespace(restored=[])), 150.0)
     changing = Around(cast(Any, None), cast(Any, None), cast(Any, Heard()), 150.0)
     assert plain.with_neighbours == (Regime.CHAINED, Regime.COLD)
-    assert changing.with_neighbours == tuple(Regime)
+    assert changing.with_neighbours == IN_TURN
     heard = Heard()
     one = instance(heard)
     cast(Any, one.around).with_neighbours = plain.with_neighbours

@@ -292,7 +292,7 @@ def worker(
 ) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import correctness, device, job_worker
-    from workbench.run.worker.timing import neighbours, timed_gpu
+    from workbench.run.worker.timing import graphs, neighbours, timed_gpu
 
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
@@ -301,7 +301,7 @@ def worker(
     monkeypatch.setattr(
         timed_gpu, "TimedGpu", lambda: SimpleNamespace(advance=lambda: None, side=None)
     )
-    monkeypatch.setattr(timed_gpu, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
     monkeypatch.setattr(neighbours, "Neighbours", Neighbours)
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,10 +37,10 @@ from workbench.run.protocol import (
     write_gate,
 )
 from workbench.run.worker.event_log import EventLog, or_broken
-from workbench.run.worker.session_forks import Answer, Server
+from workbench.run.worker.session_forks import Answer, Server, has_samples
 from workbench.run.worker.startup import is_alive
 from workbench.study.model import Tolerance
-from workbench.words import CheckResult, Phase, Regime
+from workbench.words import IN_TURN, CheckResult, Phase, Regime
 
 JOB_OF_TWO = SessionsJob(
     study="scale",
@@ -255,11 +255,11 @@ def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 # ---- rounds ------------------------------------------------------------------------------------
 def test_a_round_has_every_instance_once_in_a_random_order() -> None:
-    from workbench.run.worker.timing.session import order_of
+    from workbench.run.worker.timing.rounds import order_of
 
     order = order_of(range(5), 0)
     found = Counter((one.instance, one.regime, one.marked) for one in order)
-    graphs = [*((regime, False) for regime in Regime), (Regime.CHAINED, True)]
+    graphs = [*((regime, False) for regime in IN_TURN), (Regime.CHAINED, True)]
     assert found == Counter((instance, *graph) for instance in range(5) for graph in graphs)
     assert {one.regime for one in order_of(range(5), 1)} == {Regime.CHAINED}
     assert order_of(range(50), 1) != order_of(range(50), 1)
@@ -319,7 +319,7 @@ class FakeInstance:
 
 
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.run.worker.timing import session
+    from workbench.run.worker.timing import rounds
 
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
@@ -330,11 +330,11 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
         FakeInstance(card, "slow", 9000.0, slow=True),
         FakeInstance(card, "beside another process", 1.0),
     ]
-    timed = session.Rounds(card, instances)
+    timed = rounds.Rounds(card, instances)
     for number in (-2, 0, 1, 2, 3, 4, 5):
         timed.run(number)
     timed.finish()
-    series = {(s.variant, s.instance, s.regime): s for s in session.series_of(timed, instances)}
+    series = {(s.variant, s.instance, s.regime): s for s in rounds.series_of(timed, instances)}
     assert len(series) == 5 * 3
     for (name, instance, regime), one in series.items():
         takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}.get(name, 1.0)
@@ -350,19 +350,141 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.Monkey
     assert timed.clock == [2000.0] * 7
 
 
+class HotCard(FakeCard):
+    """Its clock falls as the power that kernels draw rises, averaged over many replays."""
+
+    SETTLES_IN = 1000  # replays
+    power = 1.0
+
+    def draw(self, power: float) -> float:
+        """The clock at its limit of 1, as a share of the highest."""
+        self.power += (power - self.power) / self.SETTLES_IN
+        return min(1.0, 1 / self.power)
+
+
+class HotInstance(FakeInstance):
+    """``takes`` is at the highest clock."""
+
+    def __init__(self, card: HotCard, name: str, takes: float, power: float) -> None:
+        super().__init__(card, name, takes)
+        self.card, self.power = card, power
+
+    def replay(self, regime: Regime) -> None:
+        self.lasts = self.takes / self.card.draw(self.power)
+        self.card.replayed.append(4000 * (2 + self.lasts))
+
+    def replay_marked(self) -> None:
+        self.replay(Regime.CHAINED)
+
+    @property
+    def by_events(self) -> float:
+        return self.lasts
+
+
+def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In turn all have one clock, alone the kernel that draws more power has a lower one."""
+    from workbench.derive.speedup import ratio_of, session_times
+    from workbench.run.worker.timing import rounds
+
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = HotCard()
+    sent: list[tuple[int, str, float]] = []
+    instances: Any = [
+        HotInstance(card, "sdpa", 150.0, power=1.1),
+        HotInstance(card, "fix", 120.0, power=1.25),
+    ]
+    timed = rounds.Rounds(card, instances, sent=sent.append)
+    for number in range(-1000, 6):
+        timed.run(number)
+    timed.finish()
+    for place in (1, 0):
+        timed.alone(place)
+    series = rounds.series_of(timed, instances)
+    session = Session(number=0, instances=1, series=series)
+    samples: dict[tuple[int, str], list[float]] = {}
+    for instance, regime, value in sent:
+        samples.setdefault((instance, regime), []).append(value)
+    assert has_samples(session, samples.values())
+    times = session_times([session])
+
+    def ratio(regime: Regime) -> float:
+        found = ratio_of(times["sdpa", regime, False], times["fix", regime, False])
+        assert found is not None
+        return found.ratio
+
+    assert ratio(Regime.CHAINED) == pytest.approx(150 / 120, rel=0.01)
+    assert ratio(Regime.ALONE) == pytest.approx(150 * 1.1 / (120 * 1.25), rel=0.01)
+    alone = next(one for one in series if (one.variant, one.regime) == ("fix", Regime.ALONE))
+    first, last = alone.microseconds[0], alone.microseconds[-1]
+    assert (alone.calls, first < 0.97 * last) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "alone", "kernels"),
+    [
+        ({"SwPowerCap"}, False, {"sdpa", "slowest", "fa4", "fix3", "fix2", "fix1"}),
+        ({"SwPowerCap"}, True, set()),
+        ({"SwThermalSlowdown"}, False, set()),
+    ],
+)
+def test_those_that_count_are_timed_alone_at_the_power_limit(
+    reasons: set[str], alone: bool, kernels: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And audited once more each, after other values of what is constant."""
+    from workbench.run.worker.timing import session
+
+    monkeypatch.setattr(session, "switch_contexts", lambda: None)
+    monkeypatch.setattr(session, "EmptyCalls", lambda *given: None)
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = HotCard()
+    names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3"]
+    takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0]
+    instances = [HotInstance(card, *one, power=1.0) for one in zip(names, takes, strict=True)]
+    events: list[str] = []
+    for one in (*instances, twin := HotInstance(card, "fix3", 1.0, power=1.0)):
+        one.parts, one.each = (), 1.0  # type: ignore[attr-defined]
+    twin.group = SimpleNamespace(variant="fix3", control=True)
+
+    def audits(number: int, found: Sequence[Any]) -> Iterator[Any]:
+        events.append(" ".join(one.group.variant for one in found))
+        yield from ()
+
+    inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
+    made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set(), audits=audits)
+    made.job = structs.replace(
+        made.job, references=("slowest", "sdpa", "fa4", "slow"), controls=("fix0", "slowest")
+    )
+    made.around = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
+    made.guard = SimpleNamespace(require_whole=lambda: events.append("whole"))
+    load = SimpleNamespace(temperature_c=None, throttled=True, reasons=reasons)
+    made.gauge = SimpleNamespace(load=lambda: load)
+    heard: list[Round] = []
+    made.sent, made.heard, made.wanted = lambda sample: None, heard.append, 2
+    made.round = Round(session=0, alone=False, number=0, rounds=2)
+    made.build, made.warm_up = lambda variants: 1, lambda rounds: None
+    found = made.session(0, names, alone=alone)
+    assert {one.variant for one in found.series if one.regime == Regime.ALONE} == kernels
+    whole, renewed, everyone, *others = events
+    assert (whole, renewed, len(everyone.split())) == ("whole", "renewed", 8)
+    assert sorted(others[1::2]) == sorted(kernels)
+    assert set(others[:-1:2]) == ({"renewed"} if kernels else set())
+    assert others[-1:] == (["whole"] if kernels else [])
+    assert {one.variant for one in heard if one.kernel_alone} == kernels
+
+
 def test_a_long_round_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for the round before the last that was queued."""
-    from workbench.run.worker.timing import session
+    from workbench.run.worker.timing import rounds
 
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
     told: list[tuple[int, int | None]] = []
-    timed = session.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
     timed.run(0)
     timed.run(1)
     (order, *_), _ = [*timed.queued, None]
-    third = len(session.order_of(range(3), 3))
+    third = len(rounds.order_of(range(3), 3))
     card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
     timed.run(3)
     assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
@@ -569,7 +691,7 @@ def test_triton_kernels_are_registered_ahead_and_nothing_else(
 
 
 def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workbench.run.worker.timing.session import order_of
+    from workbench.run.worker.timing.rounds import order_of
 
     longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
     monkeypatch.setattr(longest, 0.3)
@@ -612,7 +734,7 @@ def test_every_session_audits_another_variant_first() -> None:
         bound = Tolerance(absolute=1.0, relative=1.0)
         study = SimpleNamespace(tolerance=bound)
         timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
-        list(timing.audits(number))
+        list(timing.audits(number, instances))
         return audited[0]
 
     assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
@@ -627,7 +749,9 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
     right = dict(audit=lambda instance, bound: (0.0, ""), **NO_SUMS)
     timing = timing_of(5, instances=instances, study=study, shape=None, **right)
-    assert {one.variant for number in range(5) for one in timing.audits(number)} == set(variants)
+    assert {one.variant for number in range(5) for one in timing.audits(number, instances)} == set(
+        variants
+    )
 
 
 @pytest.mark.parametrize(
@@ -662,7 +786,10 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
     instances = [audited_instance(name) for name in ("large", "small")]
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
     timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
-    assert [(one.variant, one.outputs) for one in timing.audits(0)] == [("large", 1), ("small", 2)]
+    assert [(one.variant, one.outputs) for one in timing.audits(0, instances)] == [
+        ("large", 1),
+        ("small", 2),
+    ]
 
 
 def test_inputs_without_a_tensor_are_checked_like_others(

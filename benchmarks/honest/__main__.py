@@ -117,8 +117,9 @@ def profiled_here(folder: Path, names: list[str]) -> None:
     """A call of each point in its NVTX range, as a capture of ``ablate`` makes it."""
     import torch
 
+    from workbench.run.worker.timing.graphs import as_timed
     from workbench.run.worker.timing.neighbours import Neighbours
-    from workbench.run.worker.timing.timed_gpu import TimedGpu, as_timed
+    from workbench.run.worker.timing.timed_gpu import TimedGpu
     from workbench.study.workspace import load_module
 
     kernels, timed = laid_out(folder), {one.name: one for one in found_in(folder)}

@@ -63,6 +63,7 @@ class Regime(StrEnum):
     CHAINED = "chained"  # between neighbours that write its inputs and read its output
     BACK_TO_BACK = "back to back"  # call after call: throughput
     COLD = "cold"  # behind an overwritten L2
+    ALONE = "alone"  # chained, with no other kernel until clock and power settle
 
 
 class NodeKind(StrEnum):
@@ -75,6 +76,7 @@ class NodeKind(StrEnum):
 
 
 HEADLINE = Regime.CHAINED  # the regime of a table's times
+IN_TURN = (Regime.CHAINED, Regime.BACK_TO_BACK, Regime.COLD)  # those of a round of all kernels
 
 
 class Origin(StrEnum):

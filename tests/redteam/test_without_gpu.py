@@ -30,7 +30,7 @@ from workbench.run.worker.correctness import compare
 from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
 from workbench.run.worker.integrity import IntegritySnapshot
 from workbench.run.worker.output import refuse_output
-from workbench.run.worker.timing import timed_gpu
+from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
@@ -72,7 +72,7 @@ import numpy, torch
 import workbench.run.worker.correctness
 from workbench import cuda
 from workbench.run.worker.integrity import IntegritySnapshot
-from workbench.run.worker.timing import timed_gpu
+from workbench.run.worker.timing import graphs
 from workbench.study.workspace import load_module
 
 folder, *names = sys.argv[1:]
@@ -494,7 +494,7 @@ def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wide, narrow = (GraphNode(kind=NodeKind.KERNEL, block=(n, 1, 1)) for n in (512, 128))
-    monkeypatch.setattr(timed_gpu, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
     for ways, loads in (((), 1), (((narrow,),), 3), (((wide,), (narrow,)), 1), (((),), 8)):
         chosen = iter([wide, wide, narrow, *[wide] * 9])
         loaded: list[GraphNode] = []
@@ -503,5 +503,5 @@ def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
             loaded.append(node := next(chosen))
             return lambda: (node,)
 
-        timed_gpu.as_timed(load, ways, cast(Any, None))
+        graphs.as_timed(load, ways, cast(Any, None))
         assert len(loaded) == loads

@@ -132,6 +132,7 @@ class Progress:
         """``timing, session 3 of 5, round 4 of 6: fix1``."""
         which = "references alone" if event.alone else self.which(event.session)
         at = f"round {event.number + 1} of {event.rounds}" if event.number >= 0 else "warming up"
+        at = "a kernel alone" if event.kernel_alone else at
         return f"timing, {which}, {at}" + (f": {event.variant}" if event.variant else "")
 
     def checked(self, event: Checked) -> None:

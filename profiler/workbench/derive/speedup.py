@@ -183,6 +183,7 @@ Key = tuple[str, Regime, bool]  # variant, regime, whether it is the A/A control
 
 def instance_time(series: Series) -> InstanceTime:
     """Of one instance, whatever the method."""
+    series = series.settled
     return InstanceTime(
         microseconds=median(series.added),
         kilocycles=_kilocycles(series),

@@ -13,6 +13,7 @@ from workbench.evidence.records import Count, Measure, Number, Provenance, Recor
 from workbench.words import NodeKind, Regime
 
 METHOD = 2  # how times are measured now; see Timing
+STEADY_WINDOWS = 3  # the last of a kernel alone, whose time counts
 
 
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,7 +35,9 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     because of the line ``refused_at``, and these were queued in a stream. Method 1 has the time of
     a call with all that is around it, and in ``around`` that of the same graph without the variant
     in the same round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs. ``control``:
-    it is a second group of instances of the variant, which must come out as equal.
+    it is a second group of instances of the variant, which must come out as equal. Alone it has
+    a value for every window of time in place of rounds, in which no other kernel ran: the time
+    counts once it has settled.
     """
 
     variant: str
@@ -58,6 +61,16 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
                 raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
         if not rounds or self.calls < 1:
             raise ValueError("has no rounds, or no calls")
+
+    @property
+    def settled(self) -> Series:
+        """Without the windows before clock and power had settled."""
+        if self.regime != Regime.ALONE:
+            return self
+        last = slice(-STEADY_WINDOWS, None)
+        return msgspec.structs.replace(
+            self, microseconds=self.microseconds[last], mhz=self.mhz[last]
+        )
 
     @property
     def added(self) -> list[float]:

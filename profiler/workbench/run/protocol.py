@@ -69,8 +69,9 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     first of the ``gpus`` that they may use.
 
     The ``references`` are timed alone first, if ``references_alone``. ``controls`` have two
-    groups of instances. The gate says which variants, and after these sessions which of them once
-    more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
+    groups of instances. At the power limit ``kernels_alone`` are timed alone besides; empty: those
+    that a session finds the fastest. The gate says which variants, and after these sessions which
+    of them once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -86,6 +87,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     graph_microseconds: float
     derived: dict[str, dict[str, Parameter]] = {}
     gpus: tuple[Gpu, ...] = ()
+    kernels_alone: tuple[str, ...] = ()
 
 
 class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
@@ -187,7 +189,8 @@ class Checked(CheckOutcome, frozen=True, kw_only=True, tag_field="event", tag="c
 class Round(_Event, frozen=True, kw_only=True, tag="round"):
     """The GPU is at a round of a session; numbers count from 0, and below it warms up.
 
-    ``variant`` is at work where a round takes so long that it is reported more than once.
+    ``variant`` is at work where a round takes so long that it is reported more than once, and
+    with ``kernel_alone``, after the rounds.
     """
 
     session: int
@@ -195,6 +198,7 @@ class Round(_Event, frozen=True, kw_only=True, tag="round"):
     number: int
     rounds: int
     variant: str = ""
+    kernel_alone: bool = False
 
 
 class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):

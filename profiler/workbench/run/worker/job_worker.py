@@ -257,7 +257,7 @@ class JobWorker:
         """
         import torch
 
-        from workbench.run.worker.timing import timed_gpu
+        from workbench.run.worker.timing import graphs
         from workbench.run.worker.timing.neighbours import Neighbours
         from workbench.run.worker.timing.timed_gpu import TimedGpu
 
@@ -271,7 +271,7 @@ class JobWorker:
         # Ranges are of a thread, and autograd has one of its own for what goes backward.
         with torch.autograd.set_multithreading_enabled(False):
             ways = read_calls(Path.cwd()).get(name, ())
-            call = timed_gpu.as_timed(
+            call = graphs.as_timed(
                 lambda: partial(self.load(name), **inputs), ways, around.gpu.side
             )
             around.write(table, 1)

@@ -18,6 +18,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from msgspec import structs
+
 from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.timing import Session, other_ways
 from workbench.run.protocol import (
@@ -42,7 +44,7 @@ from workbench.run.worker.startup import (
 )
 from workbench.study.front_ends import is_compiling
 from workbench.study.params import add_shapes
-from workbench.words import Phase
+from workbench.words import Phase, Regime
 
 ALONE = "--alone"  # nothing is imported ahead
 Sample = tuple[int, str, float]  # of which instance, in which regime, and microseconds
@@ -111,6 +113,10 @@ class Server:
         answer = self.forked(variants, alone)
         if answer.timed is not None:
             self.journal.write(answer.timed)
+            if not self.job.kernels_alone:
+                series = answer.timed.session.series
+                names = tuple(one.variant for one in series if one.regime == Regime.ALONE)
+                self.job = structs.replace(self.job, kernels_alone=names)
         if not answer.suspects:
             return answer.out
         again = self.acquitted & answer.suspects.keys() if answer.timed is not None else set()

@@ -21,6 +21,7 @@ from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
+from workbench.run.worker.timing.graphs import Parts, captured, nodes, parts_of, warm_up
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
     is_dense,
@@ -34,16 +35,11 @@ from workbench.run.worker.timing.timed_gpu import (
     START,
     SUMMED,
     Marks,
-    Parts,
     TimedGpu,
-    captured,
-    nodes,
-    parts_of,
-    warm_up,
 )
 from workbench.study.front_ends import front_ends_of
 from workbench.study.params import base_name
-from workbench.words import Inputs, Parameter, Regime
+from workbench.words import IN_TURN, Inputs, Parameter, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
 FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
@@ -123,7 +119,7 @@ class Around:
     @property
     def with_neighbours(self) -> tuple[Regime, ...]:
         """The regimes with something around a call: what restores inputs that it changes, too."""
-        return tuple(Regime) if self.inputs.restored else AMONG_OTHERS
+        return IN_TURN if self.inputs.restored else AMONG_OTHERS
 
     @cached_property
     def flush(self) -> torch.Tensor:
@@ -183,10 +179,10 @@ class Instance:
         }
         if self.unchecked:
             self.calls = {regime: min(STREAMED_CALLS, n) for regime, n in self.calls.items()}
-        for regime in Regime:  # loads the harness's own kernels
+        for regime in IN_TURN:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
         around.gpu.warm()
-        self.graphs = {regime: self.capture(regime) for regime in Regime}
+        self.graphs = {regime: self.capture(regime) for regime in IN_TURN}
         marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
         self.marks = [Marks(around.gpu) for _ in range(marked)]
         self.ahead = Marks(

@@ -8,20 +8,16 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from types import ModuleType
-from typing import Protocol
 
-import numpy as np
 import torch
 from msgspec import structs
 
-from workbench.evidence.timing import Audit, Call, Series, Session
+from workbench.evidence.timing import Audit, Call, Session
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare
@@ -29,7 +25,6 @@ from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
 from workbench.run.worker.timing.instances import (
-    AMONG_OTHERS,
     SLOW_CALL,
     Around,
     Group,
@@ -38,15 +33,10 @@ from workbench.run.worker.timing.instances import (
     SummedCall,
 )
 from workbench.run.worker.timing.neighbours import KINDS, Neighbours, signed_sum
-from workbench.run.worker.timing.timed_gpu import (
-    SLOTS,
-    EmptyCalls,
-    TimedGpu,
-    Times,
-    switch_contexts,
-)
+from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
+from workbench.run.worker.timing.timed_gpu import EmptyCalls, TimedGpu, switch_contexts
 from workbench.study.model import Tolerance, tolerance_at
-from workbench.words import Regime
+from workbench.words import HEADLINE
 
 MEMORY_USED = 0.8  # of the free memory that instances may take
 STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
@@ -59,6 +49,8 @@ SHORT_WARM_UP_SECONDS = 0.1
 # nobody would tell who is at work.
 WARM_UP_ROUNDS = -2, -1
 LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
+POWER = "power"  # in the names of NVML's reasons for a lower clock
+REFERENCES_ALONE, STEPS_ALONE = 2, 3
 LOOKS = 2  # at an instance
 SIGMAS = 6  # of the sum of many errors with random signs
 ROUNDING = 1e-9  # of such a sum, of its norm
@@ -116,13 +108,15 @@ class TimingProcess:
             self.rounds(rounds)
         self.guard.require_whole()
         self.around.inputs.renew()
-        audits = tuple(self.audits(number))
+        audits = [*self.audits(number, self.instances)]
+        if self.is_power_limited and not alone:
+            audits += self.kernels_alone(rounds)
         load = self.gauge.load()
         return Session(
             number=number,
             instances=made,
             series=series_of(rounds, self.instances),
-            audits=audits,
+            audits=tuple(audits),
             alone=alone,
             temperature_c=load.temperature_c,
             throttled=sum(self.throttled) / len(self.throttled) if self.throttled else None,
@@ -218,8 +212,43 @@ class TimingProcess:
             self.throttled.append(load.throttled)
             self.reasons.update(load.reasons)
 
+    @property
+    def is_power_limited(self) -> bool:
+        return any(POWER in reason.lower() for reason in self.reasons)
+
+    def kernels_alone(self, rounds: Rounds) -> Iterator[Audit]:
+        """Each of those that count alone, since the clock in turn depends on who else runs. Its
+        calls are audited as those of rounds.
+        """
+        self.round = structs.replace(self.round, kernel_alone=True)
+        places = self.counting(rounds)
+        for place in random.sample(places, len(places)):
+            rounds.alone(place)
+            self.around.inputs.renew()
+            yield from self.audits(self.round.session, [self.instances[place]])
+        self.guard.require_whole()
+
+    def counting(self, rounds: Rounds) -> list[int]:
+        """An instance of the primary reference, of the fastest others and of the fastest steps, in
+        turn; in the first sessions of the same variants.
+        """
+        first: dict[str, int] = {}
+        for place, one in enumerate(self.instances):
+            if not one.group.control and not one.unchecked:
+                first.setdefault(one.group.variant, place)
+        fastest = sorted(
+            first, key=lambda name: median(rounds.columns[first[name], HEADLINE].microseconds)
+        )
+        references = [name for name in fastest if name in self.job.references]
+        steps = [name for name in fastest if name not in self.job.references]
+        primary = [name for name in references if name in self.job.controls]
+        names = (*primary, *references[:REFERENCES_ALONE], *steps[:STEPS_ALONE])
+        if self.job.kernels_alone and self.round.session < self.job.sessions:
+            names = self.job.kernels_alone
+        return [first[name] for name in dict.fromkeys(names) if name in first]
+
     # ---- auditing ----------------------------------------------------------------------------
-    def audits(self, number: int) -> Iterator[Audit]:
+    def audits(self, number: int, instances: Sequence[Instance]) -> Iterator[Audit]:
         """Of as many kept outputs as there is time and memory for, one of every variant before the
         second of any. Each session begins with another variant, and takes so many whatever the
         time that all sessions together have looked at everyone.
@@ -229,7 +258,7 @@ class TimingProcess:
         """
         by_variant: dict[str, list[Callable[[], tuple[float, str]]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
-        for one in random.sample(self.instances, len(self.instances)):
+        for one in random.sample(instances, len(instances)):
             drawn = None if self.around.inputs.constant else one.any_call()
             by_variant.setdefault(one.group.variant, []).extend(
                 (partial(self.audit, one, bound), partial(self.audit_sums, one, drawn, bound))
@@ -296,171 +325,3 @@ class TimingProcess:
                         f"{error:.3g} of its norm (allowed {SIGMAS * bound.relative:.3g})"
                     )
         return 0.0, ""
-
-
-EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
-SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
-QUEUED = 2
-GRAPHS = len(Regime) + 1  # of an instance at most, in a round
-MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
-
-
-class Timed(Protocol):
-    """What ``Rounds`` needs of an instance."""
-
-    calls: dict[Regime, int]
-
-    @property
-    def is_slow(self) -> bool: ...
-
-    @property
-    def by_events(self) -> float: ...
-
-    def replay(self, regime: Regime) -> None: ...
-
-    def replay_marked(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """One replay: of which instance, what, and in which round; ``marked``: by the second clock."""
-
-    instance: int
-    regime: Regime
-    round: int
-    marked: bool = False
-
-
-@dataclass
-class Column:
-    """By round: microseconds of a call, those between two stamps, and SM clocks in MHz."""
-
-    microseconds: list[float] = field(default_factory=list)
-    gaps: list[float] = field(default_factory=list)
-    mhz: list[float] = field(default_factory=list)
-    by_events: list[float] = field(default_factory=list)
-
-
-def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
-    """A round: instances in random order, and of each its graphs. Events of a round are read before
-    the next but one, so that those have the second clock.
-    """
-    graphs = [(regime, False) for regime, every in EVERY.items() if number % every == 0]
-    graphs += [(Regime.CHAINED, True)] * (number % QUEUED == 0)
-    return [
-        Replayed(instance, regime, number, marked)
-        for instance in random.sample(instances, len(instances))
-        for regime, marked in random.sample(graphs, len(graphs))
-    ]
-
-
-class Rounds:
-    """The next round is queued before the stamps of the last are read."""
-
-    def __init__(
-        self,
-        gpu: TimedGpu,
-        instances: Sequence[Timed],
-        with_neighbours: Sequence[Regime] = AMONG_OTHERS,
-        tell: Callable[[int, int | None], None] = lambda number, instance: None,
-        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
-    ) -> None:
-        """``tell`` is given the number of the round that is waited for and, where it is a long
-        one, the instance at work in it; ``sent`` each time as it is read: of which instance, in
-        which regime, and microseconds.
-        """
-        self.sent = sent
-        self.gpu, self.with_neighbours, self.tell = gpu, with_neighbours, tell
-        self.instances = instances
-        self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event]] = []
-        self.columns: dict[tuple[int, Regime], Column] = defaultdict(Column)
-        self.clock: list[float] = []  # MHz, the mean of each round
-        self.seconds = 0.0  # on the GPU, in the last round that was read
-
-    def run(self, number: int) -> None:
-        """Queue a round. Those below zero only warm up."""
-        slow = number in SLOW_ROUNDS
-        taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
-        order = order_of(taking_part or range(len(self.instances)), number)
-        for one in order:
-            instance = self.instances[one.instance]
-            instance.replay_marked() if one.marked else instance.replay(one.regime)
-        pinned = self.gpu.pinned(len(order))
-        self.gpu.fetch(pinned)
-        done = torch.cuda.Event()
-        done.record()
-        first = self.gpu.replays - len(order) + 1
-        self.queued.append((order, first, pinned, done))
-        if len(self.queued) == QUEUED:
-            self.read()
-
-    def read(self) -> None:
-        order, first, pinned, done = self.queued.pop(0)
-        number = order[0].round
-
-        def look(replay: int) -> None:
-            place = min(max(replay - first, 0), len(order) - 1)
-            self.tell(number, order[place].instance)
-
-        self.tell(number, None)
-        self.gpu.wait(done, look)
-        self.take(order, self.gpu.times(pinned))
-
-    def take(self, order: Sequence[Replayed], times: Times) -> None:
-        self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
-        self.seconds = float(times.nanoseconds.sum()) * 1e-9
-        for at, one in enumerate(order):
-            if one.round < 0:
-                continue
-            column = self.columns[one.instance, one.regime]
-            if one.marked:
-                column.by_events.append(self.instances[one.instance].by_events)
-                continue
-            each = 1e3 * self.instances[one.instance].calls[one.regime]
-            nanoseconds, cycles = times.nanoseconds[at], times.cycles[at]
-            if one.regime in self.with_neighbours:
-                nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
-                column.gaps.append(float(times.gaps[at]) / each)
-            # Below zero where another process had the GPU between two stamps with nothing between.
-            column.microseconds.append(max(0.0, round(float(nanoseconds) / each, 4)))
-            self.sent((one.instance, one.regime.value, column.microseconds[-1]))
-            column.mhz.append(float(cycles / nanoseconds * 1e3))
-
-    def finish(self) -> None:
-        while self.queued:
-            self.read()
-
-
-def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ...]:
-    """What was timed, with the instances of each group numbered from 0."""
-    numbers: dict[tuple[str, bool], int] = defaultdict(int)
-    found = []
-    for at, instance in enumerate(instances):
-        group = instance.group
-        number = numbers[group.variant, group.control]
-        numbers[group.variant, group.control] += 1
-        for regime in Regime:
-            column = rounds.columns[at, regime]
-            if not column.microseconds:
-                continue
-            found.append(
-                Series(
-                    variant=group.variant,
-                    control=group.control,
-                    instance=number,
-                    regime=regime,
-                    calls=instance.calls[regime],
-                    microseconds=tuple(column.microseconds),
-                    by_events=_rounded(column.by_events, 4),
-                    unchecked=instance.unchecked,
-                    refused_at=instance.refused_at,
-                    gap=round(median(column.gaps), 4) if column.gaps else None,
-                    mhz=_rounded(column.mhz, 1),
-                )
-            )
-    return tuple(found)
-
-
-def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
-    """None is below zero: see ``take``."""
-    return tuple(max(0.0, float(np.round(value, digits))) for value in values)

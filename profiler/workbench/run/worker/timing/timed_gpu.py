@@ -1,11 +1,9 @@
-"""The GPU in a timing process: the harness's kernels, graphs, and the clocks that they note."""
+"""The GPU in a timing process: the harness's kernels, and the clocks that they note."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
@@ -15,9 +13,7 @@ import numpy as np
 import torch
 
 from workbench import cuda
-from workbench.evidence.timing import Call, GraphNode
-from workbench.ncu.command import lasting_kernel
-from workbench.words import NodeKind
+from workbench.run.worker.timing.graphs import Parts, captured
 
 SLOTS = 4096  # replays whose stamps and sums are held
 MOST_CALLS = 48  # of a graph
@@ -83,9 +79,6 @@ class Marks:
         """Of the call in the latest replay, less those of nothing."""
         before, between, after = self.events
         return 1e3 * float(between.elapsed_time(after) - before.elapsed_time(between))
-
-
-Parts = tuple[int | None, ...]  # of a call: the bytes of each memset, None for any other node
 
 
 class TimedGpu:
@@ -276,141 +269,3 @@ class EmptyCalls:
             stamps = float(self.gpu.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
             found.append(stamps - fmean(mark.microseconds for mark in self.marks))
         return median(found[WARM_REPLAYS:])
-
-
-def parts_of(graph: torch.cuda.CUDAGraph) -> Parts:
-    """Of the graph of one call."""
-    return tuple(_memset_bytes(handle) for handle in handles(graph))
-
-
-def _memset_bytes(handle: Any) -> int | None:
-    from cuda.bindings import driver
-
-    _, kind = driver.cuGraphNodeGetType(handle)
-    if kind != driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
-        return None
-    status, found = driver.cuGraphMemsetNodeGetParams(handle)
-    _require(status, "the size of a memset")
-    return int(found.elementSize * found.width * max(found.height, 1))
-
-
-MOST_WARM_UP = 5  # calls
-MOST_CHOICES = 8
-
-
-def new_graph() -> torch.cuda.CUDAGraph:
-    """One whose nodes can be read once it is captured; it has to be instantiated."""
-    return torch.cuda.CUDAGraph(keep_graph=True)
-
-
-def captured(work: Callable[[], Any], side: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """A graph of what ``work`` launches, on a stream that is captured. Raises RuntimeError.
-
-    Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time.
-    """
-    graph = new_graph()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side):
-        graph.capture_begin()
-        try:
-            work()
-        except BaseException:
-            with suppress(RuntimeError):  # what it says is only that the capture was broken
-                graph.capture_end()
-            raise
-        graph.capture_end()
-    graph.instantiate()
-    return graph
-
-
-def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> Call | None:
-    """Call until two calls in a row launch the same: compilers and autotuners work at the first
-    ones. What they launch; None of what cannot be captured, which is called a few times.
-    """
-    before = None
-    for _ in range(MOST_WARM_UP):
-        call()
-        try:
-            now = nodes(captured(call, side))
-        except Exception:  # it is profiled all the same
-            torch.cuda.synchronize()
-            now = None
-        if now is not None and now == before:
-            return now
-        before = now
-    return before
-
-
-def as_timed(
-    load: Callable[[], Callable[[], Any]], ways: Sequence[Call], side: torch.cuda.Stream
-) -> Callable[[], Any]:
-    """A call that is loaded and warmed up; loaded again, a few times, while it chooses to launch
-    what none of the ``ways`` did that were timed.
-    """
-    every = [Counter(way) for way in ways]
-    for _ in range(MOST_CHOICES):
-        call = load()
-        found = warm_up(call, side)
-        if not every or found is None or Counter(found) in every:
-            break
-    return call
-
-
-def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
-    """Raises RuntimeError where the driver does not tell."""
-    from cuda.bindings import driver
-
-    raw = driver.CUgraph(graph.raw_cuda_graph())
-    status, _, count = driver.cuGraphGetNodes(raw, 0)
-    _require(status, "the nodes of a graph")
-    if not count:
-        return []
-    status, found, count = driver.cuGraphGetNodes(raw, count)
-    _require(status, "the nodes of a graph")
-    return list(found[:count])
-
-
-def nodes(graph: torch.cuda.CUDAGraph) -> Call:
-    """What the graph launches, in the order in which it was captured."""
-    return tuple(_node(handle) for handle in handles(graph))
-
-
-def _node(handle: Any) -> GraphNode:
-    from cuda.bindings import driver
-
-    types = driver.CUgraphNodeType
-    known = {
-        types.CU_GRAPH_NODE_TYPE_KERNEL: NodeKind.KERNEL,
-        types.CU_GRAPH_NODE_TYPE_MEMSET: NodeKind.MEMSET,
-        types.CU_GRAPH_NODE_TYPE_MEMCPY: NodeKind.MEMCPY,
-    }
-    status, kind = driver.cuGraphNodeGetType(handle)
-    _require(status, "the kind of a node")
-    if kind != types.CU_GRAPH_NODE_TYPE_KERNEL:
-        return GraphNode(kind=known.get(kind, NodeKind.OTHER))
-    status, params = driver.cuGraphKernelNodeGetParams(handle)
-    _require(status, "the launch of a node")
-    return GraphNode(
-        kind=NodeKind.KERNEL,
-        kernel=_name(params),
-        grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
-        block=(params.blockDimX, params.blockDimY, params.blockDimZ),
-        shared_bytes=params.sharedMemBytes,
-    )
-
-
-def _name(params: Any) -> str:
-    """The mangled name of the kernel, as another process would have it."""
-    from cuda.bindings import driver
-
-    if int(params.func):
-        status, name = driver.cuFuncGetName(params.func)
-    else:
-        status, name = driver.cuKernelGetName(params.kern)
-    _require(status, "the name of a kernel")
-    return lasting_kernel(name.decode())
-
-
-def _require(status: Any, what: str) -> None:
-    if int(status) != 0:
-        raise RuntimeError(f"{what} cannot be read: {status!r}")

@@ -1,0 +1,229 @@
+"""Rounds of a session: every graph of every instance once, and one kernel alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from workbench.evidence.timing import STEADY_WINDOWS, Series
+from workbench.run.worker.timing.instances import AMONG_OTHERS, Instance
+from workbench.run.worker.timing.timed_gpu import SLOTS, TimedGpu, Times
+from workbench.words import IN_TURN, Regime
+
+EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
+SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
+QUEUED = 2
+GRAPHS = len(IN_TURN) + 1  # of an instance at most, in a round
+MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
+# Of a kernel alone: a GPU needs about a second to settle at its power limit.
+WINDOW_SECONDS, LONGEST_ALONE_SECONDS = 0.2, 3.0
+FIRST_REPLAYS, MOST_REPLAYS = 8, SLOTS // 8  # of a window
+SETTLED_WITHIN = 0.005  # the mean of the last windows and of those before them
+
+
+class Timed(Protocol):
+    """What ``Rounds`` needs of an instance."""
+
+    calls: dict[Regime, int]
+
+    @property
+    def is_slow(self) -> bool: ...
+
+    @property
+    def by_events(self) -> float: ...
+
+    def replay(self, regime: Regime) -> None: ...
+
+    def replay_marked(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One replay: of which instance, what, and in which round; ``marked``: by the second clock."""
+
+    instance: int
+    regime: Regime
+    round: int
+    marked: bool = False
+
+
+@dataclass
+class Column:
+    """By round: microseconds of a call, those between two stamps, and SM clocks in MHz."""
+
+    microseconds: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    mhz: list[float] = field(default_factory=list)
+    by_events: list[float] = field(default_factory=list)
+
+
+def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
+    """A round: instances in random order, and of each its graphs. Events of a round are read before
+    the next but one, so that those have the second clock.
+    """
+    graphs = [(regime, False) for regime, every in EVERY.items() if number % every == 0]
+    graphs += [(Regime.CHAINED, True)] * (number % QUEUED == 0)
+    return [
+        Replayed(instance, regime, number, marked)
+        for instance in random.sample(instances, len(instances))
+        for regime, marked in random.sample(graphs, len(graphs))
+    ]
+
+
+class Rounds:
+    """The next round is queued before the stamps of the last are read."""
+
+    def __init__(
+        self,
+        gpu: TimedGpu,
+        instances: Sequence[Timed],
+        with_neighbours: Sequence[Regime] = AMONG_OTHERS,
+        tell: Callable[[int, int | None], None] = lambda number, instance: None,
+        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
+    ) -> None:
+        """``tell`` is given the number of the round that is waited for and, where it is a long
+        one, the instance at work in it; ``sent`` each time as it is read: of which instance, in
+        which regime, and microseconds.
+        """
+        self.sent = sent
+        self.gpu, self.with_neighbours, self.tell = gpu, with_neighbours, tell
+        self.instances = instances
+        self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event, bool]] = []
+        self.columns: dict[tuple[int, Regime], Column] = defaultdict(Column)
+        self.clock: list[float] = []  # MHz, the mean of each round
+        self.seconds = 0.0  # on the GPU, in the last round that was read
+
+    def run(self, number: int) -> None:
+        """Queue a round. Those below zero only warm up."""
+        slow = number in SLOW_ROUNDS
+        taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
+        self.queue(order_of(taking_part or range(len(self.instances)), number))
+
+    def alone(self, instance: int) -> None:
+        """Replay its chained graph and no other, in windows, until their times have settled."""
+        one, column = Replayed(instance, Regime.CHAINED, 0), self.columns[instance, Regime.ALONE]
+        began = time.monotonic()
+        self.queue([one] * FIRST_REPLAYS, window=True)
+        self.finish()
+        each = (time.monotonic() - began) / FIRST_REPLAYS
+        replays = max(1, min(MOST_REPLAYS, round(WINDOW_SECONDS / each)))
+        while not is_settled(column.microseconds[1:]):
+            if time.monotonic() - began > LONGEST_ALONE_SECONDS:
+                break
+            self.queue([one] * replays, window=True)
+        self.finish()
+
+    def queue(self, order: list[Replayed], window: bool = False) -> None:
+        """``window``: all are of one instance, and have one mean."""
+        for one in order:
+            instance = self.instances[one.instance]
+            instance.replay_marked() if one.marked else instance.replay(one.regime)
+        pinned = self.gpu.pinned(len(order))
+        self.gpu.fetch(pinned)
+        done = torch.cuda.Event()
+        done.record()
+        first = self.gpu.replays - len(order) + 1
+        self.queued.append((order, first, pinned, done, window))
+        if len(self.queued) == QUEUED:
+            self.read()
+
+    def read(self) -> None:
+        order, first, pinned, done, window = self.queued.pop(0)
+        number = order[0].round
+
+        def look(replay: int) -> None:
+            place = min(max(replay - first, 0), len(order) - 1)
+            self.tell(number, order[place].instance)
+
+        self.tell(number, order[0].instance if window else None)
+        self.gpu.wait(done, look)
+        times = self.gpu.times(pinned)
+        self.take_window(order, times) if window else self.take(order, times)
+
+    def take_window(self, order: Sequence[Replayed], times: Times) -> None:
+        one, calls = (
+            order[0].instance,
+            len(order) * self.instances[order[0].instance].calls[Regime.CHAINED],
+        )
+        column, nanoseconds = self.columns[one, Regime.ALONE], float(times.calls.sum())
+        column.microseconds.append(max(0.0, round(nanoseconds / calls / 1e3, 4)))
+        self.sent((one, Regime.ALONE.value, column.microseconds[-1]))
+        column.mhz.append(float(times.cycles_of_calls.sum()) / nanoseconds * 1e3)
+
+    def take(self, order: Sequence[Replayed], times: Times) -> None:
+        self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
+        self.seconds = float(times.nanoseconds.sum()) * 1e-9
+        for at, one in enumerate(order):
+            if one.round < 0:
+                continue
+            column = self.columns[one.instance, one.regime]
+            if one.marked:
+                column.by_events.append(self.instances[one.instance].by_events)
+                continue
+            each = 1e3 * self.instances[one.instance].calls[one.regime]
+            nanoseconds, cycles = times.nanoseconds[at], times.cycles[at]
+            if one.regime in self.with_neighbours:
+                nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
+                column.gaps.append(float(times.gaps[at]) / each)
+            # Below zero where another process had the GPU between two stamps with nothing between.
+            column.microseconds.append(max(0.0, round(float(nanoseconds) / each, 4)))
+            self.sent((one.instance, one.regime.value, column.microseconds[-1]))
+            column.mhz.append(float(cycles / nanoseconds * 1e3))
+
+    def finish(self) -> None:
+        while self.queued:
+            self.read()
+
+
+def is_settled(microseconds: Sequence[float]) -> bool:
+    """Whether the last STEADY windows take as long as those before them."""
+    last, before = (
+        microseconds[-STEADY_WINDOWS:],
+        microseconds[-2 * STEADY_WINDOWS : -STEADY_WINDOWS],
+    )
+    if len(before) < STEADY_WINDOWS:
+        return False
+    return abs(fmean(last) - fmean(before)) <= SETTLED_WITHIN * fmean(last)
+
+
+def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ...]:
+    """What was timed, with the instances of each group numbered from 0."""
+    numbers: dict[tuple[str, bool], int] = defaultdict(int)
+    found = []
+    for at, instance in enumerate(instances):
+        group = instance.group
+        number = numbers[group.variant, group.control]
+        numbers[group.variant, group.control] += 1
+        for regime in Regime:
+            column = rounds.columns[at, regime]
+            if not column.microseconds:
+                continue
+            found.append(
+                Series(
+                    variant=group.variant,
+                    control=group.control,
+                    instance=number,
+                    regime=regime,
+                    calls=instance.calls[Regime.CHAINED if regime == Regime.ALONE else regime],
+                    microseconds=tuple(column.microseconds),
+                    by_events=_rounded(column.by_events, 4),
+                    unchecked=instance.unchecked,
+                    refused_at=instance.refused_at,
+                    gap=round(median(column.gaps), 4) if column.gaps else None,
+                    mhz=_rounded(column.mhz, 1),
+                )
+            )
+    return tuple(found)
+
+
+def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
+    """None is below zero: see ``take``."""
+    return tuple(max(0.0, float(np.round(value, digits))) for value in values)
