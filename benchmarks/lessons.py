@@ -46,7 +46,7 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, Change, str]]:
                     step, measured = row.step, row.status in (Status.CURRENT, Status.FAILED)
                     if step is None or step.kind is None or row.role == Role.START or not measured:
                         continue
-                    over = row.chained.speedup_over_parent
+                    over = row.deciding_speedup
                     figure = f"{interval(over)}, {ladder.shape}" if over else "wrong, not timed"
                     rule = RULE.match(" ".join(step.lesson.split()))
                     line = f"- `{step.variant}` ({name}, {figure}): {rule[0]}" if rule else ""

@@ -86,7 +86,7 @@ def cell(point: AtSize | None) -> str:
     if point is None or point.over_fastest is None:
         return NONE
     time = microseconds(point.microseconds.value)
-    return f"{time}, {interval(point.over_fastest)} {point.fastest_reference}"
+    return f"{time}, {interval(point.claimed)} {point.fastest_reference}"
 
 
 def power_limit(found: OverSizes | None) -> str:

@@ -92,7 +92,7 @@ def _value(view: View, label: re.Match[str], regime: Regime) -> float | None:
     step, variant = view.ladder.step(name), view.variant(name)
     parent = label["over"] or (step.parent if step else None)
     time = view.times.time(name, regime)
-    ratio = view.times.ratio(parent, name, regime) if parent else None
+    ratio = view.times.ratio(parent, name, regime, every=True) if parent else None
     match figure:
         case "time":
             return time.value if time else None

@@ -23,13 +23,13 @@ from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
-from workbench.render import as_json, markdown
+from workbench.render import as_json, markdown, page
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.document import method, phrases, result, variant
+from workbench.render.document import method, phrases, result, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_report import summary
 from workbench.render.document.ladder_table import ladder_table
-from workbench.render.document.ladder_view import account
+from workbench.render.document.ladder_view import account, brief_table
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
@@ -100,6 +100,94 @@ def test_early_start_is_rejected_by_its_chained_time() -> None:
     assert plain(shown.cells["verdict"].text) == "slower"
     assert found.best is not None
     assert found.best.variant == "fix11"
+
+
+LIMITED = {
+    CHAINED: {"fix11": 125.0, "fix11[early=1]": 120.0, REFERENCE: 150.0},
+    Regime.ALONE: {"fix11": 132.0, "fix11[early=1]": 130.0, REFERENCE: 151.0},
+}
+
+
+def alone_of(microseconds: float, spread: float = 0.0) -> Timing:
+    """The last step takes so long alone, more or less by ``spread`` from session to session."""
+    times = {**LIMITED[Regime.ALONE], "fix11[early=1]": microseconds}
+    known = in_regimes({**LIMITED, Regime.ALONE: times}, alone=150.0)
+
+    def varied(one: Session) -> Session:
+        by = 1 + spread * (-1) ** one.number
+        return msgspec.structs.replace(
+            one,
+            series=tuple(
+                msgspec.structs.replace(s, microseconds=tuple(by * t for t in s.microseconds))
+                if (s.variant, s.regime) == ("fix11[early=1]", Regime.ALONE)
+                else s
+                for s in one.series
+            ),
+        )
+
+    return msgspec.structs.replace(known, sessions=tuple(map(varied, known.sessions)))
+
+
+def test_the_smaller_of_two_ratios_is_claimed() -> None:
+    found = judged(in_regimes(LIMITED, alone=150.0))
+    best = found.best
+    assert best is not None
+    assert (best.variant, best.over_fastest and best.chained.fastest) == (
+        "fix11[early=1]",
+        REFERENCE,
+    )
+    told = "At the power limit: 1.25x in turn, 1.16x [1.16, 1.16] alone; 1.16x is claimed."
+    assert told in plain(result.answer(found))
+    assert [tile["value"] for tile in page.tiles(found)][1] == "1.16x"
+    table = ladder_table(found)
+    (row,) = (r for r in table.rows if r.key == best.variant)
+    assert row.cells["fastest"].note.endswith(", 1.16x alone")
+    (row,) = (r for r in brief_table(found, [best]).rows if r.key == best.variant)
+    assert plain(row.cells["fastest"].text) == "1.16x alone"
+    assert found.claimed is not None
+    assert found.claimed.ratio == pytest.approx(151 / 130, rel=1e-3)
+    assert found.across is not None
+    assert found.across.geometric_mean == pytest.approx(151 / 130, rel=1e-3)
+    alone = as_json.row(found, best)["regimes"]
+    assert "alone" in plain_data(alone)
+    rows = [r.key for r in timings.regimes(best).rows]
+    assert rows == ["chained", "back to back", "cold", "alone"]
+
+
+def test_what_is_faster_alone_is_claimed_by_its_ratio_in_turn() -> None:
+    found = judged(alone_of(100.0))
+    assert found.best is not None
+    assert found.best.claimed == found.best.over_fastest
+    assert "alone; 1.25x is claimed" in plain(result.answer(found))
+
+
+def test_what_was_not_timed_alone_is_claimed_as_before() -> None:
+    found = judged(in_regimes(EARLY))
+    assert found.best is not None
+    assert found.best.claimed == found.best.over_fastest
+    assert "alone" not in plain(result.answer(found))
+    assert [r.key for r in timings.regimes(found.best).rows] == ["chained", "back to back", "cold"]
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "spread", "verdict", "why"),
+    [
+        (130.0, 0.0, Verdict.KEPT, "lower end"),
+        (131.9, 0.01, Verdict.INCONCLUSIVE, "too uncertain to call it faster"),
+        (135.0, 0.0, Verdict.NO_GAIN, "alone, at the power limit, 0.978x [0.97"),
+    ],
+)
+def test_a_step_that_is_not_faster_alone_is_not_kept(
+    microseconds: float, spread: float, verdict: Verdict, why: str
+) -> None:
+    """In turn it is 1.042x of its parent."""
+    known = alone_of(microseconds, spread)
+    row = judged(known).row("fix11[early=1]")
+    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    assert row.verdict == verdict
+    assert why in sentence(faster.why)
+    open_ = open_variants(known, taken(known).ladder, Config().gates)
+    assert ("fix11[early=1]" in open_) is (verdict == Verdict.INCONCLUSIVE)
 
 
 def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
@@ -372,12 +460,17 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
     told = []
     for each in (known, more):
         row = plain_data(as_json.row(found := judged(each), found.row("fix11[early=1]")))
-        over = row["speedup_over_parent"]
+        over = row["deciding_speedup"]
         told.append((over["level"], over["cycles"]["level"]))
         assert row["microseconds"].get("level", 95) == 95
         assert row["gates"]["faster"]["binding"] is True
         (cell,) = (r.cells["parent"] for r in ladder_table(found).rows if r.key == row["variant"])
-        assert cell.note.endswith(" at 99 %") is (each is more)
+        assert not cell.note.endswith(" at 99 %")
+        shown = row["speedup_over_parent"], row["microseconds"]
+        assert {of["sessions"] for of in shown} == {5}
+        assert phrases.note(found.row("fix11[early=1]")).startswith("by 10 sessions") is (
+            each is more
+        )
         assert ("lower end at 99 %" in row["gates"]["faster"]["why"]["message"]) is (each is more)
     assert told == [(95, 95), (99, 99)]
     accurate = row["gates"]["accurate"]

@@ -127,6 +127,28 @@ def test_references_come_first_by_themselves(serve: Callable[..., Served]) -> No
     assert events[-1] == SessionsDone(sessions=2)
 
 
+def test_the_first_sessions_time_the_same_kernels_alone(tmp_path: Path) -> None:
+    def answer(name: str) -> Answer:
+        series = Series(
+            variant=name, instance=0, regime=Regime.ALONE, calls=1, microseconds=(1.0,)
+        )  # fmt: skip
+        session = Session(number=0, instances=1, series=(series,))
+        return Answer(set(), timed=TimedSession(session=session, nodes={}))
+
+    with EventLog(tmp_path) as journal:
+        server: Any = Server(JOB_OF_TWO, journal)
+        answers = [answer("fix1"), answer("fix2")]
+        seen = []
+
+        def forked(variants: Sequence[str], alone: bool) -> Answer:
+            seen.append(server.job.kernels_alone)
+            return answers.pop(0)
+
+        server.forked = forked
+        server.sessions(["fix1", "fix2"], 2)
+    assert (seen, server.job.kernels_alone) == ([(), ("fix1",)], ("fix1",))
+
+
 def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
     events, _ = serve(
         lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []

@@ -77,6 +77,12 @@ class Ratio:
         return abs(math.log(self.ratio / self.cycles.value)) > room
 
 
+def smaller(in_turn: Ratio | None, alone: Ratio | None) -> Ratio | None:
+    """What is claimed: a kernel that draws more power than others has a lower clock alone."""
+    known = [ratio for ratio in (in_turn, alone) if ratio]
+    return min(known, key=lambda one: one.ratio) if in_turn else None
+
+
 def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:
     """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
 

@@ -33,7 +33,7 @@ from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.words import CheckResult, GateState, Role, Status, Verdict
+from workbench.words import HEADLINE, CheckResult, GateState, Regime, Role, Status, Verdict
 
 if TYPE_CHECKING:
     from workbench.judge.known_evidence import VariantEvidence
@@ -112,11 +112,18 @@ def judge_step(view: View, step: Step) -> Judgement:
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
     gates += filter(None, [unseen_gate(evidence, limits)])
-    over = view.times.ratio(step.parent, step.variant)
+    over, alone = (
+        view.times.ratio(step.parent, step.variant, regime, every=True)
+        for regime in (HEADLINE, Regime.ALONE)
+    )
     absent = view.times.why_no_ratio(step.parent, step.variant)
     idle = view.times.is_idle(step.variant)
     faster = faster_gate(
-        over, limits, absent, idle=idle, corrects=bool(step.corrects), fails_at=fails_at
+        *(over, limits, absent),
+        alone=alone,
+        idle=idle,
+        corrects=bool(step.corrects),
+        fails_at=fails_at,
     )
     gates.append(faster)
     return Judgement(tuple(gates), verdict(gates, over, limits), over)

@@ -176,16 +176,31 @@ def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
     return Verdict.SLOWER if over_parent.high < 1 else Verdict.NO_GAIN
 
 
+def alone_state(alone: Ratio | None, gates: Gates) -> GateState:
+    """Whether a step is faster alone, where its own power sets the clock, too: open where the
+    interval spans that, passed where it was not measured.
+    """
+    least = min(1.0, gates.min_speedup)
+    if alone is None:
+        return GateState.PASSED
+    low, high = (alone.ratio if end is None else end for end in (alone.low, alone.high))
+    if low >= least:
+        return GateState.PASSED
+    return GateState.FAILED if high < least else GateState.OPEN
+
+
 def faster_gate(
     over_parent: Ratio | None,
     gates: Gates,
     absent: Finding = NOT_COLLECTED,
     *,
+    alone: Ratio | None = None,
     idle: bool = False,
     corrects: bool = False,
     fails_at: str | None = None,
 ) -> Gate:
-    """The lower end of the interval over the parent must reach the least speedup, chained.
+    """The lower end of the interval over the parent must reach the least speedup, chained in turn;
+    ``alone`` it must be faster at all.
 
     ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
     variant takes no time at all, which no work can. ``gates`` are those of the step, which may say
@@ -196,6 +211,11 @@ def faster_gate(
     if over_parent.low is None:
         return Gate(FASTER, GateState.OPEN, Finding("faster.one_session"))
     passed = over_parent.low >= gates.min_speedup
+    state = alone_state(alone, gates)
+    if passed and alone is not None and state != GateState.PASSED:
+        code = "faster.not_alone" if state == GateState.FAILED else "faster.alone_open"
+        why = finding(code, ratio=alone.ratio, low=alone.low, high=alone.high)
+        return Gate(FASTER, state, why)
     why = finding(
         "faster.reached" if passed else "faster.below",
         low=over_parent.low,
@@ -223,6 +243,8 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     if missing:
         slow = missing == [UNCHECKED] and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
         return by_ratio if slow else Verdict.INCONCLUSIVE
+    if failed and by_ratio == Verdict.KEPT:  # in turn, and not alone
+        return Verdict.NO_GAIN
     return by_ratio if failed else Verdict.KEPT
 
 

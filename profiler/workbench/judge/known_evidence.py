@@ -100,6 +100,12 @@ class TimedTogether:
         return session_times(self.timing.together)
 
     @cached_property
+    def planned(self) -> frozenset[int]:
+        """The numbers of the sessions with every variant, before others came for open verdicts."""
+        numbers = sorted(session.number for session in self.timing.together)
+        return frozenset(numbers[: self.timing.first_planned])
+
+    @cached_property
     def alone(self) -> Mapping[Key, SessionTimes]:
         """Of the sessions that held references only."""
         return session_times(session for session in self.timing.sessions if session.alone)
@@ -166,7 +172,11 @@ def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogeth
 
 @dataclass(frozen=True, eq=False)
 class ShapeTimes:
-    """``table`` is the timing that the table is of."""
+    """``table`` is the timing that the table is of.
+
+    Times and ratios are of the sessions that were planned, which have every variant, so that all of
+    a table are of the same; ``every`` takes those too that came where a verdict was open.
+    """
 
     evidence: ShapeEvidence
     table: TimedTogether | None
@@ -181,10 +191,22 @@ class ShapeTimes:
         chained = [t for t in newest if t.chained >= names]
         return next(iter((*own, *chained, *newest)), None)
 
-    def instances(self, variant: str, regime: Regime = Regime.CHAINED) -> SessionTimes:
-        """Those that a time is made of; empty where its present sources were not timed so."""
-        timing = self.together(variant)
-        return timing.times.get((variant, regime, False), {}) if timing else {}
+    def instances(
+        self,
+        variant: str,
+        regime: Regime = Regime.CHAINED,
+        *,
+        beside: str = "",
+        every: bool = False,
+    ) -> SessionTimes:
+        """Those that a time is made of, in the timing that has ``beside``, too; empty where present
+        sources were not timed so.
+        """
+        timing = self.together(*filter(None, (beside, variant)))
+        known = timing.times.get((variant, regime, False), {}) if timing else {}
+        if timing is None or every:
+            return known
+        return {number: found for number, found in known.items() if number in timing.planned}
 
     def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
         """None where its present sources were not timed so, or where its calls add nothing."""
@@ -192,12 +214,15 @@ class ShapeTimes:
 
     def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
         """The time of the variant in the timing that its ratio over ``other`` is of."""
-        timing = self.together(other, variant)
-        known = timing.times.get((variant, regime, False)) if timing else None
-        return time_of(known, regime) if known else None
+        return time_of(self.instances(variant, regime, beside=other), regime)
 
     def ratio(
-        self, over: str | None, variant: str, regime: Regime = Regime.CHAINED
+        self,
+        over: str | None,
+        variant: str,
+        regime: Regime = Regime.CHAINED,
+        *,
+        every: bool = False,
     ) -> Ratio | None:
         """How many times faster than ``over``; None unless both are correct."""
         known = [self.evidence.variants.get(name) for name in (over, variant) if name]
@@ -206,7 +231,8 @@ class ShapeTimes:
         timing, own = self.together(over, variant), self.together(variant)
         if timing is None or own is None or timing.timing.method != own.timing.method:
             return None
-        before, after = (timing.times.get((name, regime, False)) for name in (over, variant))
+        before = self.instances(over, regime, beside=variant, every=every)
+        after = self.instances(variant, regime, beside=over, every=every)
         return ratio_of(before, after, timing.timing.first_planned) if before and after else None
 
     def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
@@ -227,7 +253,7 @@ class ShapeTimes:
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""
-        return adds_nothing(self.instances(variant))
+        return adds_nothing(self.instances(variant, every=True))
 
     def why_no_ratio(self, over: str, variant: str) -> Finding:
         """Why there is no chained ratio of two variants."""

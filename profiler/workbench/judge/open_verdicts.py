@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
-from workbench.derive.speedup import SessionTimes, ratio_of, session_times, time_of
+from workbench.derive.speedup import Key, Ratio, SessionTimes, ratio_of, session_times, time_of
 from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.findings import Finding, finding
-from workbench.judge.gates import for_bug_fix, speed_verdict
+from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
 from workbench.study.config import Budget
-from workbench.words import HEADLINE, Move, Regime, Verdict
+from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
 
 if TYPE_CHECKING:
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.records import Build
     from workbench.evidence.timing import Timing
     from workbench.study.config import CommitGate, Config, Gates
-    from workbench.study.model import Ladder
+    from workbench.study.model import Ladder, Step
 
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:
@@ -38,19 +38,28 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     for step in ladder.steps:
         if step.parent is None or step.shape not in ("", timing.shape):
             continue
-        before, after = (
-            times.get((name, Regime.CHAINED, False)) for name in (step.parent, step.variant)
-        )
-        over = ratio_of(before, after, timing.first_planned) if before and after else None
-        if over is None:
-            continue
+        over = _over_parent(timing, times, step, Regime.CHAINED)
+        alone = _over_parent(timing, times, step, Regime.ALONE)
         limits = [gates, *([for_bug_fix(gates)] if step.corrects else [])]
-        if any(speed_verdict(over, limit) == Verdict.INCONCLUSIVE for limit in limits):
+        if over and any(_is_open(over, alone, limit) for limit in limits):
             found |= {step.variant, step.parent}
     if found and ladder.primary_reference in timing.chained:
         found.add(ladder.primary_reference)
     names = [step.variant for step in ladder.steps] + [one.name for one in ladder.references]
     return tuple(name for name in names if name in found)
+
+
+def _over_parent(
+    timing: Timing, times: Mapping[Key, SessionTimes], step: Step, regime: Regime
+) -> Ratio | None:
+    before, after = (times.get((name or "", regime, False)) for name in (step.parent, step.variant))
+    return ratio_of(before, after, timing.first_planned) if before and after else None
+
+
+def _is_open(over: Ratio, alone: Ratio | None, gates: Gates) -> bool:
+    verdict = speed_verdict(over, gates)
+    may_be_slower = alone_state(alone, gates) == GateState.OPEN
+    return verdict == Verdict.INCONCLUSIVE or (verdict == Verdict.KEPT and may_be_slower)
 
 
 def timed_pair(timing: Timing, before: str, after: str) -> TimedPair | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.words import Regime, shown
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class AtShape:
     kernel computes and moves besides.
     ``accuracy`` the error there as a multiple of the primary reference's. ``nodes`` are what
     one call of the fastest reference is made of. ``not_timed`` are references that were not timed
-    beside the variant: the fastest one might be among them.
+    beside the variant: the fastest one might be among them. ``alone`` is the ratio over the fastest
+    with no other kernel, at the power limit.
     """
 
     shape: str
@@ -88,6 +89,12 @@ class AtShape:
     accuracy: float | None
     nodes: tuple[GraphNode, ...] = field(default=(), repr=False)
     not_timed: tuple[str, ...] = ()
+    alone: Ratio | None = None
+
+    @property
+    def claimed(self) -> Ratio | None:
+        """Over the fastest reference, in turn or alone: the smaller."""
+        return smaller(self.speedup_over_fastest, self.alone)
 
     @property
     @shown
@@ -108,7 +115,7 @@ class AtShape:
 
 @dataclass(frozen=True)
 class AcrossShapes:
-    """``geometric_mean`` and ``worst`` are of the ratios over the fastest reference at
+    """``geometric_mean`` and ``worst`` are of the claimed ratios over the fastest reference at
     each shape; None without any. ``newer`` are later outcomes of the ladder, and at how many of
     these shapes they were timed.
     """
@@ -120,7 +127,7 @@ class AcrossShapes:
     @property
     def ratios(self) -> list[float]:
         """Over the fastest reference, where one was timed beside the variant."""
-        return [r.speedup_over_fastest.ratio for r in self.shapes if r.speedup_over_fastest]
+        return [r.claimed.ratio for r in self.shapes if r.claimed]
 
     @property
     @shown
@@ -141,12 +148,8 @@ class AcrossShapes:
     @property
     def worst(self) -> AtShape | None:
         """Where the variant does least well."""
-        compared = [r for r in self.shapes if r.speedup_over_fastest]
-        return min(
-            compared,
-            key=lambda r: r.speedup_over_fastest.ratio if r.speedup_over_fastest else 0,
-            default=None,
-        )
+        compared = [r for r in self.shapes if r.claimed]
+        return min(compared, key=lambda r: r.claimed.ratio if r.claimed else 0, default=None)
 
 
 def geometric_mean(ratios: Iterable[float]) -> float | None:
@@ -187,4 +190,5 @@ def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None
         accuracy=None if error is None else float(error),
         nodes=timing.timing.nodes.get(fastest, ()) if timing else (),
         not_timed=tuple(r for r in references if times.ratio(r, variant) is None),
+        alone=times.least(references, variant, Regime.ALONE)[1],
     )

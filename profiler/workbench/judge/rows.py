@@ -12,7 +12,7 @@ from workbench.derive.figures import Figure
 from workbench.derive.recordings import OverRecordings
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.evidence.records import Environment
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.advice.subject import Spot
@@ -121,6 +121,16 @@ class Row:
     def over_fastest(self) -> Ratio | None:
         """Over the fastest reference there is, ``chained.fastest``."""
         return self.chained.speedup_over_fastest
+
+    @property
+    def alone(self) -> InRegime:
+        """At the power limit, with no other kernel; without numbers where it was not timed so."""
+        return self.regimes.get(Regime.ALONE) or InRegime()
+
+    @property
+    def claimed(self) -> Ratio | None:
+        """Over the fastest reference, in turn or alone: the smaller."""
+        return smaller(self.over_fastest, self.alone.speedup_over_fastest)
 
     @property
     def is_reference(self) -> bool:

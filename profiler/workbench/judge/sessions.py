@@ -177,7 +177,9 @@ def timing_facts(
     if timing is None:
         return None
     sessions = timing.timing.sessions
-    every = [series for session in timing.timing.together for series in session.series]
+    every = [
+        one for s in timing.timing.together for one in s.series if one.regime == Regime.CHAINED
+    ]
     held = Counter(v for s in timing.timing.together for v in {one.variant for one in s.series})
     return TimingFacts(
         file=timing.file,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.judge.findings import Finding
 from workbench.judge.known_evidence import ShapeTimes, main_timing
 from workbench.judge.regimes import geometric_mean
 from workbench.judge.sessions import warnings_of
-from workbench.words import shown
+from workbench.words import Regime, shown
 
 if TYPE_CHECKING:
     from workbench.judge.known_evidence import ShapeEvidence
@@ -33,9 +33,9 @@ ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "f
 class AtSize:
     """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
     as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed
-    beside it. ``share_of_measured`` is what the work would take of the time at a measured ceiling,
-    ``ceiling`` which: DRAM or the arithmetic, whichever takes longer; None where the GPU was not
-    calibrated.
+    beside it, ``alone`` with no other kernel at the power limit. ``share_of_measured`` is what the
+    work would take of the time at a measured ceiling, ``ceiling`` which: DRAM or the arithmetic,
+    whichever takes longer; None where the GPU was not calibrated.
     """
 
     shape: str
@@ -44,8 +44,14 @@ class AtSize:
     rate: float
     fastest_reference: str = ""
     over_fastest: Ratio | None = None
+    alone: Ratio | None = None
     share_of_measured: float | None = None
     ceiling: str = ""
+
+    @property
+    def claimed(self) -> Ratio | None:
+        """Over the fastest reference, in turn or alone: the smaller."""
+        return smaller(self.over_fastest, self.alone)
 
 
 @dataclass(frozen=True)
@@ -61,8 +67,8 @@ class SizeLine:
 
     @property
     def ratios(self) -> Mapping[str, float]:
-        """Over the fastest reference, by shape."""
-        return {p.shape: p.over_fastest.ratio for p in self.points if p.over_fastest}
+        """What is claimed over the fastest reference, by shape."""
+        return {p.shape: p.claimed.ratio for p in self.points if p.claimed}
 
     @property
     @shown
@@ -169,6 +175,7 @@ def over_sizes(
                 rate=(shape.work.flops if in_flops else shape.work.bytes) / seconds,
                 fastest_reference=fastest,
                 over_fastest=over,
+                alone=here.least(others, name, Regime.ALONE)[1],
                 share_of_measured=share,
                 ceiling=of,
             )

@@ -236,5 +236,5 @@ def _unseen(evidence: Evidence, variant: str) -> UnseenEvidence:
     checks = {n: found.current for n, found in whole.checks(variant, drawn.names).items()}
     names = [step.parent or "", variant]
     first = at_one_shape(whole, names, captures=False)
-    over = ShapeTimes(first, main_timing(first, names)).ratio(step.parent, variant)
+    over = ShapeTimes(first, main_timing(first, names)).ratio(step.parent, variant, every=True)
     return {"unseen": checks, "unseen_over": over, "seed": drawn.seed}

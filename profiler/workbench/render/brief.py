@@ -101,6 +101,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "time_us": number(row.time.value) if row.time else None,
         "vs_parent": ratio(row.deciding_speedup or row.over_parent),
         "vs_best_reference": fastest and {"name": chained.fastest, "ratio": ratio(fastest)},
+        "alone_vs_best_reference": ratio(row.alone.speedup_over_fastest),
         "error_vs_reference": row.accuracy and number(row.accuracy.times_reference),
         "problem": short(sentence(row.problem)) if row.problem else None,
         "state": None if row.status == Status.CURRENT else row.status,

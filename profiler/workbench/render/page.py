@@ -20,6 +20,7 @@ from workbench.render.chart.charts import page_scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
+from workbench.render.document.phrases import in_turn_and_alone
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
 from workbench.render.page_sources import PageFiles
@@ -138,12 +139,14 @@ def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
     time = f"{number(best.time.value)} µs"
     yield {"label": f"best: {best.variant}", "value": time, "note": "chained time"}
     for ratio, name in (
-        (best.over_fastest, best.chained.fastest),
+        (best.claimed, best.chained.fastest),
         (best.over_baseline, ablation.rows[0].variant),
     ):
         if ratio is not None and name not in ("", best.variant):
             note = f"interval {ABSENT}"
             if ratio.low is not None and ratio.high is not None:
                 note = f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level}\u00a0% interval"
+            if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
+                note = both if ratio is best.claimed else note
             label = f"speed relative to {name}"
             yield {"label": label, "value": fine(ratio.ratio), "note": note}

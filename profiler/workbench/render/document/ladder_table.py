@@ -36,7 +36,7 @@ from workbench.render.document.phrases import (
     with_cycles,
 )
 from workbench.render.document.timings import time_cell, time_in
-from workbench.render.numbers import ends, factor, fine, number, percent
+from workbench.render.numbers import ends, factor, fine, interval, number, percent
 from workbench.words import ABSENT, NONE, Regime, Role, Verdict
 
 INTERVAL = "[95 % interval]"
@@ -163,6 +163,8 @@ def _over_fastest(row: Row, primary: str) -> Cell:
     if over is None:
         return Cell(words(ABSENT))
     named = "" if fastest == primary else f" ({fastest})"
+    alone = row.alone.speedup_over_fastest
+    named += f", {fine(alone.ratio)} alone" if alone else ""
     note = "" if row.is_reference else f"{ends(over)}{named}"
     cell = ratio_cell(over, note=note, cycles=False)
     return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
@@ -228,6 +230,11 @@ def across(judged: Ablation) -> list[Section]:
     return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
 
 
+def _at_shape(result: AtShape) -> str:
+    over = with_cycles(result.speedup_over_fastest)
+    return f"{over}, {interval(result.alone)} alone" if result.alone else over
+
+
 FLOP_RATE: Field[AtShape] = field(
     "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
 )
@@ -249,9 +256,7 @@ SHAPES: list[Field[AtShape]] = [
         ),
         unit="µs",
     ),
-    field(
-        "ratio", "vs it [95 % interval]", lambda s: with_cycles(s.speedup_over_fastest), right=True
-    ),
+    field("ratio", "vs it [95 % interval]", _at_shape, right=True),
     field(
         "error",
         "error ÷ reference's",

@@ -143,7 +143,8 @@ def _over_parent(row: Row) -> Cell:
 
 
 def _over_fastest(row: Row) -> Cell:
-    return Cell(words(f"{_ratio(row.over_fastest.ratio)}x" if row.over_fastest else NONE))
+    alone = " alone" if row.claimed is not row.over_fastest else ""
+    return Cell(words(f"{_ratio(row.claimed.ratio)}x{alone}" if row.claimed else NONE))
 
 
 def _interval(over: Ratio | None) -> str:
@@ -174,9 +175,9 @@ def _other_shapes(judged: Ablation) -> list[str]:
     """The ladder's outcome over the fastest reference at each of them, below a line of its own."""
     across = judged.across
     others = {
-        each.shape: f"{_interval(each.speedup_over_fastest):18}  {each.fastest}"
+        each.shape: f"{_interval(each.claimed):18}  {each.fastest}"
         for each in (across.shapes if across else ())
-        if each.shape != judged.shape and each.speedup_over_fastest
+        if each.shape != judged.shape and each.claimed
     }
     if not across or not others:
         return []

@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.sentences import sentence, sentences
-from workbench.render.document.timings import time_in
+from workbench.render.document.timings import regimes_of, time_in
 from workbench.render.numbers import quantity, times, with_unit
 from workbench.words import ABSENT, Regime, Status
 
@@ -169,7 +169,7 @@ def _times(pair: VariantPair) -> Table:
         field("after", pair.after.variant, partial(time_in, pair.after), right=True),
         field("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime)), right=True),
     ]
-    return table("times", fields, list(Regime), key=lambda regime: regime)
+    return table("times", fields, regimes_of(pair.before, pair.after), key=lambda regime: regime)
 
 
 def costliest(changes: SourceDiff, names: Names) -> list[Block]:

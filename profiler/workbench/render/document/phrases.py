@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from workbench.derive.speedup import Ratio
+from workbench.derive.speedup import Ratio, smaller
 from workbench.judge.gates import shows_bug
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
@@ -71,6 +71,7 @@ def note(row: Row) -> str:
         *_why_failed(row),
         f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
         _bug_fix(row),
+        _decided(row),
     ]
     return "; ".join(filter(None, parts))
 
@@ -88,6 +89,14 @@ def _bug_fix(row: Row) -> str:
         return ""
     shown = shows_bug(row.gates)
     return "bug fix: need not be faster" if shown else "bug fix: no recorded check shows the bug"
+
+
+def _decided(row: Row) -> str:
+    """The ratio that decides, where more sessions came for it than those of the table."""
+    over, own = row.deciding_speedup, row.over_parent
+    if row.judged_at or over is None or own is None or over.sessions == own.sessions:
+        return ""
+    return f"by {over.sessions} sessions {interval(over)} over {parent_of(row)}"
 
 
 def _why_failed(row: Row) -> list[str]:
@@ -146,6 +155,17 @@ def with_cycles(ratio: Ratio | None) -> str:
     """A ratio with its interval, and in cycles where that is another."""
     cycles = in_cycles(ratio)
     return f"{interval(ratio)} ({cycles})" if cycles else interval(ratio)
+
+
+def in_turn_and_alone(in_turn: Ratio | None, alone: Ratio | None) -> str:
+    """``1.21x in turn, 1.15x [1.14, 1.16] alone; 1.15x is claimed``; empty where it was not timed
+    alone.
+    """
+    claimed = smaller(in_turn, alone)
+    if in_turn is None or alone is None or claimed is None:
+        return ""
+    both = f"{fine(in_turn.ratio)} in turn, {interval(alone)} alone"
+    return f"{both}; {fine(claimed.ratio)} is claimed"
 
 
 def call_of(row: Row) -> str:

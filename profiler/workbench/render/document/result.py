@@ -19,6 +19,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.phrases import (
     call_of,
+    in_turn_and_alone,
     names,
     parent_of,
     shape_words,
@@ -29,7 +30,7 @@ from workbench.render.document.phrases import (
 )
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
-from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
+from workbench.words import ABSENT, IN_TURN, GateState, Origin, Status, Verdict
 
 MOST_LESSONS = 8
 
@@ -50,6 +51,8 @@ def answer(ablation: Ablation) -> Text:
                     code(ablation.reference), ".")  # fmt: skip
     elif ablation.reference:
         text = line(text, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
+    if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
+        text = line(text, f" At the power limit: {both}.")
     text = line(text, _claim(ablation))
     return line(text, " Study ", code(ablation.study), f" at {_basis(ablation)}")
 
@@ -114,7 +117,7 @@ def other_regimes(ablation: Ablation) -> Text:
     parts = [
         line(f"{regime} {interval(there.speedup_over_fastest)} the speed of ", code(there.fastest))
         for regime, there in known
-        if regime != Regime.CHAINED and there.speedup_over_fastest
+        if regime in IN_TURN[1:] and there.speedup_over_fastest
     ]
     return line("In other regimes: ", joined(parts), ".") if parts else ()
 
@@ -179,7 +182,7 @@ def across(ablation: Ablation) -> Text:
         f"Over {len(shapes.ratios)} shapes ",
         code(shapes.variant),
         f" is {factor(shapes.geometric_mean)} of the fastest reference in the geometric mean, "
-        f"chained, and {ratio(shapes.worst.speedup_over_fastest)} at its worst, ",
+        f"chained, and {ratio(shapes.worst.claimed)} at its worst, ",
         code(shapes.worst.shape),
         ".",
         *(

@@ -19,6 +19,7 @@ from workbench.study.front_ends import front_end
 from workbench.words import ABSENT
 
 AT = "| at {shape}|"
+ALONE = "alone, at the power limit, {ratio:.3f}x| [{low:.3f}, {high:.3f}]| of its parent"
 INTERFERENCE = (
     "{reference} takes {alone_us:.4g} µs alone and {together_us:.4g} µs beside the steps, "
     "{ratio:+.1~} %| [{low:+.1~}, {high:+.1~}]| in {unit}"
@@ -111,6 +112,8 @@ SENTENCES: Mapping[str, str] = {
     "faster.parent_untimed": "{parent}, which fails its check at {fails_at}, has no time",
     "faster.reached": f"lower end| at {{level}} %| {{low:.3f}}x ≥ {{least:.4g}}x {BUG_FIX}",
     "faster.below": f"lower end| at {{level}} %| {{low:.3f}}x < {{least:.4g}}x {BUG_FIX}",
+    "faster.not_alone": f"{ALONE}: not faster",
+    "faster.alone_open": f"{ALONE}: too uncertain to call it faster",
     "accurate.not_collected": f"not collected{VARIES}",
     "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",

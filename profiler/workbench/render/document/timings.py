@@ -36,7 +36,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.phrases import parent_of, shape_words, with_cycles
 from workbench.render.document.sentences import sentences
 from workbench.render.numbers import at_level, ends, factor, interval, microseconds, number, percent
-from workbench.words import ABSENT, NONE, Regime
+from workbench.words import ABSENT, IN_TURN, NONE, Regime
 
 
 def time_cell(time: Time | None) -> Cell:
@@ -81,6 +81,11 @@ def _ratio(
     return field(key, f"vs {other}", lambda t: with_cycles(of(t.known)), right=True, rank=rank)
 
 
+def regimes_of(*rows: Row) -> list[Regime]:
+    """Those in turn, and alone where any was timed so: only at the power limit."""
+    return [*IN_TURN, *([Regime.ALONE] if any(Regime.ALONE in r.regimes for r in rows) else [])]
+
+
 def regimes(row: Row, reference: str = "") -> Table:
     """One variant: a row a regime, with the ratios there; a column of ratios only where it has a
     parent, or a reference.
@@ -114,7 +119,7 @@ def regimes(row: Row, reference: str = "") -> Table:
         "reference": reference in ("", row.variant),
         "fastest": row.is_reference or not reference,
     }
-    rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in Regime]
+    rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in regimes_of(row)]
     shown = [f for f in fields if not absent.get(f.column.key)]
     return table("timings", shown, rows, key=lambda t: t.regime)
 
@@ -244,7 +249,7 @@ def overall(over: OverSizes) -> list[Text]:
                 code(each.variant),
                 f" is {factor(each.mean_over_fastest or 0.0)} of the fastest reference in the "
                 f"geometric mean over {len(over.sizes)} sizes, at worst "
-                f"{interval(worst.over_fastest)} at {at}",
+                f"{interval(worst.claimed)} at {at}",
             )
         )
     return parts
@@ -259,9 +264,7 @@ def fastest(over: OverSizes) -> list[Text]:
             continue
         best, point = found
         against = (
-            f", {interval(point.over_fastest)} of {point.fastest_reference}"
-            if point.over_fastest
-            else ""
+            f", {interval(point.claimed)} of {point.fastest_reference}" if point.claimed else ""
         )
         unit = rate_unit(over)
         rates = f"{number(rate(over, point.rate))} {unit}"

@@ -18,17 +18,12 @@ MOST_WARM_UP = 5  # calls
 MOST_CHOICES = 8
 
 
-def new_graph() -> torch.cuda.CUDAGraph:
-    """One whose nodes can be read once it is captured; it has to be instantiated."""
-    return torch.cuda.CUDAGraph(keep_graph=True)
-
-
 def captured(work: Callable[[], Any], side: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
     """A graph of what ``work`` launches, on a stream that is captured. Raises RuntimeError.
 
     Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time.
     """
-    graph = new_graph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)  # its nodes can be read
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
         graph.capture_begin()
