@@ -153,7 +153,6 @@ def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
                 share=cost.share,
                 microseconds=cost.microseconds,
                 top_stall=cost.top_stall,
-                top_stalls=cost.top_stalls,
                 instructions=_whole(cost.instructions),
                 text=content,
             )

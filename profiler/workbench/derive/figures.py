@@ -6,9 +6,8 @@ Microseconds of a reason = its share of a launch's warp state samples times that
 summed over the launches. It apportions elapsed time; it does not promise that removing a reason
 would save all of it, since other warps may have been running meanwhile.
 
-A share p of n samples has the standard error sqrt(p (1 - p) / n), and the difference of two shares
-p and q of the same samples sqrt((p + q - (p - q)^2) / n): they are counts of one multinomial. Both
-take samples for independent, which is the least error there can be.
+A share p of n samples has the standard error sqrt(p (1 - p) / n). It takes samples for independent,
+which is the least error there can be.
 """
 
 from __future__ import annotations
@@ -326,24 +325,15 @@ def compare_times(before: Mapping[str, float], after: Mapping[str, float]) -> li
     return sorted(times, key=lambda time: (-abs(time.change), time.reason))
 
 
-NAMED = 3  # reasons; a tie of more says nothing
-
-
 @dataclass(frozen=True)
 class TopStall:
-    """The reason with the most samples, and those that it does not lead by a standard error.
-
-    ``share`` is the first one's, from 0 to 1, and ``error`` its standard error: None where the
-    number of samples is not known. ``reasons`` has more than one where they tie.
+    """The reason with the most samples. ``share`` is from 0 to 1, ``error`` its standard error,
+    None where the number of samples is not known.
     """
 
-    reasons: tuple[str, ...]
+    reason: str
     share: float
     error: float | None
-
-    @property
-    def ties(self) -> bool:
-        return len(self.reasons) > 1
 
 
 def standard_error(share: float, samples: float | None) -> float | None:
@@ -351,21 +341,10 @@ def standard_error(share: float, samples: float | None) -> float | None:
     return math.sqrt(max(0.0, share * (1 - share)) / samples) if samples else None
 
 
-def lead_error(first: float, second: float, samples: float) -> float:
-    """Standard error of the difference of two shares of the same samples."""
-    return math.sqrt(max(0.0, first + second - (first - second) ** 2) / samples)
-
-
 def top_stall(shares: Mapping[str, float], samples: float | None) -> TopStall | None:
     """None where nothing stalled; issuing is no stall. ``shares`` are of all ``samples``."""
     stalls = {name: share for name, share in shares.items() if name != ISSUING and share > 0}
-    ranked = sorted(stalls, key=lambda name: (-stalls[name], name))
-    if not ranked:
+    if not stalls:
         return None
-    most = stalls[ranked[0]]
-    tied = [
-        name
-        for name in ranked[1:]
-        if samples and most - stalls[name] <= lead_error(most, stalls[name], samples)
-    ]
-    return TopStall((ranked[0], *tied), most, standard_error(most, samples))
+    reason = min(stalls, key=lambda name: (-stalls[name], name))
+    return TopStall(reason, stalls[reason], standard_error(stalls[reason], samples))

@@ -206,7 +206,7 @@ def more(found: Ablation, row: Row) -> Data:
         **step(found, row),
         "gates": {gate.name: gate.state for gate in row.gates},
         "figures": {name: number(figure.value) for name, figure in row.figures.items()},
-        "top_stalls": list(top.reasons) if top else None,
+        "top_stall": top.reason if top else None,
         "stalls": {name: number(row.stalls[name]) for name in shown},
         "bottlenecks": [_bottleneck(each) for each in row.bottlenecks],
     }

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from workbench.derive.diff.costs import Cost, InstructionCost
 from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, SourceDiff, base
 from workbench.derive.diff.side_by_side import signed, with_context
+from workbench.derive.figures import stall_label
 from workbench.render.document import hunks
 from workbench.render.document.blocks import plain
-from workbench.render.document.limits import in_column, stall_words
+from workbench.render.document.limits import stall_words
 from workbench.render.numbers import clip, count, printable
 
 Pieces = list[tuple[str, str]]
@@ -63,7 +64,7 @@ def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) ->
             pieces += [gutter(after.cost if after and sign != "-" else None), (" ", "")]
         if reasons:
             hot = (line.cost.share or 0.0) >= LEAST
-            reason = in_column(line.cost.top_stalls, REASON) if hot else ""
+            reason = stall_label(line.cost.top_stall)[:REASON] if hot else ""
             pieces.append((f"{reason:<{REASON}} ", "dim"))
         if width is None or width >= 80:
             pieces.append((f"{line.line:>4} ", "dim"))
@@ -104,7 +105,6 @@ class SourceLine:
     share: float | None
     microseconds: float | None
     top_stall: str
-    top_stalls: tuple[str, ...]
     instructions: int | None
     text: str
 
@@ -131,7 +131,7 @@ def sources(
     ones are marked. ``notes`` stand under the headings of files, ``sass`` under its lines.
     """
     of = "by line and by instruction" if sass else "by line"
-    heading = f"stall samples {of}, as a share of all samples, +1 for a reason that ties"
+    heading = f"stall samples {of}, as a share of all samples"
     for file, lines in files.items():
         if any(line.ran for line in lines):
             total = sum(line.samples or 0 for line in lines)
@@ -182,7 +182,7 @@ def marks(line: SourceLine) -> Pieces:
     mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
     style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
     text = f"{share:6.1%}" if line.samples else " " * 6
-    stall = in_column(line.top_stalls, 18)
+    stall = stall_label(line.top_stall)[:18]
     return [(f"{mark} {text} {stall:<18}", style)]
 
 

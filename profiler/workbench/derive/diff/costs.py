@@ -14,7 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import DURATION, ISSUING, added, top_stall, totals
+from workbench.derive.figures import DURATION, ISSUING, added, totals
 from workbench.words import shown
 
 if TYPE_CHECKING:
@@ -54,16 +54,11 @@ class Cost:
     @shown
     def top_stall(self) -> str:
         """The reason with the most samples; "" where there is none."""
-        return next(iter(self.top_stalls), "")
+        return _most(self.stalls)
 
-    @property
-    @shown
-    def top_stalls(self) -> tuple[str, ...]:
-        """It, and those that it does not lead by a standard error; empty where there is none."""
-        whole = added(self.stalls.values())
-        shares = {reason: count / whole for reason, count in self.stalls.items() if whole}
-        found = top_stall(shares, whole)
-        return found.reasons if found else ()
+
+def _most(stalls: Mapping[str, float]) -> str:
+    return min(stalls, key=lambda name: (-stalls[name], name), default="")
 
 
 NUMBERS = ("samples", "share", "microseconds", *COUNTERS)
@@ -226,7 +221,7 @@ class InstructionCost:
     @property
     def top_stall(self) -> str:
         """The reason with the most samples; "" where there is none."""
-        return min(self.stalls, key=lambda name: (-self.stalls[name], name), default="")
+        return _most(self.stalls)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from workbench.derive.figures import stall_label
 from workbench.derive.speedup import Ratio
 from workbench.judge.regimes import AtShape
 from workbench.judge.rows import Ablation, Row
@@ -23,7 +24,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.limits import reasons, share, top_stall
+from workbench.render.document.limits import share, top_stall
 from workbench.render.document.phrases import (
     figure,
     has_figures,
@@ -213,7 +214,7 @@ def _top_stall(row: Row) -> Cell:
     top = top_stall(row)
     if top is None:
         return Cell(words(ABSENT))
-    return Cell(words(f"{reasons(top.reasons)} {share(top.share, top.error)}"), sort=top.share)
+    return Cell(words(f"{stall_label(top.reason)} {share(top.share, top.error)}"), sort=top.share)
 
 
 def _verdict(row: Row, notes: Sequence[str]) -> Cell:

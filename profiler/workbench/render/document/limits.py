@@ -11,7 +11,6 @@ from typing import TypeAlias
 from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import (
     ISSUING,
-    NAMED,
     SAMPLES,
     UNSAMPLED,
     Figure,
@@ -98,7 +97,7 @@ def samples(figures: Mapping[str, Figure]) -> float | None:
 
 
 def top_stall(row: Row) -> TopStall | None:
-    """The reason with the largest share of all samples, and those that tie with it."""
+    """The reason with the largest share of all samples."""
     return leading(row.stalls, samples(row.figures))
 
 
@@ -106,13 +105,6 @@ def stall_words(name: str) -> str:
     if name == UNSAMPLED:
         return "not sampled"
     return "issuing, not stalled" if name == ISSUING else stall_label(name)
-
-
-def reasons(found: Sequence[str]) -> str:
-    """``long scoreboard or wait``: those that tie; a tie of many names none."""
-    if len(found) > NAMED:
-        return f"{len(found)} reasons tie"
-    return " or ".join(stall_label(name) for name in found)
 
 
 def share(value: float, error: float | None) -> str:
@@ -128,16 +120,8 @@ def share_of(value: float, figures: Mapping[str, Figure]) -> str:
 
 
 def of_line(cost: Cost) -> str:
-    """The reason for which a line stalled, and those that tie; "" for none."""
-    return reasons(cost.top_stalls)
-
-
-def in_column(found: Sequence[str], width: int) -> str:
-    """No wider than that: the first reason, and ``+1`` for one that ties."""
-    if len(found) < 2:
-        return reasons(found)[:width]
-    more = f" +{len(found) - 1}"
-    return stall_label(found[0])[: width - len(more)] + more
+    """The reason for which a line stalled; "" for none."""
+    return stall_label(cost.top_stall)
 
 
 TERA = 1e12

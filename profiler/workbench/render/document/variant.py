@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label, top_stall
+from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.rows import Ablation, Row
@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.limits import bullets, reasons, samples, share_of, stall_words
+from workbench.render.document.limits import bullets, share_of, stall_words
 from workbench.render.document.phrases import (
     call_of,
     figure,
@@ -139,8 +139,6 @@ def profile(
     if waited:
         shown = [(name, share_of(share, figures)) for name, share in waited]
         blocks.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
-        if (top := top_stall(stalls, samples(figures))) and top.ties:
-            blocks.append(Paragraph(words(f"A tie for the top: {reasons(top.reasons)}.")))
     else:
         blocks.append(Paragraph(words(f"stall samples: {ABSENT}")))
     if limits:
