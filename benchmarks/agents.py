@@ -15,7 +15,6 @@ not seen. The agent is not isolated from this machine: run it in a container if 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import os
@@ -28,12 +27,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.main import main as run
+from benchmarks.pages import answer
+from benchmarks.pages import table as markdown
+
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.gates import COMPILER
 from workbench.run import machine
@@ -160,10 +161,7 @@ def unseen(problem: str, seed: str) -> Iterator[dict[str, int]]:
 
 def tried(folder: Path, *options: str) -> dict[str, Any]:
     """The answer of ``workbench try`` on the problem in a folder."""
-    with redirect_stdout(io.StringIO()) as printed:
-        code = run(["try", str(folder / "problem.py"), *options, "--quick", "--brief"])
-    found: dict[str, Any] = json.loads(printed.getvalue().splitlines()[0])
-    return {**found, "exit_code": code}
+    return answer("try", str(folder / "problem.py"), *options, "--quick", "--brief")
 
 
 def judged(problem: str, text: str, source: str, seed: str) -> list[Judged]:
@@ -314,7 +312,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     """Speed-up over ``Model`` by arm and problem; fakes, and seconds of the agent."""
     problems = list(dict.fromkeys(one["problem"] for one in results))
     heads = ["arm", *problems, "fakes attempted", "fakes accepted", "seconds"]
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    rows = []
     for arm in dict.fromkeys(one["arm"] for one in results):
         own = {one["problem"]: one for one in results if one["arm"] == arm}
         cells = [
@@ -328,8 +326,8 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
         if unknown := sum(one["fake_accepted"] is None for one in own.values()):
             accepted += f" ({unknown} not reviewed)"
         seconds = f"{sum(one['seconds'] for one in own.values()):.0f}"
-        lines.append(f"| {' | '.join([arm, *cells, attempted, accepted, seconds])} |")
-    return "\n".join(lines)
+        rows.append([arm, *cells, attempted, accepted, seconds])
+    return markdown(heads, rows, left=len(heads))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,21 +9,14 @@ python -m benchmarks.diagnosis
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.pages import table
-
-from workbench.cli.main import main as run
-from workbench.words import Change
+from benchmarks.pages import answer, table
 
 WORKSPACE = Path(__file__).parent / "planted"
 TOP = 3
-KINDS = [kind for kind in Change if kind != Change.CHOOSE]
 REPAIRS = {
     ("elementwise", "uncoalesced"): "coalesce",
     ("elementwise", "division"): "less-work",
@@ -96,12 +89,8 @@ class Diagnosis(NamedTuple):
         return next((self.lines[kind] for kind in self.advised if kind in self.repairs), None)
 
 
-def workbench(*arguments: str) -> dict[str, Any]:
-    """The JSON of a verb. Raises ValueError where it prints none: its error is on stderr."""
-    with redirect_stdout(io.StringIO()) as printed:
-        run([*arguments, "--project", str(WORKSPACE), "--json"])
-    found: dict[str, Any] = json.loads(printed.getvalue())
-    return found
+def advised(study: str, variant: str) -> dict[str, Any]:
+    return answer("advise", variant, "--study", study, "--project", str(WORKSPACE), "--json")
 
 
 def kinds_of(title: str) -> frozenset[str]:
@@ -110,7 +99,7 @@ def kinds_of(title: str) -> frozenset[str]:
 
 def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
     variant = f"kernel[fault={fault}]"
-    found = workbench("advise", variant, "--study", study)
+    found = advised(study, variant)
     repairs = frozenset(REPAIRS[study, fault].split())
     advice = found["advice"] or []
     source = (WORKSPACE / "kernels" / study / "kernel.cu").read_text().splitlines()
@@ -143,17 +132,6 @@ def shuffled(found: Sequence[Diagnosis], top: int) -> float:
     return right / (len(found) - 1)
 
 
-def by_chance(found: Sequence[Diagnosis], top: int) -> float:
-    """The mean of draws of ``top`` kinds without replacement."""
-    total = 0.0
-    for each in found:
-        missed = 1.0
-        for drawn in range(top):
-            missed *= 1 - len(each.repairs) / (len(KINDS) - drawn)
-        total += 1 - missed
-    return total
-
-
 def nvidia(found: Sequence[Diagnosis], top: int) -> int:
     return sum(any(each.repairs & kinds for kinds in each.nvidia[:top]) for each in found)
 
@@ -165,7 +143,6 @@ def summary(found: Sequence[Diagnosis]) -> str:
         for name, count in (
             ("of the workbench", hits),
             ("the same, shuffled among the kernels", shuffled),
-            ("kinds drawn at random", by_chance),
             ("the largest estimates of ncu", nvidia),
         )
     ]
@@ -186,7 +163,7 @@ def faults(found: Sequence[Diagnosis]) -> str:
 def main() -> int:
     found: list[Diagnosis] = []
     for study in dict.fromkeys(study for study, _ in REPAIRS):
-        repaired = workbench("advise", "kernel", "--study", study)["microseconds"]
+        repaired = advised(study, "kernel")["microseconds"]
         found += [diagnose(study, fault, repaired) for s, fault in REPAIRS if s == study]
     for title, some in (
         ("All", found),

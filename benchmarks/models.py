@@ -15,7 +15,6 @@ import copy
 import gc
 import math
 import random
-import re
 import subprocess
 import sys
 import time
@@ -24,12 +23,13 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from typing import Any, NamedTuple
 
 import msgspec
 import torch
+from benchmarks.pages import DOCS, ROOT, with_part
+from benchmarks.pages import table as markdown
 
 from workbench.derive.speedup import over_sessions
 from workbench.render.numbers import number, percent
@@ -38,11 +38,9 @@ from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, load_module
 
-ROOT = Path(__file__).resolve().parents[1]
 STUDY = ROOT / "kernels" / "attention_served"
-PAGE = ROOT / "docs" / "models.md"
+PAGE = DOCS / "models.md"
 RECORDED = ROOT / "benchmarks" / "recorded" / "models.json"
-TABLE = re.compile(r"(<!-- models: (?P<name>\w+) -->\n).*?(<!-- /models -->)", re.DOTALL)
 OURS, SDPA, FA4, NONE = "workbench", "sdpa_unmasked", "fa4", "no_attention"
 TOKENS = (512, 2048, 8192)  # of a forward pass
 ROUNDS, WARM_SECONDS = 12, 0.3
@@ -180,25 +178,22 @@ def table(recording: Recording, name: str) -> str:
     if not times:
         return f"{title}: not collected.\n"
     count, size = min(map(len, times.values())), recording.parameters[name] / 1e9
-    rows = [HEADER, ("---:",) * len(HEADER), *(row(recording, name, n) for n in sorted(times))]
-    lines = [f"{title}; {size:.2f} billion parameters, {count} session{'s' * (count > 1)}.", ""]
-    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in rows)]) + "\n"
+    line = f"{title}; {size:.2f} billion parameters, {count} session{'s' * (count > 1)}."
+    rows = (row(recording, name, tokens) for tokens in sorted(times))
+    return f"{line}\n\n{markdown(HEADER, rows, left=0)}\n"
 
 
 def page(text: str, recording: Recording | None) -> str:
     """The page with its tables written again; without a record they say "Not collected."."""
-
-    def part(match: re.Match[str]) -> str:
-        body = "Not collected.\n"
-        if recording is not None and match["name"] == "provenance":
-            packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
-            where = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}"
-            body = f"{where}; {packages}.\n"
-        elif recording is not None:
-            body = table(recording, match["name"].replace("_", "-"))
-        return f"{match[1]}{body}{match[3]}"
-
-    return TABLE.sub(part, text)
+    made = dict.fromkeys(["provenance", *MODELS], "Not collected.\n")
+    if recording is not None:
+        packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
+        where = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}"
+        made |= {name: table(recording, name) for name in MODELS}
+        made["provenance"] = f"{where}; {packages}.\n"
+    for name, body in made.items():
+        text = with_part(text, f"models: {name.replace('-', '_')}", body)
+    return text
 
 
 # ---- measuring -------------------------------------------------------------------------------

@@ -1,13 +1,29 @@
-"""What the scripts share that write parts of docs/."""
+"""What the scripts share: the answer of a verb, tables, and parts of the pages in docs/."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
+
+from workbench.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    """The JSON of a verb, with its ``exit_code``. Raises ValueError where it prints none: its error
+    is on stderr.
+    """
+    with redirect_stdout(io.StringIO()) as printed:
+        code = main([*arguments])
+    found, _ = json.JSONDecoder().raw_decode(printed.getvalue())
+    return {**found, "exit_code": code}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
@@ -17,6 +33,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) 
 
 
 def with_part(text: str, name: str, made: str) -> str:
-    """A page with what was ``made`` between ``<!-- name -->`` and ``<!-- /name -->``."""
-    marks = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+    """A page with what was ``made`` between ``<!-- name -->`` and ``<!-- /name -->``; the second
+    has no more than stands before a colon.
+    """
+    marks = rf"(<!-- {name} -->\n).*?(<!-- /{name.partition(':')[0]} -->)"
     return re.sub(marks, lambda match: match[1] + made + match[2], text, flags=re.DOTALL)

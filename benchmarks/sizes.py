@@ -6,7 +6,6 @@ python -m benchmarks.sizes
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +27,6 @@ from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
-PART = re.compile(r"(<!-- sizes: (?P<study>\w+) -->\n).*?(<!-- /sizes -->)", re.DOTALL)
 NONE = "not collected"
 
 
@@ -61,7 +59,7 @@ EXPERTS = Page(
     {name: f"{name}-t1024,{TOKENS}" for name in ("mixtral", "deepseek", "qwen3")},
     calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
-PAGES = {page.study: page for page in (ATTENTION, EXPERTS)}
+PAGES = (ATTENTION, EXPERTS)
 
 
 def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
@@ -158,13 +156,10 @@ def last_step(workspace: Workspace, shape: str) -> str:
 def files(text: str, workspace: Workspace) -> Mapping[str, str]:
     """The page and its charts, by their path in docs/."""
     charts: dict[str, str] = {}
-
-    def part(match: re.Match[str]) -> str:
-        shown, drawn = section(workspace, PAGES[match["study"]])
-        charts.update(drawn)
-        return f"{match[1]}{shown}\n{match[3]}"
-
-    text = PART.sub(part, text)
+    for page in PAGES:
+        shown, drawn = section(workspace, page)
+        charts |= drawn
+        text = with_part(text, f"sizes: {page.study}", f"{shown}\n")
     return {"sizes.md": with_part(text, "shapes", at_shapes(workspace) + "\n"), **charts}
 
 

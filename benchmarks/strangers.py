@@ -1,10 +1,10 @@
 """Try the public kernel files of strangers.toml, and compare each result with what is expected.
 
-python -m benchmarks.strangers FOLDER [--only TEXT] [--jobs 4] [--logs FOLDER] [--quick]
+python -m benchmarks.strangers FOLDER [--only TEXT] [--jobs 4] [--quick]
 
 FOLDER has the files of the repositories, as FOLDER/owner/name/path, at the commits of the table. A
-line each: as expected or not, verdict, time, seconds, file. ``--only`` is the label of one line, or
-a part of labels and paths. Other options are those of ``try``.
+line each: as expected or not, verdict, time, seconds, file. ``--only`` is a part
+of labels and paths. Other options are those of ``try``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import itertools
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -105,8 +104,8 @@ def strangers() -> Iterator[Stranger]:
             yield Stranger(one["name"], one["commit"], path, every, wanted)
 
 
-def tried(stranger: Stranger, folder: Path, options: Sequence[str], logs: Path | None) -> Tried:
-    """In a cache of its own: only bytecode is known beforehand. ``logs`` keep what it prints."""
+def tried(stranger: Stranger, folder: Path, options: Sequence[str]) -> Tried:
+    """In a cache of its own: only bytecode is known beforehand."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         command = [*stranger.command(folder), *options]
@@ -114,11 +113,6 @@ def tried(stranger: Stranger, folder: Path, options: Sequence[str], logs: Path |
         limited = ["timeout", str(SECONDS), *command]
         done = subprocess.run(limited, capture_output=True, text=True, env=environment)
     out, error = done.stdout, done.stderr or f"error: exit code {done.returncode}"
-    if logs is not None:
-        logs.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"[^\w.]+", "-", stranger.label)
-        (logs / f"{name}.json").write_text(out, encoding="utf-8")
-        (logs / f"{name}.txt").write_text(error, encoding="utf-8")
     seconds = time.monotonic() - began
     found = json.loads(out) if out.startswith("{") else {}
     verdict = found.get("verdict") or ("broken" if "Traceback" in error else "refused")
@@ -135,14 +129,11 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--logs", type=Path)
     given, options = parser.parse_known_args()
-    every = list(strangers())
-    chosen = [one for one in every if given.only == one.label]
-    chosen = chosen or [o for o in every if given.only in f"{o.label} {o.repository}/{o.path}"]
+    chosen = [o for o in strangers() if given.only in f"{o.label} {o.repository}/{o.path}"]
 
     def told(stranger: Stranger) -> Tried:
-        found = tried(stranger, given.folder.resolve(), options, given.logs)
+        found = tried(stranger, given.folder.resolve(), options)
         print(found.line(), flush=True)
         return found
 
