@@ -66,8 +66,9 @@ def laid_out(folder: Path) -> Path:
     shutil.copy(HERE / "kernels.cu", to)
     texts = [(HERE / f"{name}.py").read_text() for name in ("cuda_c", "with_triton", "with_torch")]
     for point in points():
-        text = next(t for t in texts if re.search(rf"^(def )?.*\b{point.function}\b", t, re.M))
-        (to / f"{point.name}.py").write_text(f"{text}\n\nrun = {point.function}\n")
+        text = next(t for t in texts if re.search(rf"\b{point.function}\b", t))
+        entry = f'CALLS["{point.function}"]' if "CALLS" in text else point.function
+        (to / f"{point.name}.py").write_text(f"{text}\n\nrun = {entry}\n")
     return to
 
 
