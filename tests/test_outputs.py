@@ -154,18 +154,44 @@ def test_the_error_of_one_number_is_compared_over_many_draws(worse: int) -> None
     assert next(draw) == 3 * correctness.MOST_DRAWS
 
 
-@pytest.mark.parametrize(("units", "accurate"), [(1, True), (3, False)])
+@pytest.mark.parametrize(("units", "accurate"), [(1, True), (4, False)])
 def test_one_number_need_not_be_nearer_than_its_type_allows(units: int, accurate: bool) -> None:
     """A reference that sums in float64 rounds once, and a sum in float32 cannot be as near."""
     study = study_of(lambda x: x.double().square().sum())
 
     def off(x: Any) -> Any:
         near = x.double().square().sum().float()
-        return near + units * torch.finfo(near.dtype).eps * near
+        for _ in range(units):
+            near = torch.nextafter(near, torch.tensor(math.inf))
+        return near
 
     found = outcome(study, off, peer=lambda x: x.double().square().sum().float())
     assert found.times_reference is not None
     assert (found.times_reference <= Gates().max_error) == accurate
+
+
+@pytest.mark.parametrize(("worse", "most"), [(1.2, 2.0), (5.0, 9.0)])
+def test_an_error_in_few_large_elements_is_compared_over_many_draws(
+    worse: float, most: float
+) -> None:
+    """Of exp(x) few elements make up the norm: of one draw the ratio of errors is chance."""
+
+    def rounded(x: Any, by: float) -> Any:
+        torch.manual_seed(int(x.abs().sum() * 1e6) + int(by * 10))
+        return (6 * x.double()).exp() * (1 + by * 1e-7 * torch.randn(x.shape).double())
+
+    study = study_of(lambda x: (6 * x.double()).exp())
+    study.inputs = lambda shape, generator: {"x": torch.randn(40, 30, generator=generator)}
+    study.tolerance = Tolerance(absolute=math.inf, relative=1e-3)
+    found = outcome(study, lambda x: rounded(x, worse), peer=lambda x: rounded(x, 1.0))
+    assert worse / 1.7 < (found.times_reference or 0.0) < most
+
+
+def test_how_many_elements_make_up_a_norm() -> None:
+    counted = deviation.elements_in_norm
+    assert counted(torch.ones(3, 5)) == pytest.approx(15)
+    assert counted(torch.tensor([1e30, 1.0, math.nan, math.inf])) == pytest.approx(1)
+    assert counted(torch.zeros(4)) == math.inf
 
 
 def test_another_type_than_the_primary_references_is_other_work() -> None:

@@ -19,7 +19,13 @@ from msgspec import structs
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given.inputs import Empty
-from workbench.run.worker.deviation import Run, newly_unwritten, same_bits
+from workbench.run.worker.deviation import (
+    Run,
+    elements_in_norm,
+    largest,
+    newly_unwritten,
+    same_bits,
+)
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.output import (
     NoResult,
@@ -38,16 +44,16 @@ from workbench.words import CheckResult, Inputs
 Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
-FEW = 64  # elements of an output: the ratio of two errors of fewer is chance
+FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
 MOST_DRAWS = 24
 
 
 @dataclass(frozen=True)
 class ComparedCall:
     """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
-    the ``output`` that is worst beside it. ``errors`` are the largest absolute ones of both by
-    output, of which the smallest has so many ``elements``; the primary reference's are half a unit
-    in the last place or more where these are few.
+    the ``output`` that is worst beside it. ``errors`` are both by output, absolute where an output
+    has few numbers, and the primary reference's then half a unit in the last place or more. So many
+    ``elements`` make up the norm of an output at least.
     """
 
     absolute: float
@@ -59,7 +65,7 @@ class ComparedCall:
     hint: str = ""
     times: float | None = None
     errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    elements: int = FEW
+    elements: float = FEW
 
     @property
     def times_reference(self) -> float | None:
@@ -195,14 +201,13 @@ def beside(
             why = f"{what} {given}, where the primary reference gives {its_own}"
             return replace(one, why=why, output=name, hint=f"return {its_own}")
         found[name] = own[1], relative
-        if 0 < out.numel() < FEW and out.is_floating_point():
+        pair = own[1], relative
+        if out.numel() < FEW:
             # A reference that sums in a wider type is nearer than a result of this type can be.
-            absolute = max(
-                absolute,
-                torch.finfo(kind).eps / 2 * float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()),
-            )
-        elements = min(one.elements, out.numel() or FEW)
-        one = replace(one, errors={**one.errors, name: (own[0], absolute)}, elements=elements)
+            unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
+            pair = own[0], max(absolute, unit / 2 * largest(right))
+        elements = min(one.elements, elements_in_norm(right))
+        one = replace(one, errors={**one.errors, name: pair}, elements=elements)
     rated = {name: times for name, (e, r) in found.items() if (times := multiple(e, r)) is not None}
     if not rated:
         return replace(one, reference=max((r for _, r in found.values()), default=None))

@@ -74,6 +74,28 @@ def compare(
     )
 
 
+def elements_in_norm(expected: torch.Tensor) -> float:
+    """How many elements make up the norm of finite values: the participation ratio, sum of squares
+    squared over sum of fourth powers. Of n equal values n, where one outweighs all others 1.
+    Infinite where all are zero.
+    """
+    scale = max((float(part.max()) for part in _magnitudes(expected)), default=0.0) or 1.0
+    second = fourth = 0.0
+    for part in _magnitudes(expected):
+        squares = (part / scale).square()
+        second += float(squares.sum())
+        fourth += float(squares.square().sum())
+    return second**2 / fourth if fourth else math.inf
+
+
+def _magnitudes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """In float64, piece by piece; 0 where a value is not finite."""
+    for at in chunks(tensor.shape, CHUNK // 16) if tensor.numel() else ():
+        part = tensor[at]
+        size = part.abs() if part.is_complex() else part.double().abs_()
+        yield size.double().nan_to_num_(0.0, 0.0, 0.0)
+
+
 def _part(out: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """[wrong, largest error, squared errors, squared reference], and the places of the first that
     is wrong and of the largest error; both on the tensors' device: nothing waits for it.
