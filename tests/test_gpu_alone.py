@@ -18,7 +18,7 @@ SQUARES = """import torch
 from workbench import Shape, Tolerance, Work
 
 shapes = {"large": Shape(n=8192)}
-default_shape, tolerance = "large", Tolerance(absolute=2e-2, relative=2e-3)
+default_shape, tolerance = "large", Tolerance(absolute=0.1, relative=2e-3)
 
 
 def inputs(shape, generator):

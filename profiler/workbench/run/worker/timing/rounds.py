@@ -110,14 +110,13 @@ class Rounds:
     def alone(self, instance: int) -> None:
         """Replay its chained graph and no other, in windows, until their times have settled."""
         one, column = Replayed(instance, Regime.CHAINED, 0), self.columns[instance, Regime.ALONE]
-        began = time.monotonic()
-        self.queue([one] * FIRST_REPLAYS, window=True)
+        first, began = 1 if self.instances[instance].is_slow else FIRST_REPLAYS, time.monotonic()
+        self.queue([one] * first, window=True)
         self.finish()
-        each = (time.monotonic() - began) / FIRST_REPLAYS
+        each = (time.monotonic() - began) / first
         replays = max(1, min(MOST_REPLAYS, round(WINDOW_SECONDS / each)))
-        while not is_settled(column.microseconds[1:]):
-            if time.monotonic() - began > LONGEST_ALONE_SECONDS:
-                break
+        end = began + LONGEST_ALONE_SECONDS
+        while not is_settled(column.microseconds[1:]) and time.monotonic() < end:
             self.queue([one] * replays, window=True)
         self.finish()
 
