@@ -24,8 +24,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.run.process import bytecode
-
 TABLE = Path(__file__).with_suffix(".toml")
 SECONDS = 300  # of one file
 REFUSED = "refused: "
@@ -105,11 +103,11 @@ def strangers() -> Iterator[Stranger]:
 
 
 def tried(stranger: Stranger, folder: Path, options: Sequence[str]) -> Tried:
-    """In a cache of its own: only bytecode is known beforehand."""
+    """In a cache of its own."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as cache:
         command = [*stranger.command(folder), *options]
-        environment = {**os.environ, **bytecode(), "XDG_CACHE_HOME": cache}
+        environment = {**os.environ, "XDG_CACHE_HOME": cache}
         limited = ["timeout", str(SECONDS), *command]
         done = subprocess.run(limited, capture_output=True, text=True, env=environment)
     out, error = done.stdout, done.stderr or f"error: exit code {done.returncode}"

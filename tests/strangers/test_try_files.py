@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import py_compile
 import sys
 import tempfile
 from dataclasses import replace
 from importlib import import_module
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,7 +44,7 @@ from workbench.run import machine, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import compiler_environment
-from workbench.run.protocol import BYTECODE, CeilingsJob, ErrorText
+from workbench.run.protocol import CeilingsJob, ErrorText
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.startup import keeping_bytecode
@@ -627,29 +625,19 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 def test_a_torch_without_bytecode_is_compiled_once(
-    compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages that uv installs have none, and a command starts several processes."""
     package = tmp_path / "torch"
     package.mkdir()
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delenv(BYTECODE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(process, "find_spec", lambda name: PathFinder.find_spec(name, sys.path))
-    if compiled:
-        py_compile.compile(str(package / "__init__.py"))
-    folder = tmp_path / "cache" / "workbench" / "bytecode"
-    assert process.bytecode.__wrapped__() == ({} if compiled else {BYTECODE: str(folder)})
-    monkeypatch.setenv(BYTECODE, str(folder))
-    monkeypatch.setattr(sys, "pycache_prefix", str(folder))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     with keeping_bytecode():
         monkeypatch.delitem(sys.modules, "torch")
         import_module("torch")
-    assert len(list(folder.rglob("__init__.*.pyc"))) == 1
+    assert len(list(package.rglob("__init__.*.pyc"))) == 1
     assert sys.dont_write_bytecode
 
 

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +20,6 @@ from workbench.cuda import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
 from workbench.run.protocol import (
-    BYTECODE,
     CURRENT,
     EVENTS,
     GATE,
@@ -153,19 +150,6 @@ class Tail:
         yield from whole
 
 
-@cache
-def bytecode() -> dict[str, str]:
-    """A folder for it in the user's cache if torch was installed without, as uv does: else every
-    process compiles torch's sources again, for seconds.
-    """
-    torch = find_spec("torch")
-    compiled = torch and torch.origin and Path(cache_from_source(torch.origin)).is_file()
-    if compiled or torch is None or os.environ.get(BYTECODE):
-        return {}
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return {BYTECODE: str(folder.resolve() / "workbench" / "bytecode")}
-
-
 def worker_environment(cubins: Path) -> dict[str, str]:
     """The user's own, with this package importable and this Python first on PATH.
 
@@ -177,7 +161,6 @@ def worker_environment(cubins: Path) -> dict[str, str]:
     return {
         **os.environ,
         **compiler_environment(cubins.resolve(), os.environ),
-        **bytecode(),
         "PYTHONPATH": os.pathsep.join(map(os.path.realpath, paths)),
         "PATH": os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ.get("PATH", ""), *ncu]

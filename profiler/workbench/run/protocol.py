@@ -28,7 +28,6 @@ GATE = "gate.json"
 CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
-BYTECODE = "PYTHONPYCACHEPREFIX"  # Python's own
 CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import BYTECODE, GATE, PARENT, Done, Hello, Job, read_gate, read_job
+from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 
@@ -101,8 +101,10 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def keeping_bytecode() -> Iterator[None]:
-    """What is imported inside is not compiled again in the next process: no user's code."""
-    sys.dont_write_bytecode = not os.environ.get(BYTECODE)
+    """What is imported inside is not compiled again in the next process: no user's code. Packages
+    that uv installs have no bytecode, and torch's sources take seconds.
+    """
+    sys.dont_write_bytecode = False
     try:
         yield
     finally:
