@@ -89,7 +89,7 @@ def test_kernels_compile_without_warnings_and_spills(
 
     def kernel(*args: Any, **defines: Any) -> Any:
         made = Bench.kernel(found, *args, **defines)
-        return kernels.setdefault((made.path, str(made.defines)), made)
+        return kernels.setdefault((made.source.path, str(made.source.defines)), made)
 
     found = bench(torch, capability, kernel)
     missing = set()

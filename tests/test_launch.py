@@ -11,6 +11,7 @@ import pytest
 
 from workbench import cuda
 from workbench.cuda import launch
+from workbench.cuda.compiler import Source
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -48,7 +49,7 @@ def asking(monkeypatch: pytest.MonkeyPatch, static: int, dynamic: int, status: i
     monkeypatch.setattr(driver, "cuKernelGetAttribute", answers.kernel)
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", answers.device)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", answers.set)
-    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
+    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()))
     for bytes_of_launch in (dynamic, dynamic, dynamic - 16):
         kernel._allow_shared(1, bytes_of_launch, 0)
     return answers
@@ -104,7 +105,7 @@ def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: pytest.MonkeyPa
         return (0,)
 
     monkeypatch.setattr(driver, "cuKernelSetAttribute", answer)
-    kernel = Kernel(Path("tile.cu"), "tile", {}, (), carveout=72)
+    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()), carveout=72)
     kernel._carve(1, 72, 0)
     assert asked == [("CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT", 72)]
     assert kernel._carved == {0}
@@ -127,7 +128,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     monkeypatch.setattr(launch, "_host", lambda: host)
     monkeypatch.setattr(launch, "_stream", lambda device, handle: (device, handle))
     monkeypatch.setattr(launch, "_config", lambda *config: config)
-    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
+    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()))
     kernel.__dict__["_loaded"] = (Loaded, [8, 4])
     monkeypatch.setattr(kernel, "_allow_shared", lambda *asked: launched.append(asked))
     tensor = torch.zeros(4)
@@ -140,7 +141,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     ]
     with pytest.raises(UsageError, match="tile takes 2 arguments, 1 were given"):
         kernel[2, 128](tensor)
-    together = Kernel(Path("tile.cu"), "tile", {}, (), cooperative=True)
+    together = Kernel(Source(Path("tile.cu"), "tile", {}, ()), cooperative=True)
     together.__dict__["_loaded"] = (Loaded, [8, 4])
     together[2, 128](tensor, 3)
     assert launched[-1] == ((1, 73), (2, 128, 0, False, True), Loaded, tensor.data_ptr(), 3)
@@ -159,7 +160,7 @@ def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(
 
     monkeypatch.setattr(launch, "_host", host)
     with pytest.raises(RuntimeError, match="no GPU"):
-        Unloaded(Path("tile.cu"), "tile", {}, ())[2, 128]()
+        Unloaded(Source(Path("tile.cu"), "tile", {}, ()))[2, 128]()
 
 
 @pytest.mark.parametrize(

@@ -421,7 +421,7 @@ def test_files_that_no_fingerprint_covers_are_named(variant: str, study: Study, 
     with heard(study.folder) as seen:
         load_module(study.folder / f"{variant}.py", f"workbench_variant_{variant}")
         for kernel in cuda.take_declared():
-            expand_includes(kernel.path)
+            expand_includes(kernel.source.path)
     known = [path.name for path in source_files(study, study.variants[variant])]
     why = unseen(seen, study.folder, known)
     if variant in HONEST:

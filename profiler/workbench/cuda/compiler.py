@@ -141,6 +141,11 @@ class Source:
         return report, code
 
     @property
+    def shown_defines(self) -> str:
+        """The macros in words: ``D=64 WARPS=4``."""
+        return " ".join(f"{key}={value}" for key, value in self.defines.items())
+
+    @property
     def _toolchain(self) -> tuple[str, ...]:
         """What a build depends on where NVRTC is not all."""
         return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM
+from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM, Source
 from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
@@ -64,16 +64,8 @@ def kernel(
     macros = {
         key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
     }
-    result = Kernel(
-        path=path,
-        name=name,
-        defines=macros,
-        options=tuple(options),
-        early_start=early_start,
-        carveout=carveout,
-        cooperative=cooperative,
-        compiler=compiler,
-    )
+    compiled = Source(path, name, macros, tuple(options), early_start, compiler)
+    result = Kernel(compiled, carveout, cooperative)
     _declared.append(result)
     return result
 

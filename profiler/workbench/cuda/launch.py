@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from workbench.cuda.compiler import NVRTC, Compiled, Source, arch_of
+from workbench.cuda.compiler import Compiled, Source, arch_of
 from workbench.cuda.cubin_folder import code_of
 from workbench.errors import UsageError
-from workbench.words import Parameter
 
 Extent = int | tuple[int, ...]
 SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to be asked for
@@ -21,14 +19,9 @@ SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to
 class Kernel:
     """A kernel of a source file, launched as ``kernel[grid, block, shared_bytes](*args)``."""
 
-    path: Path
-    name: str
-    defines: dict[str, Parameter]
-    options: tuple[str, ...]
-    early_start: bool = False
+    source: Source
     carveout: int | None = None
     cooperative: bool = False
-    compiler: str = NVRTC
 
     def __post_init__(self) -> None:
         self._carved: set[int] = set()  # devices where the driver knows
@@ -45,16 +38,8 @@ class Kernel:
         return self.source.compile(arch)
 
     @property
-    def source(self) -> Source:
-        """What it is compiled from."""
-        return Source(
-            self.path, self.name, self.defines, self.options, self.early_start, self.compiler
-        )
-
-    @property
-    def shown_defines(self) -> str:
-        """The macros in words: ``D=64 WARPS=4``."""
-        return " ".join(f"{key}={value}" for key, value in self.defines.items())
+    def name(self) -> str:
+        return self.source.name
 
     @cached_property
     def _loaded(self) -> tuple[Any, list[int]]:
@@ -93,7 +78,7 @@ class Kernel:
         if self.carveout is not None and device not in self._carved:
             self._carve(int(loaded.handle), self.carveout, device)
         stream = _stream(device, host.stream(device))
-        config = _config(grid, block, shared_bytes, self.early_start, self.cooperative)
+        config = _config(grid, block, shared_bytes, self.source.must_wait, self.cooperative)
         host.launch(stream, config, loaded, *map(_argument, args, sizes))
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:

@@ -147,10 +147,10 @@ class JobWorker:
 
     def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
         arch = self.job.arch or self.device_arch()
-        compiled = [(kernel, kernel.compile(arch)[0]) for kernel in kernels]
+        compiled = [(kernel.source, kernel.compile(arch)[0]) for kernel in kernels]
         built = [
-            (BuiltKernel(**vars(build), source=kernel.path.name), kernel.shown_defines)
-            for kernel, report in compiled
+            (BuiltKernel(**vars(build), source=source.path.name), source.shown_defines)
+            for source, report in compiled
             for build in report.kernels
         ]
         warnings = [warning for _, report in compiled for warning in report.warnings]
