@@ -396,24 +396,6 @@ def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(
     assert every.at(device) is first
 
 
-def test_calls_that_come_one_after_the_other_share_what_a_call_before_any_graph_has_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    streams = Streams(monkeypatch)
-    device = torch.device("cuda", 0)
-    every = Instances(lambda: ModuleType("m"), keeps=True)
-    every.serial = True
-    streams.capture = 1
-    in_graph = every.at(device)
-    streams.capture = 0
-    first = every.at(device)
-    assert first is not in_graph, "what it keeps is memory of the graph, set where that is replayed"
-    streams.stream, streams.capture = 8, 2
-    assert every.at(device) is first
-    every.serial = False
-    assert every.at(device) not in (first, in_graph)
-
-
 def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Streams(monkeypatch)
     one = Instances(lambda: ModuleType("m"), keeps=False)

@@ -61,7 +61,7 @@ def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:
 
 
 FOLDER = "package"
-RESERVED = ("counts", "layers", "provenance", "serial", "strict")  # what every package offers
+RESERVED = ("counts", "layers", "provenance", "strict")  # what every package offers
 WIDTH = 88  # of a line of a docstring
 
 

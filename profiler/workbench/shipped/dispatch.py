@@ -18,14 +18,11 @@ class Instances:
     A variant that ``keeps`` something from call to call, such as a counter that its blocks share,
     is right only where calls come one after the other: in one stream. Each stream has a module to
     itself then, and so has each graph that is captured, since it may be replayed in any stream.
-    Where the caller says that all calls are ``serial``, whatever their streams and graphs, one
-    module is enough.
     """
 
     def __init__(self, load: Callable[[], ModuleType], *, keeps: bool) -> None:
         self._load = load
         self._keeps = keeps
-        self.serial = False
         self._made: dict[tuple[int, ...], ModuleType] = {}
         self._lock = threading.RLock()
 
@@ -46,11 +43,7 @@ class Instances:
         if not self._keeps:
             return (index,)
         stream = torch.cuda.current_stream(index).cuda_stream
-        capture = _capture(stream)
-        # What a first call keeps is in the graph alone where that call is captured.
-        if self.serial and (not capture or (index,) in self._made):
-            return (index,)
-        return (index, stream, capture)
+        return (index, stream, _capture(stream))
 
 
 def _capture(stream: int) -> int:

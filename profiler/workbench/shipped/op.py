@@ -67,10 +67,6 @@ class Operator:
         if not facts.in_place:  # torch differentiates no operator that changes its inputs
             self.definition.register_autograd(self.backward, setup_context=self.setup)
 
-    def serial(self, always: bool) -> None:
-        """Whether calls come one after the other in all streams and graphs; see ``Instances``."""
-        self._instances.serial = always
-
     @property
     def counts(self) -> Mapping[str, int]:
         """How often the variant answered, and the reference, by the reason why."""
