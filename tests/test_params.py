@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench import cuda
-from workbench.cuda.compiler import kept_cubin
+from workbench.cuda.compiler import kept_cubin, parse_log
 from workbench.errors import UsageError
 from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
@@ -123,7 +123,7 @@ def test_a_serialised_wgmma_counts_as_a_warning() -> None:
         "serialized due to insufficient register resources for the wgmma pipeline in the function "
         "'attention_forward'\n"
     )
-    _, warnings = cuda.parse_log(log)
+    _, warnings = parse_log(log)
     assert len(warnings) == 1
     assert "serialized" in warnings[0]
 

@@ -417,7 +417,7 @@ def test_a_worker_without_a_gpu_says_why(
 def test_the_benchmarks_tell_what_they_measure_and_why_not(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.run.worker import benchmarks
+    from workbench.run.worker import benchmarks, device
 
     class Bench:
         def ceiling(self, name: str) -> Ceiling:
@@ -428,7 +428,7 @@ def test_the_benchmarks_tell_what_they_measure_and_why_not(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(benchmarks, "Bench", Bench)
     monkeypatch.setattr(benchmarks, "environment", lambda: Environment(gpu="NVIDIA H200"))
-    monkeypatch.setattr(benchmarks, "context_lost", lambda: False)
+    monkeypatch.setattr(device, "context_lost", lambda: False)
     monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
     protocol.write_job(tmp_path / protocol.JOB, CeilingsJob(ceilings=("dram", "l2")))
     benchmarks.main()

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
-from workbench.cuda import expand_includes, parse_log
+from workbench.cuda.compiler import parse_log
+from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder

@@ -10,10 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from workbench.cuda import CompileError, KernelBuild, declare, nvcc
-from workbench.cuda.compiler import NVCC, PROGRAM, Source, kept_cubin
+from workbench.cuda import declare, nvcc
+from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.cubin_folder import key_of
-from workbench.cuda.programs import entries, is_host, items, masked, without, without_host_code
+from workbench.cuda.programs import (
+    CompileError,
+    entries,
+    is_host,
+    items,
+    masked,
+    without,
+    without_host_code,
+)
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import BuiltKernel
 from workbench.judge.gates import compiler_gate

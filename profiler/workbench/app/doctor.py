@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workbench.cuda import header_folders
 from workbench.cuda.compiler import compiler_version
+from workbench.cuda.includes import header_folders
 from workbench.ncu.support import known_error, unsupported
 from workbench.render.document.environment import DoctorRow
 from workbench.run import machine

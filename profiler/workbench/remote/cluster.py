@@ -143,11 +143,6 @@ class DaskCluster:
         if future.status == "cancelled":
             return ToolFailed(f"the connection to {self.name} is lost", hint="is it running?")
         error = future.exception()
-        if lacking := missing_module(error):
-            return EnvironmentLacks(
-                f"the scheduler or a worker of {self.name} has no Python package {lacking!r}",
-                hint=INSTALL_THERE,
-            )
         return ToolFailed(
             f"a task of {self.name} failed: {str(error).strip() or type(error).__name__}",
             hint="run the same command again: it measures what is missing",
@@ -200,12 +195,3 @@ def listeners(port: int) -> set[int]:
                 if state == LISTEN and int(local.rpartition(":")[2], 16) == port:
                     found.add(int(uid))
     return found
-
-
-def missing_module(error: BaseException | None) -> str:
-    """The module that an error, or what it came of, is about; "" where it is none of that kind."""
-    while error is not None:
-        if isinstance(error, ModuleNotFoundError):
-            return str(error.name or error)
-        error = error.__cause__ or error.__context__
-    return ""

@@ -8,7 +8,6 @@ ceiling is what can be had; the median, because one lucky round cannot be had ag
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,13 +22,12 @@ from workbench.errors import EnvironmentLacks
 from workbench.evidence.records import Ceiling, TriedSetting
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import (
-    CONTEXT_LOST,
     CeilingFailed,
     CeilingMeasured,
     CeilingsJob,
     DeviceFound,
 )
-from workbench.run.worker.device import context_lost, environment, gpu_uuid
+from workbench.run.worker.device import environment, gpu_uuid
 from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.startup import job_of
 
@@ -329,14 +327,11 @@ def main() -> None:
 
 
 def measure(name: str, bench: Bench, journal: EventLog) -> None:
-    """Leave the process where a benchmark took its CUDA context along."""
     try:
         journal.write(CeilingMeasured(id=name, ceiling=bench.ceiling(name)))
     except Exception as error:
         journal.write(CeilingFailed(id=name, error=describe(error)))
-        if context_lost():
-            journal.current("")
-            os._exit(CONTEXT_LOST)
+        journal.leave_if_lost(name)
 
 
 if __name__ == "__main__":

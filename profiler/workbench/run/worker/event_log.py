@@ -55,12 +55,16 @@ class EventLog:
     def fail(self, variant: str, phase: Phase, error: BaseException) -> None:
         """Record why a variant is out; leave the process when it took the CUDA context along."""
         self.write(Failed(variant=variant, phase=phase, error=describe(error)))
+        self.leave_if_lost(variant)
+
+    def leave_if_lost(self, name: str) -> None:
+        """Where whoever has this name took the CUDA context along."""
         if "torch" not in sys.modules:
             return
         from workbench.run.worker import device
 
         if device.context_lost():
-            self.write(ContextLost(variant=variant))
+            self.write(ContextLost(variant=name))
             self.current("")
             os._exit(CONTEXT_LOST)
 

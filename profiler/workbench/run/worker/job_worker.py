@@ -146,7 +146,11 @@ class JobWorker:
         return run
 
     def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
-        arch = self.job.arch or self.device_arch()
+        arch = self.job.arch
+        if not arch:  # that of the GPU at hand
+            from workbench.run.worker.device import device_arch
+
+            arch = device_arch()
         compiled = [(kernel.source, kernel.compile(arch)[0]) for kernel in kernels]
         built = [
             (BuiltKernel(**vars(build), source=source.path.name), source.shown_defines)
@@ -163,11 +167,6 @@ class JobWorker:
                 warnings=tuple(warnings),
             )
         )
-
-    def device_arch(self) -> str:
-        from workbench.run.worker.device import device_arch
-
-        return device_arch()
 
     def check(self, name: str) -> None:
         from workbench.run.worker.correctness import check_variant
