@@ -36,7 +36,6 @@ from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.words import Phase
 
-ALONE_AT_ONCE = 4  # variants
 ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not the variants
 
 
@@ -139,32 +138,13 @@ class Measurement:
                 self.result.interrupted = True
                 return
             culprit = self.events.blame(outcome)
-            self.alone(scratch, suspects, phases)
+            for name in suspects:
+                if not self.result.interrupted:
+                    self.work(scratch, [name], phases)
             if culprit is None or self.result.interrupted:
                 return
             out = {culprit, *self.result.out, *suspects}
             variants = [v for v in variants if v not in out]
-
-    def alone(self, scratch: Path, variants: Sequence[str], phases: tuple[Phase, ...]) -> None:
-        """Each in a process of its own, a few at once."""
-        limit = self.config.limits.seconds_per_step
-        for first in range(0, len(variants), ALONE_AT_ONCE):
-            workers = []
-            for name in variants[first : first + ALONE_AT_ONCE]:
-                folder = scratch / f"alone-{len(list(scratch.glob('alone-*')))}"
-                copy_sources(scratch, folder)
-                job = variants_job(self.study, self.plan, [name], phases)
-                workers.append(Worker(folder, job, cubins=scratch))
-            try:
-                for worker in workers:
-                    outcome = worker.watch(limit, self.events.take)
-                    self.result.interrupted |= outcome.interrupted
-                    if outcome.interrupted:
-                        return
-                    self.events.blame(outcome)
-            finally:
-                for worker in workers:
-                    worker.kill()
 
     def start_sessions(self, scratch: Path) -> Worker:
         """The process that forks the sessions; it waits at its gate."""
