@@ -149,6 +149,34 @@ def test_the_first_sessions_time_the_same_kernels_alone(tmp_path: Path) -> None:
     assert (seen, server.job.kernels_alone) == ([(), ("fix1",)], ("fix1",))
 
 
+@pytest.mark.parametrize(("throttled", "cool"), [(0.0, True), (0.25, False), (None, False)])
+def test_a_session_warms_up_shortly_after_one_without_power_limit(
+    throttled: float | None, cool: bool, tmp_path: Path
+) -> None:
+    with EventLog(tmp_path) as journal:
+        server: Any = Server(JOB_OF_TWO, journal)
+        session = Session(number=0, instances=1, series=(), throttled=throttled)
+        server.forked = lambda *_: Answer(set(), timed=TimedSession(session=session, nodes={}))
+        server.session(["torch"], alone=True)
+        assert not server.cool
+        server.session(["fix1", "torch"], alone=False)
+        assert server.cool == cool
+
+
+@pytest.mark.parametrize("cool", [True, False])
+def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.run.worker.timing import session
+
+    now = iter(float(n) / 100 for n in range(10_000))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    clock: list[float] = []
+    rounds = SimpleNamespace(run=lambda number: clock.append(1.0), clock=clock)
+    timing = timing_of(2, instances=[SimpleNamespace(each=100.0)], cool=cool)
+    timing.warm_up(rounds)
+    took = next(now)
+    assert took < 0.5 if cool else took > session.POWER_SECONDS
+
+
 def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
     events, _ = serve(
         lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []
@@ -638,6 +666,7 @@ def timing_of(sessions: int, **parts: Any) -> Any:
     from workbench.run.worker.timing.session import TimingProcess
 
     made = object.__new__(TimingProcess)
+    made.cool = False
     made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
     for name, part in parts.items():
         setattr(made, name, part)

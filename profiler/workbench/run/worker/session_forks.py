@@ -77,6 +77,7 @@ class Server:
         self.parent = Parent()
         self.done = 0
         self.reported = False
+        self.cool = False  # the last session never ran into the power limit
         self.has_others = False
         self.failed: set[str] = set()
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
@@ -112,6 +113,7 @@ class Server:
         """
         answer = self.forked(variants, alone)
         if answer.timed is not None:
+            self.cool = not alone and answer.timed.session.throttled == 0.0
             self.journal.write(answer.timed)
             if not self.job.kernels_alone:
                 series = answer.timed.session.series
@@ -236,7 +238,8 @@ class Server:
                 self.fail(name, error)
 
         timing = TimingProcess(
-            self.job, study, loader, guard, fail, self.current, self.heard, sent=sent
+            *(self.job, study, loader, guard, fail, self.current, self.heard, sent),
+            cool=self.cool,
         )
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
