@@ -142,19 +142,13 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
 
 
 def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> int:
-    """Write the report if it is not up to date, after all else was printed: a folder that takes
-    none costs no more.
-
-    Outside of a workspace there is none but that of ``workbench report``.
+    """Write the report if it is not up to date, after all else was printed. Outside of a workspace
+    there is none but that of ``workbench report``.
     """
     note_failures(failed, target.study)
     if failed:
         note("hint: everything else that was measured is kept and in the table")
-    gone: BrokenPipeError | None = None
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError as error:  # the report is written all the same
-        gone = error
+    sys.stdout.flush()  # a folder that takes no report costs no more
     folder = target.workspace.reports(target.study, found.shape, target.part)
     if target.workspace.packaged:
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
@@ -164,8 +158,6 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
                 note(f"wrote {shown_path(path)}")
         if found.best is not None and found.best.advice:
             note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
-    if gone is not None:
-        raise gone
     target.executor.require_profiled()
     if not failed:
         require_current(stale_of(found, fixes))

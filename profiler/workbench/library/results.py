@@ -29,8 +29,6 @@ from workbench.render.document.blocks import (
     Block,
     Chart,
     Paragraph,
-    Section,
-    Table,
     only,
     warned,
     words,
@@ -83,7 +81,7 @@ class Shown:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        content = [_unsorted(block) for block in self._blocks()]
+        content = self._blocks()
         charts = [block for block in content if isinstance(block, Chart)]
         drawn = {chart.name: _image(self._chart(chart.name), chart.alt) for chart in charts}
         inside = html.Writer(drawn, {}).blocks(content, level=4)
@@ -98,15 +96,6 @@ class Shown:
 
     def _repr_markdown_(self) -> str:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
-
-
-def _unsorted(block: Block) -> Block:
-    """A ladder that no script can sort has no buttons for it."""
-    if isinstance(block, Table) and block.name.startswith(html.LADDER):
-        return replace(block, name="versions")
-    if isinstance(block, Section):
-        return replace(block, blocks=tuple(map(_unsorted, block.blocks)))
-    return block
 
 
 def _image(drawn: str, alt: str) -> str:
@@ -132,7 +121,8 @@ class Ablated(Shown, Ablation):
         return plot(self, kind, axes)
 
     def _blocks(self) -> Sequence[Block]:
-        head: list[Block] = [Paragraph(answer(self)), only(ladder_table(self), REPORTED)]
+        table = replace(only(ladder_table(self), REPORTED), name="versions")  # without buttons
+        head: list[Block] = [Paragraph(answer(self)), table]
         every = ((name, *caption_of(name, self)) for name in CHARTS)
         charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]
         return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
