@@ -22,7 +22,6 @@ from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.text import read_text, stands
 from workbench.study.workspace import packaged_content
-from workbench.words import shown
 
 KERNELS = (".cu",)  # what a variant's module names and a change goes into
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -186,28 +185,17 @@ def merged(path: Path, lines: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class NewWorkspace:
-    """``files`` were copied, ``left_alone`` were there; ``ignored`` are the lines that
-    ``.gitignore`` lacked.
+    """``written`` are the files that were made, ``left_alone`` were there; ``ignored`` are the
+    lines that ``.gitignore`` lacked. ``next`` is the command to go on with.
     """
 
     folder: Path
     template: str
     study: str
-    files: list[Path] = field(repr=False)
+    written: list[Path]
     ignored: list[str] = field(repr=False)
     left_alone: list[Path]
-
-    @property
-    @shown
-    def written(self) -> list[Path]:
-        return [*self.files, *([Path(IGNORED)] if self.ignored else [])]
-
-    @property
-    @shown
-    def next(self) -> str:
-        """The command."""
-        here = resolved(self.folder) == Path.cwd()
-        return ("" if here else f"cd {quote(str(self.folder))} && ") + "workbench ablate"
+    next: str
 
 
 def for_agents() -> dict[Path, bytes]:
@@ -239,7 +227,10 @@ def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWork
         lines = merged(root / IGNORED, ignored)
     left = [name for name in files if name not in written]
     study = next(name.parts[1] for name in files if name.name == STUDY)
-    return NewWorkspace(root, template, study, written, lines, left)
+    written += [Path(IGNORED)] if lines else []
+    here = "" if resolved(root) == Path.cwd() else f"cd {quote(str(root))} && "
+    following = f"{here}workbench ablate"
+    return NewWorkspace(root, template, study, written, lines, left, following)
 
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
@@ -307,37 +298,18 @@ def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
 
 @dataclass(frozen=True)
 class NewStep:
-    """``files`` are its own, ``shared`` those that it shares with its parent; ``next`` is the
-    command to go on with.
+    """``written`` are its own files, ``shared`` those that it shares with its parent;
+    ``predictions`` is how many it has, and ``next`` the command to go on with.
     """
 
     study: str
-    step: Step = field(repr=False)
-    files: list[Path] = field(repr=False)
+    variant: str
+    parent: str
+    written: list[str]
     shared: list[str]
     ladder: str
+    predictions: int
     next: str
-
-    @property
-    @shown
-    def variant(self) -> str:
-        return self.step.variant
-
-    @property
-    @shown
-    def parent(self) -> str:
-        return self.step.parent or ""
-
-    @property
-    @shown
-    def written(self) -> list[str]:
-        return list(map(shown_path, self.files))
-
-    @property
-    @shown
-    def predictions(self) -> int:
-        """How many it has."""
-        return len(self.step.predictions)
 
 
 def new_step(
@@ -351,6 +323,13 @@ def new_step(
     step = Step(name, parent, change_text(change), predictions=tuple(map(predicted, predict)))
     copy = copied(study, study.variants[parent], name)
     added(study, step, {path: text.encode() for path, text in copy.files.items()})
-    command = f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else "")
-    ladder = shown_path(study.ladder.path)
-    return NewStep(study.name, step, list(copy.files), list(copy.shared), ladder, command)
+    return NewStep(
+        study=study.name,
+        variant=name,
+        parent=parent,
+        written=list(map(shown_path, copy.files)),
+        shared=list(copy.shared),
+        ladder=shown_path(study.ladder.path),
+        predictions=len(step.predictions),
+        next=f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else ""),
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from workbench.app.new import IGNORED, add_agents, new_workspace
 from workbench.cli.options import InitOptions
 from workbench.cli.printing import say, show_json
@@ -21,7 +23,7 @@ def run(options: InitOptions) -> None:
     if options.json:
         return show_json(made)
     said = [f"a workspace with the study {made.study} ({options.template}) in {resolved(root)}"]
-    said += [f"  wrote {name}" for name in made.files]
+    said += [f"  wrote {name}" for name in made.written if name != Path(IGNORED)]
     if made.ignored:
         said.append(f"  {IGNORED}: {', '.join(made.ignored)}")
     if made.left_alone:
