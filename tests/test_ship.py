@@ -357,8 +357,8 @@ def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
-        ("baseline", "'baseline' is the baseline, and not a step that was kept"),
-        ("eager", "'eager' is a reference, and not a step that was kept"),
+        ("baseline", "'baseline' is baseline, and not kept"),
+        ("eager", "'eager' is not judged, and not kept"),
         ("tma", "'tma' is slower, and not kept: faster: "),
     ],
 )

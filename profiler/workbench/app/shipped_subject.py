@@ -44,36 +44,25 @@ def require_kept(row: Row, evidence: Evidence) -> None:
     """Raises GateFailed for a variant that is no kept step by evidence of the present sources,
     at every shape that it was checked or timed at.
     """
-    name = row.variant
-    if row.step is None or row.step.parent is None:
-        what = "a reference" if row.step is None else "the baseline"
-        raise GateFailed(
-            f"'{name}' is {what}, and not a step that was kept",
-            hint="ship a step of the ladder: `workbench ablate` shows the verdicts",
-        )
-    problem = sentence(row.problem)
-    if row.status == Status.FAILED:
-        raise GateFailed(
-            f"'{name}' is not kept: {problem or 'it failed'}", hint=f"fix it, then {MEASURE}"
-        )
+    name, why = row.variant, sentence(row.problem)
     stale = [kind for kind, state in row.evidence_state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.evidence_state.items() if state == Status.MISSING]
     checks = {shape: evidence.check(name, shape).state for shape in evidence.study.shapes}
     stale += [f"check at {shape}" for shape, state in checks.items() if state == Status.STALE]
     if stale or row.status == Status.STALE:
         raise GateFailed(
-            f"the evidence of '{name}' is stale: {', '.join(stale) or problem} of other "
+            f"the evidence of '{name}' is stale: {', '.join(stale) or why} of other "
             "sources than there are now",
             hint=MEASURE,
         )
     if row.verdict != Verdict.KEPT:
         failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
         gates = failed or [gate for gate in row.gates if gate.state == GateState.OPEN]
-        why = "; ".join(f"{gate.name}: {sentence(gate.why)}" for gate in gates)
-        why = why or problem
+        why = "; ".join(f"{gate.name}: {sentence(gate.why)}" for gate in gates) or why
+        why = why or (f"{', '.join(missing)} missing" if missing else "")
         raise GateFailed(
             f"'{name}' is {row.verdict.label if row.verdict else NOT_JUDGED}, and not kept"
-            + (f": {why}" if why else f": {', '.join(missing)} missing" if missing else ""),
+            + (f": {why}" if why else ""),
             hint="only steps that are kept are shipped" if failed else MEASURE,
         )
 

@@ -55,7 +55,7 @@ def prepare(
     name = shape or study.default_shape
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
-        shapes = (min(problem.shapes, key=lambda n: size_of(problem, n)),)
+        shapes = (min(problem.shapes, key=lambda n: problem.shapes[n].size),)
     job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
     began = time.monotonic()
     trial = called_once(executor, workspace, study, name, job)
@@ -78,11 +78,6 @@ def called_once(
     (found,) = executor.perform([task], lambda event: None)
     assert found.learned is not None
     return found.learned
-
-
-def size_of(problem: Problem, shape: str) -> float:
-    parameters = problem.shapes[shape].parameters
-    return math.prod(v for v in parameters.values() if type(v) is int and v > 0)
 
 
 def learned(problem: Problem, trial: Learned) -> TrialFacts:

@@ -49,7 +49,6 @@ class Watch:
     study: str | None
     shape: str | None
     arch: str
-    last: tuple[Study, str] | None = None
     known: tuple[Path, ...] = ()
 
     def results(
@@ -63,7 +62,7 @@ class Watch:
         if self.executor.at_once and (gpu := self.executor.gpu):
             where = f"{gpu.name} of {self.executor.place}"
             self.executor.note(f"every save is checked and timed on the {where}")
-        for _ in saves(self.files, pause):
+        for _ in saves(lambda: self.known, pause):
             started = time.monotonic()
             try:
                 workspace, study, name = self.read()
@@ -78,16 +77,9 @@ class Watch:
         workspace, study = find_study(self.executor, self.project, self.study)
         study, (name,) = including(study, [self.variant])
         profiled_shape(study, self.shape)
-        self.last = study, name
+        with suppress(OSError):  # as before where one is being replaced
+            self.known = (*source_files(study, study.variants[name]), study.folder / "study.py")
         return workspace, study, name
-
-    def files(self) -> tuple[Path, ...]:
-        """The variant's sources and the study itself; as before where one is being replaced."""
-        with suppress(OSError, WorkbenchError):
-            if self.last is not None:
-                study, name = self.last
-                self.known = (*source_files(study, study.variants[name]), study.folder / "study.py")
-        return self.known
 
     def save(self, workspace: Workspace, study: Study, name: str) -> Save:
         config = workspace.config
