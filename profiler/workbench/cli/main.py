@@ -20,7 +20,6 @@ import typer
 
 from workbench import __version__
 from workbench.cli import options, streams
-from workbench.cli.option_types import OF_TYPER
 from workbench.errors import EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 
 app = typer.Typer(
@@ -36,7 +35,7 @@ app = typer.Typer(
 VERBS: dict[str, type] = {
     each.__name__.removesuffix("Options").lower(): each
     for each in vars(options).values()
-    if getattr(each, "__module__", "") == options.__name__
+    if getattr(each, "__name__", "").endswith("Options")
 }
 
 
@@ -68,8 +67,8 @@ def verb(name: str, given: type) -> Callable[..., None]:
 
     kinds = get_type_hints(given, include_extras=True)
     for each in fields(given):
-        if OF_TYPER in each.metadata:
-            kinds[each.name] = Annotated[kinds[each.name], each.metadata[OF_TYPER]]
+        if options.OF_TYPER in each.metadata:
+            kinds[each.name] = Annotated[kinds[each.name], each.metadata[options.OF_TYPER]]
     signature = inspect.signature(given)
     parameters = [p.replace(annotation=kinds[p.name]) for p in signature.parameters.values()]
     run.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]

@@ -5,34 +5,110 @@ that name in ``workbench.cli``. Its fields are the arguments and options, and it
 ``--help``. Import nothing heavy here: every ``workbench --help`` reads this module.
 """
 
-from dataclasses import MISSING, dataclass
-from pathlib import Path
+from __future__ import annotations
 
-from workbench.cli.option_types import (
-    Arch,
-    Briefed,
-    Csv,
-    Fixes,
-    Fresh,
-    GpuName,
-    Json,
-    Kernel,
-    Launch,
-    MeasuredOptions,
-    NoProfile,
-    OfStudy,
-    On,
-    Printed,
-    Project,
-    Recorded,
-    ShapeName,
-    Shapes,
-    Variant,
-    Variants,
-    argument,
-    flag,
-    option,
-)
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+if TYPE_CHECKING:
+    from workbench.app.target import Target
+
+Project = Annotated[
+    Path | None,
+    Option("--project", help="Workspace folder; default: here or a folder above.", metavar="DIR"),
+]
+Shapes = Annotated[
+    str | None, Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.")
+]
+Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.")]
+ShapeName = Annotated[str | None, Option("--shape", help="Shape; default: from study.py.")]
+GpuName = Annotated[
+    str | None,
+    Option(
+        "--gpu", help="GPU of the evidence; default: this machine's, or newest.", metavar="NAME"
+    ),
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, Option("--csv", help="Print the table as CSV with unrounded numbers.")]
+NoProfile = Annotated[bool, Option("--no-profile", help="Check and time only; do not run ncu.")]
+Fresh = Annotated[bool, Option("--fresh", help="Measure again even if the evidence is current.")]
+On = Annotated[
+    str | None, Option("--on", help="Measure on this SSH host or Dask cluster.", metavar="TARGET")
+]
+Kernel = Annotated[
+    str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
+]
+Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
+Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; default: all.")]
+Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
+
+
+OF_TYPER = "typer"  # the key of a field's metadata
+
+
+def option(
+    name: str, help: str, metavar: str | None = None, *, default: Any = None, **limits: Any
+) -> Any:
+    """A field that is an option of one verb; ``default=MISSING`` for one that it needs."""
+    shown = Option(name, help=help, metavar=metavar, **limits)
+    return field(default=default, metadata={OF_TYPER: shown})
+
+
+def flag(name: str, help: str) -> Any:
+    return option(name, help, default=False)
+
+
+def argument(metavar: str, help: str, *, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={OF_TYPER: Argument(metavar=metavar, help=help)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """Options for the printed result."""
+
+    wide: bool = flag("--wide", "Print all columns and rows.")
+    markdown: bool = flag("--markdown", "Print Markdown, as when piped.")
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Briefed(Printed):
+    """Options of the verbs that a coding agent uses."""
+
+    brief: bool = flag("--brief", "Print JSON of at most 4 KB, for programs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfStudy:
+    project: Project = None
+    study: str | None = option("--study", "Study; default: from workbench.toml.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(OfStudy):
+    """Options of verbs that measure, locally or remotely."""
+
+    on: On = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(OfStudy):
+    """Options of verbs that read evidence of one shape on one GPU."""
+
+    shape: ShapeName = None
+    gpu: GpuName = None
+
+    def target(self, names: Sequence[str] = ()) -> Target:
+        """Raises as ``find_recorded``."""
+        from workbench.app.target import find_recorded
+        from workbench.cli.streams import executor
+
+        given = (self.project, self.study, self.shape)
+        return find_recorded(executor(""), *given, gpu=self.gpu, names=names)
 
 
 @dataclass(frozen=True)
@@ -115,7 +191,7 @@ class BuildOptions(Printed, OfStudy):
 
 
 @dataclass(frozen=True)
-class CheckOptions(Briefed, MeasuredOptions):
+class CheckOptions(Briefed, Measured):
     """Compare variants with the float64 reference."""
 
     variants: Variants = None
@@ -124,7 +200,7 @@ class CheckOptions(Briefed, MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class WatchOptions(MeasuredOptions):
+class WatchOptions(Measured):
     """Build, check and time a variant on every save.
 
     Without a GPU it only builds. Press Ctrl-C to stop.
@@ -137,7 +213,7 @@ class WatchOptions(MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class ProfileOptions(Briefed, MeasuredOptions):
+class ProfileOptions(Briefed, Measured):
     """Build, check, time and profile: where does the time go?"""
 
     variants: list[str] = argument("VARIANT", "Variants to profile.")
@@ -147,7 +223,7 @@ class ProfileOptions(Briefed, MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class AblateOptions(Briefed, MeasuredOptions):
+class AblateOptions(Briefed, Measured):
     """Measure, judge and report the ladder up to the named fixes.
 
     Current evidence is not profiled again.
@@ -165,7 +241,7 @@ class AblateOptions(Briefed, MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class SweepOptions(Printed, MeasuredOptions):
+class SweepOptions(Printed, Measured):
     """Time all values of parameters, or a range of shapes.
 
     Times every combination of parameters, or variants and references over the size.
@@ -178,7 +254,7 @@ class SweepOptions(Printed, MeasuredOptions):
 
 
 @dataclass(frozen=True)
-class CalibrateOptions(Printed, MeasuredOptions):
+class CalibrateOptions(Printed, Measured):
     """Measure the ceilings that this GPU reaches, for rooflines."""
 
 
@@ -201,7 +277,7 @@ class ShowOptions(Briefed, Recorded):
     top: int | None = option("--top", "With --source: only the N hottest lines.", "N", min=1)
     sass: bool = flag("--sass", "With --source: also the SASS of each line.")
     kernel: Kernel = None
-    launch: Launch = None
+    launch: int | None = option("--launch", "For .ncu-rep files: launch number, from 0.", "N")
     csv: Csv = False
 
 
@@ -250,7 +326,7 @@ class GateOptions(Printed):
 
 
 @dataclass(frozen=True)
-class BisectOptions(MeasuredOptions):
+class BisectOptions(Measured):
     """Find the commit in which a variant became wrong or slower."""
 
     variant: Variant

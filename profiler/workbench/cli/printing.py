@@ -16,7 +16,7 @@ from workbench.render.numbers import printable, printable_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from workbench.cli.option_types import Printed
+    from workbench.cli.options import Printed
     from workbench.render.source_lines import Pieces
 
 

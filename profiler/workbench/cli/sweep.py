@@ -15,8 +15,7 @@ from workbench.app.sweep import (
     write_sizes,
 )
 from workbench.app.target import find_study, profiled_shapes, target_at
-from workbench.cli.option_types import Printed
-from workbench.cli.options import SweepOptions
+from workbench.cli.options import Printed, SweepOptions
 from workbench.cli.printing import output, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
