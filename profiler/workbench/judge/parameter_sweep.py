@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import Ratio, Time
@@ -116,12 +115,6 @@ class Sweep:
     def tied(self) -> tuple[Combination, ...]:
         """Others that do not differ measurably from the best."""
         return tuple(c for c in self.timed if c is not self.best and c.may_be_best)
-
-    @property
-    def spread(self) -> tuple[float, float] | None:
-        """The median and the slowest time over the fastest; None where none was timed."""
-        times = [c.microseconds.value for c in self.timed if c.microseconds]
-        return (median(times) / times[0], times[-1] / times[0]) if times else None
 
 
 def judge_sweep(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.leave_one_out import LeftOut, Worth
@@ -144,24 +143,13 @@ def counts(count: int) -> str:
 
 
 def account(sweep: Sweep) -> list[Text]:
-    """What became of the combinations, the best and how sure that is, and the spread."""
+    """What became of the combinations, and the best and how sure that is."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
     parts = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
     if sweep.best is None:
         return parts
     parts.append(best_words(sweep))
-    if tied := [c for c in sweep.tied if not c.is_default]:
-        parts.append(
-            line(f"{len(tied)} more do not differ from it measurably: ", _named(tied), ".")
-        )
-    if sweep.spread and len(sweep.timed) > 2:
-        middle, worst = sweep.spread
-        text = (
-            f"The choice matters by {factor(worst)}: the median takes {factor(middle)} the time of "
-            f"the best, the slowest {factor(worst)}."
-        )
-        parts.append(words(text))
     if len(sweep.timed) > 2:
         parts.append(
             words("Each interval is for one comparison, in the sessions that timed all of them.")
@@ -198,15 +186,6 @@ def _against(sweep: Sweep) -> str:
     """What the picking sessions said, where that is another figure."""
     picked = sweep.best.over_default if sweep.best else None
     return f" (when it was picked {factor(picked.ratio)})" if picked else ""
-
-
-def _named(combinations: Sequence[Combination]) -> Text:
-    shown = combinations[:6]
-    parts: list[str | Text] = []
-    for place, each in enumerate(shown):
-        parts += [", " if place else "", code(each.variant)]
-    rest = len(combinations) - len(shown)
-    return line(*parts, f" and {rest} others" if rest else "")
 
 
 def _text(value: Parameter) -> str:
