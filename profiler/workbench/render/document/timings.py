@@ -18,7 +18,6 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     Field,
-    Fold,
     Marking,
     Paragraph,
     Section,
@@ -156,34 +155,18 @@ CAPTION = (
 )
 
 
-def sizes_sections(every: Sequence[OverSizes]) -> list[Section]:
-    """Those of a report, named by the parameters in which they differ."""
-    return [
-        sizes_section(f"{NAME}-{place}" if place > 1 else NAME, over, own, again=place > 1)
-        for place, (own, over) in enumerate(by_other_parameters(every), start=1)
-    ]
-
-
-def by_other_parameters(every: Sequence[OverSizes]) -> Iterator[tuple[str, OverSizes]]:
-    """Each range after the parameters in which it differs from others, such as ``D=64 causal``."""
-    for over in every:
-        own = {
-            name: value
-            for name, value in over.others.items()
-            if any(other.others.get(name) != value for other in every)
-        }
-        yield shape_words(own), over
-
-
-def sizes_section(name: str, over: OverSizes, which: str = "", *, again: bool = False) -> Section:
-    """With the chart of that name. ``again``: what it shows was said in the section before."""
-    origin, *head, times, best = sizes_view(over)
-    chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words("" if again else CAPTION))
-    head = head if again else [origin, *head]
-    whole = [Bullets(text)] if (text := tuple(overall(over))) else []
-    tables = Fold(words("Each size, and the times"), (best, times))
-    title = line("Over ", code(over.parameter), f": {which}" * bool(which))
-    return Section(name, title, (*head, chart, *whole, tables))
+def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
+    """Each with its chart, named by the parameters in which it differs from others, such as
+    ``D=64 causal``.
+    """
+    for place, over in enumerate(every, start=1):
+        others = [other.others for other in every]
+        own = {k: v for k, v in over.others.items() if any(o.get(k) != v for o in others)}
+        which = shape_words(own)
+        name = f"{NAME}-{place}" if place > 1 else NAME
+        chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
+        title = line("Over ", code(over.parameter), f": {which}" * bool(which))
+        yield Section(name, title, (chart, *sizes_view(over)))
 
 
 def rate_unit(over: OverSizes) -> str:
