@@ -26,9 +26,9 @@ from workbench.render.chart.scene import (
     wrapped,
 )
 from workbench.render.document.blocks import Marking
-from workbench.render.document.phrases import reason
+from workbench.render.document.phrases import kind, reason
 from workbench.render.numbers import number, percent
-from workbench.words import ABSENT, Verdict
+from workbench.words import ABSENT
 
 Drawn = tuple[list[Item], float]  # and where it ends
 
@@ -170,13 +170,9 @@ WORDS = {
 
 
 def kind_of(row: Row) -> Marking:
-    """Its verdict, with the baseline among the kept."""
-    if row.is_reference:
-        return Marking.REFERENCE
-    if row.verdict in (Verdict.KEPT, Verdict.BASELINE):
-        return Marking.KEPT
-    rejected = row.verdict is not None and row.verdict.is_rejected
-    return Marking.REJECTED if rejected else Marking.INCONCLUSIVE
+    """As in a table, with the baseline among the kept, and what is not judged among the open."""
+    as_drawn = {Marking.BASELINE: Marking.KEPT, Marking.PLAIN: Marking.INCONCLUSIVE}
+    return as_drawn.get(kind(row), kind(row))
 
 
 @dataclass(frozen=True)
