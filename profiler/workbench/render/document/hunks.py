@@ -19,7 +19,6 @@ from workbench.words import ABSENT, NONE
 COSTLIEST = 3
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
-NOTABLE = 0.1  # share by which a counter of an unchanged line must have changed to be printed
 ERRORS = 3
 TEXT_WIDTH = 72
 ARROW = "→"
@@ -148,18 +147,6 @@ def shift_place(shift: Shift) -> str:
     return pair(old, f"{base(shift.files[1])}:{shift.after.line}")
 
 
-def shift_costs(shift: Shift) -> str:
-    lines = (shift.before, shift.after)
-    parts = [pair(*map(_line_cost, lines))]
-    for label, name in COUNTERS:
-        before, after = (getattr(each.cost, name) for each in lines)
-        if before is None or after is None:
-            continue
-        if abs(after - before) > NOTABLE * max(before, after):
-            parts.append(f"{label} {pair(count(before), count(after))}")
-    return "; ".join(parts)
-
-
 def _line_cost(text: SourceRow) -> str:
     stall = of_line(text.cost)
     return stall_time(text.cost) + (f", {stall}" if stall else "")
@@ -171,7 +158,7 @@ def shifts(changes: SourceDiff) -> tuple[Text, ...]:
         line(
             f"{shift_place(shift)}, ",
             code(shorten(shift.after.text, TEXT_WIDTH)),
-            f": {shift_costs(shift)}",
+            f": {pair(_line_cost(shift.before), _line_cost(shift.after))}",
         )
         for shift in shown_shifts(changes)
     )
