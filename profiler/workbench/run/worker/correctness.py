@@ -19,23 +19,19 @@ from msgspec import structs
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given.inputs import Empty
-from workbench.run.worker.deviation import (
-    Run,
-    elements_in_norm,
-    largest,
-    newly_unwritten,
-    same_bits,
-)
+from workbench.run.worker.deviation import Run, elements_in_norm, largest, same_bits
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.output import (
     NoResult,
     Outputs,
+    differs,
     expected_of,
     kept_gradient,
     kind_of,
     outputs_of,
     paired,
     refuse_kind,
+    refused_by,
 )
 from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense
 from workbench.study.model import Tolerance, tolerance_at
@@ -117,30 +113,6 @@ def check_once(
     found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
     # What the study's own check accepts may be of another type than the reference's result.
     return one if found.why and hasattr(study, "accepts") else found
-
-
-def refused_by(study: ModuleType, inputs: Inputs, found: Outputs) -> str:
-    """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
-    accepts = getattr(study, "accepts", None)
-    if accepts is None:
-        return ""
-    every = found.tensors
-    several = tuple(every.values()) if found.counted >= every.keys() else dict(every)
-    return str(accepts(inputs, next(iter(every.values())) if len(every) == 1 else several))
-
-
-def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
-    """Whether a second call on the same inputs gave other bits, and what is wrong with it."""
-    if kept.tensors.keys() != again.tensors.keys():
-        return True, f"gives {kept.names} in one call and {again.names} in the next"
-    for name, one in kept.tensors.items():
-        other = again.tensors[name]
-        what = f"'{name}'" if name else "its result"
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            return True, f"gives {what} of another shape or type when it is called again"
-        if newly_unwritten(one, other):
-            return True, f"leaves NaN in {what} when it is called again: not written anew"
-    return not all(same_bits(one, again.tensors[n]) for n, one in kept.tensors.items()), ""
 
 
 # By output: its type, its name in the reference, and its errors, absolute and relative.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from workbench.errors import ToolFailed, UsageError
-from workbench.run.worker.deviation import tensors
+from workbench.run.worker.deviation import newly_unwritten, same_bits, tensors
 from workbench.words import Inputs
 
 Tensors = dict[str, torch.Tensor]
@@ -120,6 +121,30 @@ def paired(found: Outputs, expected: Outputs) -> Mapping[str, tuple[str, str]]:
         pairs[other if one in found.counted else one] = (one, other)
     order = list(found.tensors)
     return dict(sorted(pairs.items(), key=lambda item: order.index(item[1][0])))
+
+
+def refused_by(study: ModuleType, inputs: Inputs, found: Outputs) -> str:
+    """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
+    accepts = getattr(study, "accepts", None)
+    if accepts is None:
+        return ""
+    every = found.tensors
+    several = tuple(every.values()) if found.counted >= every.keys() else dict(every)
+    return str(accepts(inputs, next(iter(every.values())) if len(every) == 1 else several))
+
+
+def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
+    """Whether a second call on the same inputs gave other bits, and what is wrong with it."""
+    if kept.tensors.keys() != again.tensors.keys():
+        return True, f"gives {kept.names} in one call and {again.names} in the next"
+    for name, one in kept.tensors.items():
+        other = again.tensors[name]
+        what = f"'{name}'" if name else "its result"
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return True, f"gives {what} of another shape or type when it is called again"
+        if newly_unwritten(one, other):
+            return True, f"leaves NaN in {what} when it is called again: not written anew"
+    return not all(same_bits(one, again.tensors[n]) for n, one in kept.tensors.items()), ""
 
 
 def refuse_kind(out: torch.Tensor, expected: torch.Tensor, name: str = "") -> str:
