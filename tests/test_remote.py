@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 import zipfile
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Sequence
@@ -618,27 +617,6 @@ def test_the_scheduler_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("distributed")
     with pytest.raises(UsageError, match="the user with the id 4711"):
         cluster.DaskCluster("tcp://127.0.0.1:8786", print).client()
-
-
-def test_other_versions_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    distributed = pytest.importorskip("distributed")
-    versions = pytest.importorskip("distributed.versions")
-    one = {"packages": {"msgpack": "1.1.0", "toolz": "1.0", "python": "3.11.7.final.0"}}
-    other = {"packages": {"msgpack": "1.2.0", "toolz": "1.0", "python": "3.12.1.final.0"}}
-    text = versions.error_message(other, {"tcp://w": one}, one)["warning"]
-    assert "msgpack" in text
-
-    def connect(*_: object, **__: object) -> str:
-        warnings.warn(versions.VersionMismatchWarning(text), stacklevel=1)
-        return "client"
-
-    monkeypatch.setattr(distributed, "Client", connect)
-    said: list[str] = []
-    address = "tcp://127.0.0.1:8786"
-    with warnings.catch_warnings(record=True) as raw:
-        assert cluster.DaskCluster(address, said.append).client() == "client"
-    assert not raw
-    assert said == [f"{address} has other versions than here of msgpack, python"]
 
 
 def test_what_is_no_bytes_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -32,7 +31,6 @@ INSTALL_THERE = (
     "them again"
 )
 LISTEN = "0A"  # a state in /proc/net/tcp
-PACKAGE = re.compile(r"^\| (?!Package )(\S+) ", re.MULTILINE)  # of Dask's table of versions
 WANTED = ("executing", "long-running", "resumed")  # states of a task that has not been cancelled
 
 
@@ -160,17 +158,12 @@ class DaskCluster:
         if self.name.startswith("tcp:"):
             self.require_own()
         try:
-            with warnings.catch_warnings(record=True, action="always") as parts:
-                client = Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
+            return Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise EnvironmentLacks(
                 f"no scheduler answers at {self.name}: {error}",
                 hint="is it running, and does Dask's configuration name its certificates?",
             ) from None
-        for one in parts:
-            if names := PACKAGE.findall(str(one.message)):
-                self.note(f"{self.name} has other versions than here of {', '.join(names)}")
-        return client
 
     def require_own(self) -> None:
         """Raises UsageError where another user of this machine listens at the address: whoever
