@@ -147,9 +147,6 @@ class Recorder:
             parameters = self.study.shapes[shape].parameters
             store.write(self.folder.shape(shape), DerivedShape(shape=shape, parameters=parameters))
 
-    def fingerprint(self, variant: str, shape: str | None = None) -> str:
-        return self._prints[variant, shape or self.shape]
-
     def expected(self, variant: str, shape: str) -> str | None:
         """The fingerprint of evidence of a variant at a shape; None where either is not known."""
         return self._prints.get((variant, shape))
@@ -186,7 +183,7 @@ class Recorder:
     def check(self, variant: str, shape: str, **found: Any) -> None:
         """``found`` are the fields of a ``CheckOutcome``."""
         own = self._checks.setdefault(variant, {})
-        own[shape] = Check(fingerprint=self.fingerprint(variant, shape), **found)
+        own[shape] = Check(fingerprint=self._prints[variant, shape], **found)
         origin = provenance(self.environment)
         self.add_checks(Checks(variant=variant, shapes=own, provenance=origin))
 
@@ -226,7 +223,7 @@ class Recorder:
         record = Timing(
             study=self.study.name,
             shape=self.shape,
-            fingerprints={name: self.fingerprint(name) for name in sorted(names)},
+            fingerprints={name: self._prints[name, self.shape] for name in sorted(names)},
             nodes=self._nodes,
             method=METHOD,
             stride=1,
@@ -283,7 +280,7 @@ class Recorder:
             CaptureIndex(
                 variant=variant,
                 shape=self.shape,
-                fingerprint=self.fingerprint(variant),
+                fingerprint=self._prints[variant, self.shape],
                 report=name,
                 sha256=sha256,
                 range=range_name(self.study.name, variant, self.shape),

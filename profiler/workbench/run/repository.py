@@ -90,21 +90,13 @@ class Repository:
         """From ``good`` to ``bad``, both included, along the first parents. Raises UsageError where
         the one does not lead to the other.
         """
-        listed = self.git(
-            "log", "--first-parent", "--reverse", "--format=%H %P%x00%s", f"{good.sha}..{bad.sha}"
-        ).split("\n")[:-1]
-        pairs = [line.partition("\0") for line in listed]
-        names = [pair[0].split() for pair in pairs]
-        leads = names and names[0][1:2] == [good.sha]
-        if not leads:
+        listed = self._log("--reverse", f"{good.sha}..{bad.sha}")
+        if not listed or listed[0][1][:1] != [good.sha]:
             raise UsageError(
                 f"{good.said} does not lead to {bad.said}",
                 hint="name an older commit of the same branch first, then a newer one",
             )
-        return [
-            good,
-            *(Commit(own[0], own[0][:10], pair[2]) for own, pair in zip(names, pairs, strict=True)),
-        ]
+        return [good, *(commit for commit, _ in listed)]
 
     def touching(
         self, paths: Sequence[Path], until: str = "HEAD", *, most: int = -1
@@ -112,10 +104,15 @@ class Repository:
         """The commits up to ``until`` that changed one of these, along the first parents, the
         newest first; ``most`` of them, or all.
         """
-        form = ("--first-parent", f"--max-count={most}", "--format=%H%x00%s")
-        parts = self.git("log", *form, until, "--", *map(str, paths)).splitlines()
-        pairs = [line.partition("\0") for line in parts]
-        return [Commit(sha, sha[:10], subject) for sha, _, subject in pairs]
+        listed = self._log(f"--max-count={most}", until, "--", *map(str, paths))
+        return [commit for commit, _ in listed]
+
+    def _log(self, *arguments: str) -> list[tuple[Commit, list[str]]]:
+        """Commits along the first parents, each with the sha of its parents."""
+        text = self.git("log", "--first-parent", "--format=%H %P%x00%s", *arguments)
+        lines = [line.partition("\0") for line in text.split("\n")[:-1]]
+        parts = [(shas.split(), subject) for shas, _, subject in lines]
+        return [(Commit(sha, sha[:10], subject), parents) for (sha, *parents), subject in parts]
 
     def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
         """Those of these files that are others now."""
