@@ -41,7 +41,6 @@ from workbench.run.worker.startup import (
     wait_at_gate,
 )
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
-from workbench.study.model import Shape
 from workbench.study.params import add_shapes, base_name
 from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
@@ -69,11 +68,6 @@ class JobWorker:
         self.failed: set[str] = set()
         self.around: Around | None = None
         self.reference: Callable[..., Any] | None = None
-
-    @property
-    def shape(self) -> Shape:
-        shape: Shape = self.study.shapes[self.job.shape]
-        return shape
 
     def run(self) -> None:
         phases = self.job.phases
@@ -261,7 +255,7 @@ class JobWorker:
         from workbench.run.worker.timing.timed_gpu import TimedGpu
 
         if self.around is None:
-            self.around = Neighbours(TimedGpu(), self.study, self.shape)
+            self.around = Neighbours(TimedGpu(), self.study, self.study.shapes[self.job.shape])
         around = self.around
         inputs = around.inputs()
         table = around.table(inputs)
