@@ -16,7 +16,7 @@ from workbench.cuda.includes import header_folders
 from workbench.ncu.support import known_error, unsupported
 from workbench.render.document.environment import DoctorRow
 from workbench.run import machine
-from workbench.run.gpu import is_divided, look, nvidia_smi, why_none
+from workbench.run.gpu import look, nvidia_smi, why_none
 from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -108,7 +108,7 @@ def disk_row() -> DoctorRow:
 
 
 def slices_row() -> DoctorRow:
-    divided = is_divided()
+    divided = any(gpu.profile for gpu in look().gpus)
     return row(
         "MIG",
         not divided,

@@ -207,11 +207,6 @@ def first_gpu() -> Gpu | None:
     return next(iter(gpus()), None)
 
 
-def is_divided() -> bool:
-    """Whether MIG divides a GPU of this machine into slices."""
-    return any(gpu.profile for gpu in look().gpus)
-
-
 def why_none() -> str:
     """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
     found = look()

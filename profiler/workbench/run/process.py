@@ -259,13 +259,6 @@ class Worker:
             on_event(event)
         return bool(fresh or (text and self.output_counts))
 
-    @property
-    def is_done(self) -> bool:
-        """It has done its work; the end of the interpreter takes a second more. ncu writes its
-        report afterwards.
-        """
-        return not self.under_ncu and any(isinstance(event, Done) for event in self.events[-1:])
-
     def allowed(self, limit_seconds: float) -> float:
         """Of silence, by what was heard last: ``limit_seconds`` is that of a variant."""
         last = self.events[-1] if self.events else None
@@ -287,8 +280,8 @@ class Worker:
             while self.process.poll() is None:
                 if self.drain(on_event):
                     last = time.monotonic()
-                if self.is_done:
-                    break
+                if not self.under_ncu and any(isinstance(one, Done) for one in self.events[-1:]):
+                    break  # the end of the interpreter takes a second more
                 allowed = self.allowed(limit_seconds)
                 if time.monotonic() - last > allowed:
                     silent_for = allowed

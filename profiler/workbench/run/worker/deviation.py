@@ -206,9 +206,7 @@ def dtype_of(given: Mapping[str, torch.Tensor]) -> str:
 
 
 def is_changed(after: Any, before: Any) -> bool:
-    if not isinstance(after, torch.Tensor):
-        return False
-    return not same_bits(after, before)
+    return isinstance(after, torch.Tensor) and not same_bits(after, before)
 
 
 def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
