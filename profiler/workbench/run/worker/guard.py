@@ -132,7 +132,6 @@ def _stamp_of(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-IGNORED = ("__pycache__",)
 HOOK = "addaudithook"
 
 
@@ -182,7 +181,7 @@ class Opened:
         path = arguments[0]
         if isinstance(path, str | bytes | os.PathLike):
             name = os.path.realpath(os.fsdecode(path))
-            if name.startswith(self._folders) and not set(IGNORED) & set(Path(name).parts):
+            if name.startswith(self._folders) and "__pycache__" not in Path(name).parts:
                 self._seen[name] = None
 
 

@@ -40,29 +40,26 @@ def prepare(path: Path) -> None:
 
     A missing package is reported by the module itself.
     """
+    used = front_ends_of(named_from(path.parent, path.name))
     with suppress(ImportError):
-        _prepare(front_ends_of(named_from(path.parent, path.name)))
+        if "Triton" in used or "Helion" in used:
+            prepare_triton()
+        if "nvcc" in used:
+            from torch.utils import cpp_extension
 
-
-def _prepare(used: Sequence[str]) -> None:
-    if "Triton" in used or "Helion" in used:
-        prepare_triton()
-    if "nvcc" in used:
-        from torch.utils import cpp_extension
-
-        if not hasattr(cpp_extension.load_inline, "__wrapped__"):
-            cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
-            cpp_extension.load = _load(cpp_extension.load)
-    if "CuPy" in used:
-        cupy = import_module("cupy")
-        for name in ("RawKernel", "RawModule"):
-            kind = getattr(cupy, name)
-            if not hasattr(kind, "tells_lines"):
-                setattr(cupy, name, _raw(kind))
-    if "Numba" in used:
-        numba: Any = import_module("numba.cuda")
-        if not hasattr(numba.jit, "__wrapped__"):
-            numba.jit = _jit(numba.jit)
+            if not hasattr(cpp_extension.load_inline, "__wrapped__"):
+                cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
+                cpp_extension.load = _load(cpp_extension.load)
+        if "CuPy" in used:
+            cupy = import_module("cupy")
+            for name in ("RawKernel", "RawModule"):
+                kind = getattr(cupy, name)
+                if not hasattr(kind, "tells_lines"):
+                    setattr(cupy, name, _raw(kind))
+        if "Numba" in used:
+            numba: Any = import_module("numba.cuda")
+            if not hasattr(numba.jit, "__wrapped__"):
+                numba.jit = _jit(numba.jit)
 
 
 def _jit(real: Callable[..., Any]) -> Callable[..., Any]:

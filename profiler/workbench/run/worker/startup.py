@@ -177,15 +177,10 @@ def answers_without_driver(gpus: Sequence[Gpu]) -> Iterator[None]:
             setattr(torch.cuda, name, function)
 
 
-def _first_capability(gpus: Sequence[Gpu]) -> tuple[int, int]:
-    major, _, minor = gpus[0].compute_capability.partition(".")
-    return int(major), int(minor)
-
-
 ANSWERS: dict[str, Callable[[Sequence[Gpu]], object]] = {  # of torch.cuda
     "is_available": bool,
     "device_count": len,
-    "get_device_capability": _first_capability,
+    "get_device_capability": lambda gpus: tuple(map(int, gpus[0].compute_capability.split("."))),
 }
 
 
