@@ -274,22 +274,22 @@ def results(target: Target, names: list[str], *, alone: bool = False) -> Iterato
 
 
 def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
-    bound = tolerance_at(evidence.study.tolerance, evidence.study.shapes[shape])
     build, entry = evidence.build(name).current, evidence.check(name, shape)
-    found = CheckRow(
-        variant=name,
-        shape=shape,
-        status=Status.STALE if entry.state == Status.STALE else ABSENT,
-        bound=bound.absolute,
-        relative_bound=bound.relative,
-    )
     if build is not None and build.error:
+        found = check_row(evidence.study, name, shape, None)
         return replace(found, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
-    return found if entry.current is None else outcome_row(found, entry.current)
+    status = Status.STALE if entry.state == Status.STALE else ABSENT
+    return check_row(evidence.study, name, shape, entry.current, status)
 
 
-def outcome_row(row: CheckRow, found: CheckOutcome) -> CheckRow:
-    return replace(row, **{name: getattr(found, name) for name in CheckOutcome.__struct_fields__})
+def check_row(
+    study: Study, name: str, shape: str, found: CheckOutcome | None, status: str = ABSENT
+) -> CheckRow:
+    """``status`` is that of one that was not ``found``."""
+    bound = tolerance_at(study.tolerance, study.shapes[shape])
+    row = CheckRow(name, shape, status, bound.absolute, bound.relative)
+    known = CheckOutcome.__struct_fields__ if found else ()
+    return replace(row, **{field: getattr(found, field) for field in known})
 
 
 def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> CheckedStudy:
@@ -307,12 +307,8 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
         why = failed[0].error
         raise EnvironmentLacks(f"no step can be checked here: {why.message}", hint=why.hint)
     done = {(one.variant, one.shape): one for one in found}
-    rows = []
-    for name, shape in itertools.product(names, study.shapes):
-        bound = tolerance_at(study.tolerance, study.shapes[shape])
-        row = CheckRow(name, shape, ABSENT, bound.absolute, bound.relative)
-        outcome = done.get((name, shape))
-        rows.append(row if outcome is None else outcome_row(row, outcome))
+    every = itertools.product(names, study.shapes)
+    rows = [check_row(study, name, shape, done.get((name, shape))) for name, shape in every]
     lost = {one.variant: with_hint(one.error.message, one.error.hint) for one in failed}
     own = tolerance_at(study.tolerance, study.shapes[study.default_shape])
     allowed = ErrorBound(own.absolute, own.relative)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +42,6 @@ class Progress:
         self.wanted = sessions
         self.captured: set[str] = set()
         self.out: set[str] = set()
-        self.capture_started = 0.0
         self.checks: list[Checked] = []  # of one variant, that are not printed yet
 
     def __enter__(self) -> Progress:
@@ -65,14 +63,6 @@ class Progress:
             from rich.text import Text
 
             self.status.update(Text(printable(text)))
-
-    def left(self) -> str:
-        """Time left of the captures, from the ones already done."""
-        done, left = len(self.captured), self.captures - len(self.captured)
-        if not done or left <= 0:
-            return ""
-        each = (time.monotonic() - self.capture_started) / done
-        return f", about {each * left:.0f} s left"
 
     def drop(self, variant: str) -> None:
         """A variant that failed will not be profiled, or was in vain."""
@@ -98,7 +88,7 @@ class Progress:
                 self.timed(event.session)
             case Captured():
                 self.captured.add(event.variant)
-                done = f"{len(self.captured)} of {self.captures}{self.left()}"
+                done = f"{len(self.captured)} of {self.captures}"
                 self.line(f"profiled {event.variant} ({done})")
             case WithoutNumber():
                 many = _many(event.metrics, "metric")
@@ -109,10 +99,8 @@ class Progress:
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
 
     def start(self, event: Start) -> None:
-        if event.phase == Phase.CAPTURE and not self.capture_started:
-            self.capture_started = time.monotonic()
         doing = "compiling" if event.compiling else VERBS[event.phase]
-        self.live(f"{doing} {event.variant}{self.left()}")
+        self.live(f"{doing} {event.variant}")
 
     def timed(self, session: Session) -> None:
         """With its own number: they begin anew where a variant broke them."""
