@@ -93,7 +93,7 @@ def write(file: File, here: Path) -> None:
     old = path.read_text()
     start = old.index(f'[[step]]\nvariant = "{file.step}"')
     ends = [old.find(word, start + 1) for word in ("[[step]]\n", "# What it is measured against")]
-    end = min(found for found in ends if found > 0)
+    end = min((found for found in ends if found > 0), default=len(old))
     path.write_text(f"{old[:start]}{file.text.partition(chr(10))[2]}\n{old[end:]}")
 
 

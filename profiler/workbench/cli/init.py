@@ -29,6 +29,9 @@ def run(options: InitOptions) -> None:
     if made.left_alone:
         said += [f"  left alone, since it was there: {name}" for name in made.left_alone]
         said.append("  the study consists of both: `workbench list` prints more")
+    above = [folder for folder in resolved(root).parents if stands(folder / CONFIG_FILE)]
+    if above:
+        said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")
     verb = "build" if options.template == "cuda" else "check"
     said.append(f"without a GPU: {made.next.replace('ablate', verb)}")
     return say(*said, f"next, where there is a GPU with ncu (`workbench doctor`): {made.next}")

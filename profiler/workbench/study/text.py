@@ -8,7 +8,7 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -96,32 +96,38 @@ class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def convert(data: object, kind: type[Filled], path: Path) -> Filled:
     """``data`` of the file ``path`` as a ``kind``. Raises UsageError naming the file, the key, the
-    type expected there, and of an unknown key the nearest one.
+    type expected there, and of an unknown key or word the nearest one.
     """
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
-    where, known = where.strip(".`"), _NAMED.fullmatch(what)
-    if known and known[1] == "contains unknown":
-        key = f"{where}.{known[2]}" if where else known[2]
-        raise UsageError(
-            f"{path}: unknown key '{key}'", hint=nearest(known[2], keys_at(kind, where))
-        )
+    where, named = where.strip(".`"), _NAMED.fullmatch(what)
+    hint = f"leave '{where}' out for the default"
+    if named and named[1] == "Object contains unknown field":
+        key = f"{where}.{named[2]}" if where else named[2]
+        known = [field.encode_name for field in msgspec.structs.fields(type_at(kind, where))]
+        raise UsageError(f"{path}: unknown key '{key}'", hint=nearest(named[2], known))
+    if named and named[1] == "Invalid enum value":
+        wanted = type_at(kind, where)
+        hint = nearest(named[2], map(str, get_args(wanted) or wanted))
+    elif named:
+        hint = f"write {named[2]} = "
     what = what.replace("`object`", "a table").replace("`array`", "a list")
-    raise UsageError(
-        f"{path}: '{where}': {what[0].lower()}{what[1:]}",
-        hint=f"write {known[2]} = " if known else f"leave '{where}' out for the default",
-    )
+    raise UsageError(f"{path}: '{where}': {what[0].lower()}{what[1:]}", hint=hint)
 
 
-# How msgspec names a key that is wrong or lacking.
-_NAMED = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+# How msgspec names a key or a word that is wrong or lacking.
+_NAMED = re.compile(
+    r"(Object contains unknown field|Object missing required field|Invalid enum value)"
+    r" [`'](.*)[`']",
+    re.DOTALL,
+)
 
 
-def keys_at(kind: type[Any], where: str) -> list[str]:
-    """Of the table at a place such as ``step[0].prediction[1]``."""
+def type_at(kind: Any, where: str) -> Any:
+    """Of a key such as ``step[0].prediction[1]``; of a list that of its entries."""
     for key in re.findall(r"[a-z_]+", where):
         (kind,) = (f.type for f in msgspec.structs.fields(kind) if f.encode_name == key)
-        kind = next(iter(get_args(kind)), kind)
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
+        kind = kind if get_origin(kind) is Literal else next(iter(get_args(kind)), kind)
+    return kind
