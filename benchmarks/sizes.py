@@ -117,7 +117,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
         name = f"sizes/{case}"
         light, dark = svg.files(size_lines(each, name=name))
         charts |= {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
-        alt = f"Time and rate of {page.study} over {each.parameter}: {case}"
+        alt = f"Ratio of {page.study} to the fastest reference over {each.parameter}: {case}"
         parts.append(markdown.picture(Chart(name, alt, words(""))))
     return "\n\n".join(parts), charts
 

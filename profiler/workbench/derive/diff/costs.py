@@ -227,12 +227,11 @@ class InstructionCost:
 @dataclass(frozen=True)
 class Listing:
     """All launches of a variant one after the other; ``duration`` is theirs, in microseconds under
-    ncu. ``complete`` is whether every launch has its disassembly.
+    ncu.
     """
 
     instructions: tuple[InstructionCost, ...]
     duration: float | None
-    complete: bool
 
     @cached_property
     def by_line(self) -> Mapping[Place, Sequence[InstructionCost]]:
@@ -253,7 +252,7 @@ def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:
         for one in _costed(launch, code, weights.get(launch), whole)
     ]
     duration = None if whole is None else whole / NS_PER_US
-    return Listing(tuple(found), duration, len(known) == len(codes))
+    return Listing(tuple(found), duration)
 
 
 def _samples(code: Code) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from workbench.derive.diff.costs import NUMBERS, Cost
 from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff, SourceRow, base
+from workbench.derive.figures import stall_label
 from workbench.render.document.blocks import (
     Text,
     code,
     line,
 )
-from workbench.render.document.limits import of_line
 from workbench.render.document.sentences import why_no_costs
 from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
@@ -148,7 +148,7 @@ def shift_place(shift: Shift) -> str:
 
 
 def _line_cost(text: SourceRow) -> str:
-    stall = of_line(text.cost)
+    stall = stall_label(text.cost.top_stall)
     return stall_time(text.cost) + (f", {stall}" if stall else "")
 
 

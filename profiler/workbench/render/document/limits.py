@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from workbench.derive.diff.costs import Cost
 from workbench.derive.figures import (
     ISSUING,
     SAMPLES,
@@ -117,11 +116,6 @@ def share(value: float, error: float | None) -> str:
 def share_of(value: float, figures: Mapping[str, Figure]) -> str:
     """A share of all samples of a capture, with its standard error."""
     return share(value, standard_error(value, samples(figures)))
-
-
-def of_line(cost: Cost) -> str:
-    """The reason for which a line stalled; "" for none."""
-    return stall_label(cost.top_stall)
 
 
 TERA = 1e12
