@@ -265,14 +265,6 @@ def measure(
     return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
 
 
-def results(target: Target, names: list[str], *, alone: bool = False) -> Iterator[CheckRow]:
-    """Every variant at every shape, or at the target's ``alone``."""
-    evidence = target.evidence()
-    for name in names:
-        for shape in [target.shape] if alone else target.study.shapes:
-            yield result(evidence, name, shape)
-
-
 def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     build, entry = evidence.build(name).current, evidence.check(name, shape)
     if build is not None and build.error:
@@ -329,7 +321,9 @@ def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -
             others = () if again else None
             lost |= measure(target, names, everywhere=everywhere, others=others)
             checked |= set(names) - lost.keys()
-        checks += results(target, names, alone=len(targets) > 1)
+        evidence = target.evidence()
+        shapes = [target.shape] if len(targets) > 1 else target.study.shapes
+        checks += [result(evidence, name, shape) for name in names for shape in shapes]
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
     return CheckedStudy(
         study=target.study.name,

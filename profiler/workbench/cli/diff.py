@@ -33,10 +33,9 @@ def run(options: DiffOptions) -> None:
             f"{files[0]} is a report, the other is not",
             hint=f"`workbench show {quote(files[0])}` shows it; `diff` takes two reports",
         )
-    for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
-        if given is not None:
-            hint = "a variant's kernels are taken together"
-            raise UsageError(f"{option} is for reports", hint=hint)
+    if options.kernel is not None or options.launch is not None:
+        hint = "a variant's kernels are taken together"
+        raise UsageError("--kernel and --launch are for reports", hint=hint)
     return variants(options)
 
 

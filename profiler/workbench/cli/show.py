@@ -47,10 +47,9 @@ def run(options: ShowOptions) -> None:
     options = identified(options)
     if is_report(options.name):
         return show_report(read_report(Path(options.name)), options)
-    for option, given in (("--kernel", options.kernel), ("--launch", options.launch)):
-        if given is not None:
-            hint = "a variant's kernels are taken together"
-            raise UsageError(f"{option} is for reports, and {options.name} is none", hint=hint)
+    if options.kernel is not None or options.launch is not None:
+        hint = "a variant's kernels are taken together"
+        raise UsageError("--kernel and --launch are for reports", hint=hint)
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from shlex import quote
 
 from workbench.app.sweep import (
@@ -15,7 +15,7 @@ from workbench.app.sweep import (
     write_sizes,
 )
 from workbench.app.target import find_study, profiled_shapes, target_at
-from workbench.cli.options import Printed, SweepOptions
+from workbench.cli.options import SweepOptions
 from workbench.cli.printing import output, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
@@ -38,7 +38,7 @@ def run(options: SweepOptions) -> int:
             )
         targets = targets_of(here, workspace, picked)
         over, failures = over_shapes(targets, options.variants, fresh=options.fresh)
-        return tell_sizes(over, (f"over {options.shape}", *options.variants), failures, options)
+        return sizes(options, over, failures)
     if mixed := [name for name in options.variants if not is_space(name)]:
         raise UsageError(
             f"'{mixed[0]}' is one variant, and is swept with nothing",
@@ -62,18 +62,15 @@ def run(options: SweepOptions) -> int:
     return int(not all(one.timed for one in found))
 
 
-def tell_sizes(
-    found: OverShapes, part: Sequence[str], failures: Mapping[str, str], options: Printed
-) -> int:
-    """Print the tables, write them with their charts, and say what failed. ``part`` names the
-    folder: the range and the variants, as they were typed.
-    """
+def sizes(options: SweepOptions, found: OverShapes, failures: Mapping[str, str]) -> int:
+    """Print the tables, write them with their charts, and say what failed."""
     study, every = found.targets[0].study, found.over()
     tell(
         options,
         lambda: {"sizes": every},
         lambda: (block for over in every for block in sizes_view(over)),
     )
+    part = (f"over {options.shape}", *options.variants)  # the folder: as they were typed
     write_sizes(found.targets[0], [over for over in every if over.timed], part)
     parts = study.ladder.chosen_among(found.names)
     if left := [part for part in parts if part not in found.names]:

@@ -15,7 +15,7 @@ from workbench.app.show import Metric, read, report_lines, report_metric
 from workbench.app.target import find_recorded
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
-from workbench.errors import EnvironmentLacks, UsageError, nearest
+from workbench.errors import EnvironmentLacks, unknown
 from workbench.evidence.recorded import Evidence
 from workbench.judge.parameter_sweep import Sweep
 from workbench.judge.rows import Ablation, Row
@@ -308,9 +308,7 @@ class RecordedEvidence(Shown, Evidence):
     def row(self, variant: str) -> ProfiledVariant:
         """All that is known of one variant. Raises UsageError for what is none."""
         if variant not in self.study.variants:
-            raise UsageError(
-                f"unknown variant '{variant}'", hint=nearest(variant, self.study.variants)
-            )
+            raise unknown("variant", variant, self.study.variants)
         return profiled(self.ladder, variant)
 
     def _blocks(self) -> Sequence[Block]:

@@ -130,8 +130,7 @@ class Fingerprints:
         digest = self._sources(variant)
         digest.update(self._code)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
-        if HARNESS > 1:  # the first one was in no fingerprint
-            digest.update(f"harness {HARNESS}".encode())
+        digest.update(f"harness {HARNESS}".encode())
         return digest.hexdigest()
 
     def of_sources(self, variant: str) -> str:
