@@ -132,7 +132,7 @@ def traffic(values: Values, level: str) -> float | None:
 
 
 PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-CLOCK = "smsp__cycles_elapsed.avg.per_second"
+SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 CYCLES = "gpc__cycles_elapsed.max"
 
 
@@ -153,13 +153,18 @@ def counted_flops(metrics: ColumnTable) -> Mapping[str, float] | None:
     return totals(item for found in own for item in found.items())
 
 
+def per_cycle(values: Values, kind: str) -> float | None:
+    """FLOPs of threads, of a kind of ``VECTOR``; None where one of the counters is missing."""
+    ops, *_ = VECTOR[kind]
+    if not all(PER_CYCLE.format(op) in values for op in ops):
+        return None
+    return added(values[PER_CYCLE.format(op)] * weight for op, weight in ops.items())
+
+
 def _of(values: Values) -> Mapping[str, float] | None:
     cycles = _cycles(values)
-    vector = {
-        kind: added(values[PER_CYCLE.format(op)] * weight for op, weight in ops.items()) * cycles
-        for kind, (ops, *_) in VECTOR.items()
-        if all(PER_CYCLE.format(op) in values for op in ops)
-    }
+    known = {kind: per_cycle(values, kind) for kind in VECTOR}
+    vector = {kind: flops * cycles for kind, flops in known.items() if flops is not None}
     tensor = totals((f"{TENSOR} {op.type}", values.get(op.work, 0.0)) for op in TENSOR_OPS)
     if not vector or not cycles or not any(op.work in values for op in TENSOR_OPS):
         return None
@@ -167,7 +172,7 @@ def _of(values: Values) -> Mapping[str, float] | None:
 
 
 def _cycles(values: Values) -> float:
-    by_clock = values.get(CLOCK, 0.0) * values.get(DURATION, 0.0) * 1e-9
+    by_clock = values.get(SMSP_CLOCK, 0.0) * values.get(DURATION, 0.0) * 1e-9
     return max(by_clock, values.get(CYCLES, 0.0))
 
 

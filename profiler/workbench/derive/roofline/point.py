@@ -33,12 +33,14 @@ from workbench.derive.roofline.ceilings import (
     L1,
     L2,
     LEVELS,
+    SMSP_CLOCK,
     TENSOR,
     VECTOR,
     Peaks,
     Values,
     bandwidth,
     op_peak,
+    per_cycle,
     sm_clock,
     tensor_peak,
     traffic,
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from workbench.ncu.capture import ColumnTable
 
 
-SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 ERROR_MARGIN = 1.05  # a share beyond it is an error in the data
 BUSY_PIPE_PCT = 1.0  # less of the tensor pipe is not worth a word
@@ -207,7 +208,7 @@ def _is_complete(values: Values) -> bool:
     return (
         DURATION in values
         and SMSP_CLOCK in values
-        and _per_cycle(values, VECTOR["fp32"][0]) is not None
+        and per_cycle(values, "fp32") is not None
         and vector_peak(values, "fp32") is not None
         and _has_level(values, DRAM)
     )
@@ -230,18 +231,10 @@ def _add(sums: _Sums, values: Values) -> None:
 
 def _vector_work(values: Values, seconds: float) -> Iterator[tuple[str, float, float]]:
     """Kind, FLOPs and peak FLOP/s of the arithmetic outside of the tensor cores."""
-    for kind, (ops, *_) in VECTOR.items():
-        per_cycle, peak = _per_cycle(values, ops), vector_peak(values, kind)
-        if per_cycle and peak:
-            yield kind, per_cycle * values[SMSP_CLOCK] * seconds, peak
-
-
-def _per_cycle(values: Values, ops: Mapping[str, int]) -> float | None:
-    """Weighted thread instructions per cycle; None where one of the counters is missing."""
-    name = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-    if not all(name.format(op) in values for op in ops):
-        return None
-    return added(values[name.format(op)] * weight for op, weight in ops.items())
+    for kind in VECTOR:
+        flops, peak = per_cycle(values, kind), vector_peak(values, kind)
+        if flops and peak:
+            yield kind, flops * values[SMSP_CLOCK] * seconds, peak
 
 
 def _add_work(sums: _Sums, kind: str, work: float, peak: float) -> None:
