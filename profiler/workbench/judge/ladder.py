@@ -30,7 +30,7 @@ from workbench.judge.known_evidence import (
 )
 from workbench.judge.regimes import AcrossShapes, across_shapes
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
-from workbench.judge.sessions import TimingFacts, throttling_warnings, timing_facts, timing_warnings
+from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step, outcomes
@@ -78,7 +78,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
             *_warnings_elsewhere(views, ladders[1:]),
             *choice_warnings(ladders, config.gates, snapshot.shape),
             *_other_timings(views, rows, ladders),
-            *_timing_warnings(_facts(views, ladders, across), snapshot.shape),
+            *timing_warnings(_facts(views, ladders, across), snapshot.shape),
             *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
@@ -183,14 +183,6 @@ def _facts(
             if shape in shown or (facts and facts.wrong):
                 every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
-
-
-def _timing_warnings(by_shape: Mapping[str, TimingFacts], table: str) -> Iterator[Finding]:
-    for shape, facts in by_shape.items():
-        yield from timing_warnings(facts, "" if shape == table else shape)
-    yield from throttling_warnings(
-        {shape: facts.throttling for shape, facts in by_shape.items() if facts.throttling}
-    )
 
 
 def _other_timings(

@@ -296,10 +296,7 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
     )
 
 
-def timing_warnings(facts: TimingFacts | None, shape: str = "") -> Iterator[Finding]:
-    """``shape`` where it is not the table's."""
-    if facts is None:
-        return
+def _warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
     if facts.wrong:
         yield finding("timing.wrong_outputs", variants=facts.wrong, shape=shape)
     if facts.failed:
@@ -326,11 +323,15 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
     clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
     highest = max(clocks, default=None)
     facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
-    for shape, found in facts.items():
-        yield from timing_warnings(found, shape if len(facts) > 1 else "")
-    yield from throttling_warnings(
-        {shape: found.throttling for shape, found in facts.items() if found and found.throttling}
-    )
+    yield from timing_warnings(facts, next(iter(facts), "") if len(facts) == 1 else "")
+
+
+def timing_warnings(by_shape: Mapping[str, TimingFacts | None], table: str) -> Iterator[Finding]:
+    """Shapes other than the ``table``'s are named."""
+    known = {shape: facts for shape, facts in by_shape.items() if facts}
+    for shape, facts in known.items():
+        yield from _warnings(facts, "" if shape == table else shape)
+    yield from throttling_warnings({s: f.throttling for s, f in known.items() if f.throttling})
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]:
