@@ -33,9 +33,11 @@ from workbench.words import ABSENT
 Drawn = tuple[list[Item], float]  # and where it ends
 
 
+WIDTH = 920.0  # of every chart
+
+
 def framed(
     drawn: Drawn | str,
-    width: float,
     absent: Sequence[Row] = (),
     *,
     name: str,
@@ -45,10 +47,10 @@ def framed(
     """What is ``drawn``, or in its place the words that say why nothing is; ``absent`` are named at
     the foot.
     """
-    items, bottom = empty(drawn, width) if isinstance(drawn, str) else drawn
-    foot, height = not_drawn(absent, width, bottom)
+    items, bottom = empty(drawn) if isinstance(drawn, str) else drawn
+    foot, height = not_drawn(absent, bottom)
     return Scene(
-        name=name, width=width, height=height, title=title, subtitle=subtitle, items=(*items, *foot)
+        name=name, width=WIDTH, height=height, title=title, subtitle=subtitle, items=(*items, *foot)
     )
 
 
@@ -99,17 +101,17 @@ def where(ablation: Ablation) -> str:
     return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
 
 
-def empty(words: str, width: float) -> tuple[list[Item], float]:
+def empty(words: str) -> tuple[list[Item], float]:
     """In place of a chart: what was not collected."""
-    return [Label((width / 2, EMPTY / 2), words, 14, "muted", Anchor.MIDDLE)], EMPTY
+    return [Label((WIDTH / 2, EMPTY / 2), words, 14, "muted", Anchor.MIDDLE)], EMPTY
 
 
-def not_drawn(rows: Sequence[Row], width: float, top: float) -> tuple[list[Item], float]:
+def not_drawn(rows: Sequence[Row], top: float) -> tuple[list[Item], float]:
     """At the foot, the variants that are missing and why; and where the picture ends."""
     if not rows:
         return [], top + 6
     text = f"{ABSENT}: " + ", ".join(f"{row.variant} ({reason(row)})" for row in rows)
-    lines = wrapped(text, width - 2 * EDGE, SMALL)
+    lines = wrapped(text, WIDTH - 2 * EDGE, SMALL)
     items: list[Item] = [
         Label((EDGE, top + NOTE * (n + 1)), line, SMALL, "muted") for n, line in enumerate(lines)
     ]

@@ -14,6 +14,7 @@ from workbench.render.chart.frame import (
     EDGE,
     NO_ARITHMETIC,
     SIGNS,
+    WIDTH,
     WORDS,
     Drawn,
     LegendEntry,
@@ -49,7 +50,7 @@ from workbench.render.chart.scene import (
 from workbench.render.document.blocks import Marking
 from workbench.render.numbers import number
 
-WIDTH, LEFT, HEIGHT = 920.0, 46.0, 400.0
+LEFT, HEIGHT = 46.0, 400.0
 NAMES = 260.0  # the most that names take beside the plot
 TOP, FOOT, APART = 26.0, 40.0, 20.0
 SIZE, SMALL = 12.0, 11.0
@@ -81,7 +82,6 @@ def roofline(ablation: Ablation) -> Scene:
         drawn = _draw(marks_at(ablation, known), known, [row.variant for row in ablation.path])
     return framed(
         drawn,
-        WIDTH,
         absent,
         name="roofline",
         title="Roofline",

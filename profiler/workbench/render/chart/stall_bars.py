@@ -15,6 +15,8 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
+    GRID,
+    WIDTH,
     LegendEntry,
     framed,
     key,
@@ -31,7 +33,6 @@ from workbench.render.chart.scene import (
     Label,
     Polyline,
     Scene,
-    Stroke,
     VariantItems,
     ink_on,
     text_width,
@@ -41,8 +42,7 @@ from workbench.render.document.step import step_chart
 from workbench.render.numbers import factor, number
 
 NUMBER, GAP = 10.5, 14.0
-WIDTH, NAMES, SIZE, BAR = 920.0, 260.0, 12.0, 18.0
-RULE = Stroke("faint", 0.8)
+NAMES, SIZE, BAR = 260.0, 12.0, 18.0
 ALT = "Time under ncu by stall reason, each step beside its parent."
 CAPTION = (
     "Each pair is on the scale of its parent: compare lengths within a pair only. A colour is its "
@@ -99,7 +99,6 @@ def stall_time(ablation: Ablation) -> Scene:
     absent = [r for r in steps if r.step and r.step.parent and r.variant not in known]
     return framed(
         _draw(shown, fills(pair.longer for pair in shown)) if shown else ABSENT_SAMPLES,
-        WIDTH,
         absent,
         name="stall-time",
         title="Stall time of each step beside its parent",
@@ -115,7 +114,6 @@ def step_stalls(ablation: Ablation) -> list[Scene]:
         replace(
             framed(
                 _draw([pair], colours),
-                WIDTH,
                 name=step_chart(pair.row.variant),
                 title="Stall time beside the parent's",
                 subtitle=f"{where(ablation)}; µs under ncu",
@@ -136,7 +134,7 @@ def _draw(shown: Sequence[Pair], colours: Mapping[str, str]) -> tuple[list[Item]
     y = top + 8
     for n, pair in enumerate(shown):
         if n:
-            items.append(Polyline(((EDGE, y), (WIDTH - EDGE, y)), RULE))
+            items.append(Polyline(((EDGE, y), (WIDTH - EDGE, y)), GRID))
         group, y = _pair(pair, colours, left, unit, y + GAP / 2)
         items.append(group)
         y += GAP / 2

@@ -12,7 +12,9 @@ from workbench.judge.sizes import OverSizes, SizeLine, size_words
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
+    GRID,
     SIGNS,
+    WIDTH,
     Drawn,
     LegendEntry,
     axes,
@@ -49,7 +51,7 @@ from workbench.words import Verdict
 TOP, FOOT = 34.0, 44.0
 COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
 ENDS = 3.0  # half of the bar at either end of an interval
-WIDTH, LEFT, HEIGHT = 920.0, 52.0, 320.0
+LEFT, HEIGHT = 52.0, 320.0
 
 
 def size_lines(over: OverSizes, name: str = NAME) -> Scene:
@@ -58,7 +60,6 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     lines = _most_telling(over)
     made = framed(
         _lines(lines, over.parameter) if lines else "no version was timed beside a reference",
-        WIDTH,
         name=name,
         title=f"Ratio to the fastest reference over {over.parameter}",
         subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
@@ -127,7 +128,6 @@ def _line(line: SizeLine, at: Plot, stroke: Stroke) -> Sequence[Item]:
 NAMES, CHANGES, SIZE, NUMBER = 180.0, 290.0, 12.0, 11.0
 ROW, LINE = 24.0, 15.0  # of a step, and of the name of a reference
 TICKS = 6
-GRID = Stroke("faint", 0.8)
 PATH, REFERENCE = Stroke("step", 1.5), Stroke("reference", 1.2, (5, 3))
 STEPS_ALT = "Time per call of each step from the baseline to the fastest, on a logarithmic axis."
 STEPS_CAPTION = (
@@ -146,7 +146,6 @@ def step_times(ablation: Ablation) -> Scene:
         _draw(timed, sorted(references, key=lambda each: each[1].value))
         if timed
         else "timing not collected",
-        WIDTH,
         [row for row in steps if not (row.time and row.time.value > 0)],
         name="times",
         title="Time by step",
