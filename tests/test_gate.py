@@ -297,6 +297,9 @@ def test_cuda_that_means_the_same() -> None:
 def test_python_that_means_the_same() -> None:
     assert meaning('"""A."""\nx = 1  # one\n') == meaning('# b\n"""B."""\n\n\nx = 1\n')
     assert meaning("x = 1\n") != meaning("x = 2\n")
+    assert meaning("x = None") == (  # of every version of Python
+        "Module(body=[Assign(targets=[Name(id='x', ctx=Store())], value=Constant())])"
+    )
     assert meaning('def f():\n    """A."""\n    return 1\n') == meaning("def f(): return 1")
     assert meaning("def f(:") == "def f(:"
 

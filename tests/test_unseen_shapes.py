@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ def test_a_replay_draws_the_same_and_an_edit_others(root: Path) -> None:
     source = root / "kernels" / "scale" / "fix.cu"
     source.write_text(source.read_text().replace("2 *", "2.0f *"))
     assert not set(drawn(root)) & set(first)
+
+
+def test_times_are_compared_at_a_large_shape(root: Path) -> None:
+    """An honest step may be slower than its parent where the launch takes all of the time."""
+    path = root / "kernels" / "scale" / "fix.cu"
+    sizes = []
+    for number in range(20):
+        path.write_text(path.read_text() + f"\nint unused_{number};\n")
+        study = unseen_shapes(find_workspace(root).study("scale"), "fix")
+        sizes.append([study.study.shapes[name].size for name in study.names])
+    least = math.sqrt(1 * 100_000)
+    assert min(first for first, *_ in sizes) >= 0.99 * least
+    assert min(size for _, *others in sizes for size in others) < least
 
 
 def test_without_ranges_nothing_is_drawn(tmp_path: Path) -> None:

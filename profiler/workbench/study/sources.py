@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from workbench.cuda.includes import within
 from workbench.study.model import Study, Variant
@@ -173,7 +174,17 @@ def meaning(text: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return _dumped(tree)
+
+
+def _dumped(node: Any) -> str:
+    """As ``ast.dump``, and the same in every version of Python: fields that newer ones added are
+    empty where the code runs on older ones.
+    """
+    if isinstance(node, ast.AST):
+        fields = (f"{n}={_dumped(v)}" for n, v in ast.iter_fields(node) if v not in (None, []))
+        return f"{type(node).__name__}({', '.join(fields)})"
+    return f"[{', '.join(map(_dumped, node))}]" if isinstance(node, list) else repr(node)
 
 
 def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> str:

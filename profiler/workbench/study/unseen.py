@@ -23,7 +23,11 @@ ATTEMPTS = 20  # of a study whose ``shape_name`` refuses some
 
 @dataclass(frozen=True)
 class UnseenShapes:
-    """``study`` has them among its shapes; ``seed`` is hexadecimal. No names without ranges."""
+    """``study`` has them among its shapes; ``seed`` is hexadecimal. No names without ranges.
+
+    The first is a large one, and there times are compared: at a small one they are those of a
+    launch, and say little of a kernel.
+    """
 
     study: Study
     names: tuple[str, ...] = ()
@@ -53,9 +57,10 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
     if not ranges or variant not in study.variants:
         return UnseenShapes(study)
     seed = plain_digest(study, study.variants[variant])[:8]
-    drawing, names, own = random.Random(seed), [], set(study.shapes)
+    drawing, own = random.Random(seed), set(study.shapes)
+    names: list[str] = []
     for _ in range(ATTEMPTS):
-        values = {name: _drawn(drawing, values) for name, values in sorted(ranges.items())}
+        values = {n: _drawn(drawing, every, not names) for n, every in sorted(ranges.items())}
         try:
             picked = derived(study, study.default_shape, values)
         except UsageError:  # the study has no inputs for it
@@ -68,8 +73,9 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
     return UnseenShapes(study, tuple(names), seed)
 
 
-def _drawn(drawing: random.Random, values: range) -> int:
-    """As many small as large ones: even over the logarithm."""
+def _drawn(drawing: random.Random, values: range, large: bool) -> int:
+    """As many small as large ones: even over the logarithm, or over its upper half."""
     low, high = sorted((values[0], values[-1]))
-    aimed = math.exp(drawing.uniform(math.log(low), math.log(high)))
+    least = math.sqrt(low * high) if large else low
+    aimed = math.exp(drawing.uniform(math.log(least), math.log(high)))
     return values[min(len(values) - 1, round(abs(aimed - values[0]) / abs(values.step)))]
