@@ -153,7 +153,7 @@ def declared(folder: Path) -> list[Kernel]:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "kernels" / "transpose"
-    shutil.copytree(ROOT / "kernels" / "transpose", folder)
+    shutil.copytree(FIXTURE / "kernels" / "transpose", folder)
     return folder
 
 
