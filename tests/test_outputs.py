@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -184,6 +185,26 @@ def test_an_error_in_few_large_elements_is_compared_over_many_draws(
     study.inputs = lambda shape, generator: {"x": torch.randn(40, 30, generator=generator)}
     study.tolerance = Tolerance(absolute=math.inf, relative=1e-3)
     found = outcome(study, lambda x: rounded(x, worse), peer=lambda x: rounded(x, 1.0))
+    assert worse / 1.7 < (found.times_reference or 0.0) < most
+
+
+@pytest.mark.parametrize(("worse", "most"), [(1.2, 2.0), (5.0, 9.0)])
+def test_few_elements_of_a_kind_of_input_are_compared_over_many_draws(
+    worse: float, most: float
+) -> None:
+    def large(inputs: Any, generator: Any) -> dict[str, Any]:
+        inputs["x"][0, 0] += 1e4
+        return inputs  # type: ignore[no-any-return]
+
+    def rounded(x: Any, by: float) -> Any:
+        torch.manual_seed(int(x.abs().sum() * 1e3) + int(by * 10))
+        return x.double() * (1 + by * 1e-7 * torch.randn(x.shape).double())
+
+    study = study_of(lambda x: x.double(), adversarial={"large": large})
+    study.inputs = lambda shape, generator: {"x": torch.randn(40, 30, generator=generator)}
+    study.tolerance = Tolerance(absolute=math.inf, relative=1e-3)
+    peer = partial(rounded, by=1.0)
+    found = outcome(study, lambda x: rounded(x, worse if x.max() > 1e3 else 1.0), peer=peer)
     assert worse / 1.7 < (found.times_reference or 0.0) < most
 
 

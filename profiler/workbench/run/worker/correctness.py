@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -42,6 +42,7 @@ AS_REFERENCE = "reference() in study.py says which shape and kind of type an out
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
 MOST_DRAWS = 24
+DRAWS_SECONDS = 10.0  # of one kind of input at one shape, after which no further one is drawn
 
 
 @dataclass(frozen=True)
@@ -203,52 +204,58 @@ def worse_of(found: CheckOutcome, one: ComparedCall, kind: str) -> CheckOutcome:
     )
 
 
-def draws_of(plain: Sequence[ComparedCall]) -> Iterator[tuple[str, Kind | None]]:
-    """Two, and more until the ``plain`` calls so far have enough elements for a ratio of errors."""
-    while len(plain) < 2 or (len(plain) < MOST_DRAWS and plain[0].elements * len(plain) < FEW):
-        yield "", None
+def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
+    """Whether one more is: they have too few elements for a ratio of errors."""
+    if len(calls) < least:
+        return True
+    left = len(calls) < MOST_DRAWS and time.monotonic() - began < DRAWS_SECONDS
+    return left and calls[0].elements * len(calls) < FEW
 
 
-def pooled(worst: CheckOutcome, plain: Sequence[ComparedCall]) -> CheckOutcome:
-    """With one ratio of errors of all draws, root mean square, where an output has few elements."""
-    if plain[0].elements >= FEW:
-        return worst
+def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> CheckOutcome:
+    """With one ratio of errors of all ``calls``, root mean square, where few elements make up an
+    output's norm.
+    """
     found: dict[str, float] = {}
-    for name in plain[0].errors:
-        pairs = [one.errors[name] for one in plain if name in one.errors]
+    for name in calls[0].errors if calls[0].elements < FEW else ():
+        pairs = [one.errors[name] for one in calls if name in one.errors]
         own, theirs = (math.hypot(*errors) for errors in zip(*pairs, strict=True))
         if (times := multiple(own, theirs)) is not None:
             found[name] = times
-    if not found:
+    output = max(found, key=found.__getitem__, default="")
+    if not found or found[output] <= (worst.times_reference or 0.0):
         return worst
-    output = max(found, key=found.__getitem__)
-    return structs.replace(worst, times_reference=found[output], output=output)
+    return structs.replace(worst, times_reference=found[output], output=output, kind=kind)
 
 
 def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
-    """The worst of two plain draws, or more, and of one of every adversarial kind of the study."""
+    """The worst of two plain draws and of one of every adversarial kind of the study, and of more
+    where few elements make up an output's norm.
+    """
     worst = CheckOutcome(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
-    plain: list[ComparedCall] = []
-    for name, kind in chain(draws_of(plain), getattr(study, "adversarial", {}).items()):
-        try:
-            one = check_once(study, run, shape, kind, peer)
-        except NotImplementedError as error:
-            return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
-        if one.why:
-            return CheckOutcome(
-                status=CheckResult.WRONG,
-                why=f"with {name} inputs: {one.why}" if name else one.why,
-                max_abs=finite(one.absolute),
-                relative=finite(one.relative),
-                kind=name,
-                output=one.output,
-                hint=one.hint,
-            )
-        if kind is None:
-            plain.append(one)
-        few = one.elements < FEW
-        worst = worse_of(worst, replace(one, times=None, reference=None) if few else one, name)
-    return pooled(worst, plain)
+    for name, kind in {"": None, **getattr(study, "adversarial", {})}.items():
+        calls: list[ComparedCall] = []
+        began = time.monotonic()
+        while is_due(calls, 1 if name else 2, began):
+            try:
+                one = check_once(study, run, shape, kind, peer)
+            except NotImplementedError as error:
+                return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
+            if one.why:
+                return CheckOutcome(
+                    status=CheckResult.WRONG,
+                    why=f"with {name} inputs: {one.why}" if name else one.why,
+                    max_abs=finite(one.absolute),
+                    relative=finite(one.relative),
+                    kind=name,
+                    output=one.output,
+                    hint=one.hint,
+                )
+            calls.append(one)
+            few = one.elements < FEW
+            worst = worse_of(worst, replace(one, times=None, reference=None) if few else one, name)
+        worst = pooled(worst, calls, name)
+    return worst
 
 
 def finite(number: float) -> float | None:
