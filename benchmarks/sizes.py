@@ -16,7 +16,8 @@ from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.sizes import AtSize, OverSizes, over_sizes
+from workbench.judge.regimes import AtShape
+from workbench.judge.sizes import OverSizes, over_sizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
@@ -77,14 +78,14 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     points = tuple(point for point in (next(points, None) for points in at_size) if point)
     if len(points) < len(picked):
         return None
-    return replace(found, variants=(replace(own[0], points=points), *lines.values()))
+    return replace(found, variants=(replace(own[0], shapes=points), *lines.values()))
 
 
-def cell(point: AtSize | None) -> str:
-    if point is None or point.over_fastest is None:
+def cell(point: AtShape | None) -> str:
+    if point is None or point.speedup_over_fastest is None:
         return NONE
     time = microseconds(point.microseconds.value)
-    return f"{time}, {interval(point.claimed)} {point.fastest_reference}"
+    return f"{time}, {interval(point.claimed)} {point.fastest}"
 
 
 def power_limit(found: OverSizes | None) -> str:
@@ -105,10 +106,10 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
     first = next(iter(known.values()))
     own = [each.variants[0] if each else None for each in found.values()]
     rows = [
-        [f"{first.parameter}={size:g}", *(cell(o.points[i]) if o else NONE for o in own)]
+        [f"{first.parameter}={size:g}", *(cell(o.shapes[i]) if o else NONE for o in own)]
         for i, size in enumerate(first.sizes.values())
     ]
-    means = [fine(o.mean_over_fastest) if o and o.mean_over_fastest else NONE for o in own]
+    means = [fine(o.geometric_mean) if o and o.geometric_mean else NONE for o in own]
     limits = map(power_limit, found.values())
     rows += [["geometric mean", *means], ["SM clock at the power limit", *limits]]
     parts = [table(["", *found], rows, left=1 + len(found))]

@@ -78,6 +78,6 @@ def test_a_range_of_shapes_takes_longer_the_larger_it_is(
     shape = "n=1048576..16777216*4"
     (over,) = told(root, capsys, "sweep", "fix", "baseline", "--shape", shape)["sizes"]
     for line in over["variants"]:
-        times = [point["microseconds"]["value"] for point in line["points"]]
+        times = [point["microseconds"]["value"] for point in line["shapes"]]
         assert len(times) == 3
         assert times == sorted(times)

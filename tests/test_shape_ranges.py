@@ -18,6 +18,7 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import derived_shapes
 from workbench.judge.sizes import ranges
+from workbench.render.numbers import percent
 from workbench.run import machine
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
@@ -146,16 +147,16 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     assert len(gpu.timed) == 4
     assert gpu.captured == []
     lines = {each["variant"]: each for each in over["variants"]}
-    last = lines["wide"]["points"][-1]
+    last = lines["wide"]["shapes"][-1]
     assert last["microseconds"]["value"] == pytest.approx(14.096, rel=0.01)
     assert over["in_flops"] is False  # one FLOP in eight bytes
-    assert last["rate"] == pytest.approx(8 * 8192 / 14.096e-6, rel=0.01)
-    assert last["fastest_reference"] == "eager"
-    assert last["over_fastest"]["low"] < 16.55 / 14.096
-    ratios = [at["over_fastest"]["ratio"] for at in lines["wide"]["points"]]
+    assert last["terabytes_per_second"] == pytest.approx(8 * 8192 / 14.096e6, rel=0.01)
+    assert last["fastest"] == "eager"
+    assert last["speedup_over_fastest"]["low"] < 16.55 / 14.096
+    ratios = [at["speedup_over_fastest"]["ratio"] for at in lines["wide"]["shapes"]]
     mean = math.exp(sum(map(math.log, ratios)) / 4)
-    assert lines["wide"]["mean_over_fastest"] == pytest.approx(mean)
-    assert lines["eager"]["mean_over_fastest"] is None
+    assert lines["wide"]["geometric_mean"] == pytest.approx(mean)
+    assert lines["eager"]["geometric_mean"] is None
     assert main(["sweep", "wide", "--shape", "n=1024..8192*2", "--project", str(root)]) == 0
     shown = capsys.readouterr().out
     assert f"is {mean:.3g}x of the fastest reference in the geometric mean over 4 sizes" in shown
@@ -383,16 +384,15 @@ def test_a_rate_is_held_against_the_measured_ceiling(
     StandIn(monkeypatch, linear)
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
     (over,) = told(*arguments)["sizes"]
-    assert over["variants"][0]["points"][0]["share_of_measured"] is None
+    assert over["ceilings"] == {}
     recorded = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200" / "ceilings.json"
     shutil.copy(recorded, evidence(root).ceilings)
     (over,) = told(*arguments)["sizes"]
-    at = over["variants"][0]["points"][1]
-    assert at["ceiling"] == "dram"
     dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
-    assert at["share_of_measured"] == pytest.approx(at["rate"] / dram)
+    assert over["ceilings"].keys() == {"dram", "fp32"}
+    share = over["variants"][0]["shapes"][1]["terabytes_per_second"] * 1e12 / dram
     assert main([*arguments, "--project", str(root)]) == 0
-    assert " % of measured dram" in capsys.readouterr().out
+    assert f", {percent(share)} of measured dram" in capsys.readouterr().out
 
 
 def test_a_range_of_two_beside_longer_ones_is_none(

@@ -9,7 +9,8 @@ import pytest
 
 import pages
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.sizes import AtSize, OverSizes, SizeLine
+from workbench.judge.regimes import AcrossShapes, AtShape
+from workbench.judge.sizes import OverSizes
 from workbench.render.chart import svg
 from workbench.render.chart.scene import Anchor, Scene, text_width
 from workbench.render.chart.time_charts import size_lines
@@ -33,15 +34,24 @@ def inside(scene: Scene) -> None:
 
 def over(names: int, references: int = 1) -> OverSizes:
     sizes = {f"n{2**i}": float(2**i) for i in range(4, 12)}
+
+    def point(shape: str, microseconds: float) -> AtShape:
+        return AtShape(shape, {}, time(microseconds), "", None, None, 1e12, 1e9, None)
+
     lines = [
-        SizeLine(
-            variant=f"v{n}",
-            is_reference=n >= names - references,
-            points=tuple(AtSize(s, v, time((n + 1) * v), 1e12 / (n + 1)) for s, v in sizes.items()),
-        )
+        AcrossShapes(f"v{n}", tuple(point(s, (n + 1) * v) for s, v in sizes.items()))
         for n in range(names)
     ]
-    return OverSizes("study", "nvidia-h200", "n", sizes, {"rows": 2}, tuple(lines), in_flops=True)
+    return OverSizes(
+        study="study",
+        gpu="nvidia-h200",
+        parameter="n",
+        sizes=sizes,
+        others={"rows": 2},
+        variants=tuple(lines),
+        references=tuple(f"v{n}" for n in range(names - references, names)),
+        in_flops=True,
+    )
 
 
 @pytest.mark.parametrize("names", [1, 2, 7, 30])
@@ -55,7 +65,7 @@ def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> No
     lines = tuple(
         dataclasses.replace(
             line,
-            points=tuple(dataclasses.replace(p, over_fastest=ratio) for p in line.points),
+            shapes=tuple(dataclasses.replace(p, speedup_over_fastest=ratio) for p in line.shapes),
         )
         for line in found.variants
     )

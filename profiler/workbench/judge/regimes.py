@@ -124,6 +124,9 @@ class AcrossShapes:
     shapes: tuple[AtShape, ...]
     newer: Mapping[str, int] = field(default_factory=dict)
 
+    def at(self, shape: str) -> AtShape | None:
+        return next((result for result in self.shapes if result.shape == shape), None)
+
     @property
     def ratios(self) -> list[float]:
         """Over the fastest reference, where one was timed beside the variant."""
@@ -160,23 +163,26 @@ def geometric_mean(ratios: Iterable[float]) -> float | None:
 
 def across_shapes(every: Iterable[ShapeTimes], ladder: Ladder, variant: str) -> AcrossShapes:
     """The variant at every shape where its present sources were timed."""
-    known = (times for times in every if variant in times.evidence.variants)
-    results = (_at_shape(times, ladder, variant) for times in known)
-    return AcrossShapes(variant, tuple(result for result in results if result is not None))
-
-
-def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None:
-    evidence = times.evidence
-    time, work = times.time(variant), evidence.work
-    if time is None or work is None:
-        return None
     references = [reference.name for reference in ladder.references]
-    fastest, over = times.least(references, variant)
-    check = evidence.variants[variant].checks.get(evidence.shape)
+    results = (at_shape(times, references, variant) for times in every)
+    return AcrossShapes(variant, tuple(filter(None, results)))
+
+
+def at_shape(
+    times: ShapeTimes, references: Iterable[str], variant: str, beside: str = ""
+) -> AtShape | None:
+    """``beside`` is whose timing a time is of, where it is not that of the fastest reference."""
+    evidence = times.evidence
+    time, work, known = times.time(variant), evidence.work, evidence.variants.get(variant)
+    if time is None or work is None or known is None or not known.correct:
+        return None
+    others = [name for name in references if name != variant]
+    fastest, over = times.least(others, variant)
+    check = known.checks.get(evidence.shape)
     error = check.times_reference if check else None
     timing = times.together(fastest, variant) if fastest else None
-    if fastest:
-        time = times.beside(fastest, variant) or time
+    if beside or fastest:
+        time = times.beside(beside or fastest, variant) or time
     seconds = time.value * 1e-6
     return AtShape(
         shape=evidence.shape,
@@ -189,6 +195,6 @@ def _at_shape(times: ShapeTimes, ladder: Ladder, variant: str) -> AtShape | None
         bytes_per_second=work.bytes / seconds,
         accuracy=None if error is None else float(error),
         nodes=timing.timing.nodes.get(fastest, ()) if timing else (),
-        not_timed=tuple(r for r in references if times.ratio(r, variant) is None),
-        alone=times.least(references, variant, Regime.ALONE)[1],
+        not_timed=tuple(r for r in others if times.ratio(r, variant) is None),
+        alone=times.least(others, variant, Regime.ALONE)[1],
     )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.judge.findings import Finding
 from workbench.judge.known_evidence import ShapeTimes, main_timing
-from workbench.judge.regimes import geometric_mean
+from workbench.judge.regimes import AcrossShapes, AtShape, at_shape
 from workbench.judge.sessions import warnings_of
-from workbench.words import Regime, shown
 
 if TYPE_CHECKING:
     from workbench.judge.known_evidence import ShapeEvidence
-    from workbench.study.model import Work
     from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
@@ -30,64 +27,10 @@ ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "f
 
 
 @dataclass(frozen=True)
-class AtSize:
-    """One variant at one size: its chained time, and the study's work over it, in FLOP/s or byte/s
-    as ``OverSizes.in_flops`` says. ``over_fastest`` is over the fastest reference timed
-    beside it, ``alone`` with no other kernel at the power limit. ``share_of_measured`` is what the
-    work would take of the time at a measured ceiling, ``ceiling`` which: DRAM or the arithmetic,
-    whichever takes longer; None where the GPU was not calibrated.
-    """
-
-    shape: str
-    size: float
-    microseconds: Time
-    rate: float
-    fastest_reference: str = ""
-    over_fastest: Ratio | None = None
-    alone: Ratio | None = None
-    share_of_measured: float | None = None
-    ceiling: str = ""
-
-    @property
-    def claimed(self) -> Ratio | None:
-        """Over the fastest reference, in turn or alone: the smaller."""
-        return smaller(self.over_fastest, self.alone)
-
-
-@dataclass(frozen=True)
-class SizeLine:
-    """A variant at the sizes where it was timed, in their order."""
-
-    variant: str
-    is_reference: bool
-    points: tuple[AtSize, ...]
-
-    def at(self, shape: str) -> AtSize | None:
-        return next((point for point in self.points if point.shape == shape), None)
-
-    @property
-    def ratios(self) -> Mapping[str, float]:
-        """What is claimed over the fastest reference, by shape."""
-        return {p.shape: p.claimed.ratio for p in self.points if p.claimed}
-
-    @property
-    @shown
-    def mean_over_fastest(self) -> float | None:
-        """The geometric mean of its ratios; None without any."""
-        return geometric_mean(self.ratios.values())
-
-    @property
-    def worst(self) -> AtSize | None:
-        """Where its ratio is smallest."""
-        known = self.ratios
-        return min((p for p in self.points if p.shape in known),
-                   key=lambda point: known[point.shape], default=None)  # fmt: skip
-
-
-@dataclass(frozen=True)
 class OverSizes:
     """``sizes`` are the values of ``parameter`` by shape, rising; ``others`` are the parameters
-    that all shapes share.
+    that all shapes share. ``references`` are among the ``variants``. ``ceilings`` are the measured
+    ones that bound the study, in FLOP/s and byte/s; none where the GPU was not calibrated.
     """
 
     study: str
@@ -95,23 +38,32 @@ class OverSizes:
     parameter: str
     sizes: Mapping[str, float]
     others: Mapping[str, Parameter]
-    variants: tuple[SizeLine, ...]
+    variants: tuple[AcrossShapes, ...]
+    references: tuple[str, ...]
     in_flops: bool
+    ceilings: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[Finding, ...] = ()
 
     @property
-    def timed(self) -> tuple[SizeLine, ...]:
+    def timed(self) -> tuple[AcrossShapes, ...]:
         """Those that were timed at any of the sizes."""
-        return tuple(line for line in self.variants if line.points)
+        return tuple(line for line in self.variants if line.shapes)
 
-    def fastest_at(self, shape: str, *, references: bool) -> tuple[SizeLine, AtSize] | None:
-        """Among the references, or among the others; None where none was timed."""
-        known = [
-            (line, point)
-            for line in self.variants
-            if line.is_reference == references and (point := line.at(shape))
-        ]
+    @property
+    def versions(self) -> tuple[AcrossShapes, ...]:
+        """All but the references."""
+        return tuple(line for line in self.variants if line.variant not in self.references)
+
+    def fastest_at(self, shape: str) -> tuple[AcrossShapes, AtShape] | None:
+        """Among the versions; None where none was timed."""
+        known = [(line, point) for line in self.versions if (point := line.at(shape))]
         return min(known, key=lambda pair: pair[1].microseconds.value, default=None)
+
+    def share(self, point: AtShape) -> tuple[float, str] | None:
+        """Of its time, what the work would take at the ceiling that takes longest, and which."""
+        flops, moved = point.flops_per_second, point.bytes_per_second
+        shares = (((moved if n == DRAM else flops) / r, n) for n, r in self.ceilings.items())
+        return max(shares, default=None)
 
 
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
@@ -157,28 +109,12 @@ def over_sizes(
     names = [*variants, *references]
     times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
 
-    def points(name: str) -> Iterator[AtSize]:
+    bounds = (ARITHMETIC.get(work.dtype, ""), DRAM) if work else ()
+
+    def across(name: str) -> AcrossShapes:
         beside = variants[0] if variants and name in references else ""
-        others = [reference for reference in references if reference != name]
-        for shape in shapes:
-            here, known = times[shape.shape], shape.variants.get(name)
-            time = here.beside(beside, name) or here.time(name)
-            if time is None or shape.work is None or not (known and known.correct):
-                continue
-            fastest, over = here.least(others, name)
-            seconds = time.value * 1e-6
-            share, of = _share(shape.work, seconds, ceilings or {})
-            yield AtSize(
-                shape=shape.shape,
-                size=float(shape.parameters[parameter]),
-                microseconds=time,
-                rate=(shape.work.flops if in_flops else shape.work.bytes) / seconds,
-                fastest_reference=fastest,
-                over_fastest=over,
-                alone=here.least(others, name, Regime.ALONE)[1],
-                share_of_measured=share,
-                ceiling=of,
-            )
+        found = (at_shape(each, references, name, beside) for each in times.values())
+        return AcrossShapes(name, tuple(filter(None, found)))
 
     by_size = {
         f"{parameter}={size_words(float(shape.parameters[parameter]))}": times[shape.shape].table
@@ -190,8 +126,10 @@ def over_sizes(
         parameter=parameter,
         sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
         others={k: v for k, v in first.parameters.items() if k != parameter},
-        variants=tuple(SizeLine(name, name in references, tuple(points(name))) for name in names),
+        variants=tuple(map(across, names)),
+        references=tuple(references),
         in_flops=in_flops,
+        ceilings={name: known for name in bounds if (known := (ceilings or {}).get(name))},
         warnings=tuple(warnings_of(by_size, primary)),
     )
 
@@ -199,14 +137,3 @@ def over_sizes(
 def size_words(value: float) -> str:
     """``512``: as it was given, whole where it is whole."""
     return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
-
-
-def _share(work: Work, seconds: float, ceilings: Mapping[str, float]) -> tuple[float | None, str]:
-    amounts = {ARITHMETIC.get(work.dtype, ""): work.flops, DRAM: work.bytes}
-    least = {
-        name: amount / rate / seconds
-        for name, amount in amounts.items()
-        if (rate := ceilings.get(name))
-    }
-    of = max(least, key=lambda name: least[name], default="")
-    return (least[of], of) if of else (None, "")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from workbench.derive.speedup import Time
+from workbench.derive.speedup import Ratio, Time
+from workbench.judge.regimes import AcrossShapes
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.sizes import OverSizes, SizeLine, size_words
+from workbench.judge.sizes import OverSizes, size_words
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,
@@ -59,7 +60,7 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     shared = shape_words(over.others)
     lines = _most_telling(over)
     made = framed(
-        _lines(lines, over.parameter) if lines else "no version was timed beside a reference",
+        _lines(lines, over) if lines else "no version was timed beside a reference",
         name=name,
         title=f"Ratio to the fastest reference over {over.parameter}",
         subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
@@ -67,33 +68,34 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     return replace(made, alt=ALT, caption=CAPTION)
 
 
-def _most_telling(over: OverSizes) -> list[SizeLine]:
+def _most_telling(over: OverSizes) -> list[AcrossShapes]:
     """Of those that were timed beside a reference the fastest at any size, then the last ones, as
     many as there are colours.
     """
-    lines = [line for line in over.timed if line.ratios and not line.is_reference]
-    fastest = (over.fastest_at(shape, references=False) for shape in over.sizes)
+    lines = [line for line in over.versions if line.ratios]
+    fastest = (over.fastest_at(shape) for shape in over.sizes)
     best = [found[0].variant for found in fastest if found]
     wanted = dict.fromkeys([*best, *(line.variant for line in lines[::-1])])
     kept = [name for name in wanted if any(line.variant == name for line in lines)]
     return [line for line in lines if line.variant in kept[: len(COLOURS)]]
 
 
-def _lines(lines: Sequence[SizeLine], parameter: str) -> Drawn:
-    ratios = [p.over_fastest for line in lines for p in line.points if p.over_fastest]
+def _lines(lines: Sequence[AcrossShapes], over: OverSizes) -> Drawn:
+    drawn = {line.variant: _points(line, over) for line in lines}
+    ratios = [ratio for points in drawn.values() for _, ratio in points]
     low = min(1.0, *(ratio.low or ratio.ratio for ratio in ratios))
     high = max(1.0, *(ratio.high or ratio.ratio for ratio in ratios))
-    sizes = sorted({p.size for line in lines for p in line.points if p.over_fastest})
+    sizes = sorted({size for points in drawn.values() for size, _ in points})
     box = Box(LEFT, TOP, WIDTH - EDGE, TOP + HEIGHT)
     at = plot(box, (sizes[0] / 1.15, sizes[-1] * 1.15), (low / 1.06, high * 1.06))
     title = "speed ÷ that of the fastest reference"
-    items: list[Item] = [*axes(at, _ticks(at, sizes), parameter, title)]
+    items: list[Item] = [*axes(at, _ticks(at, sizes), over.parameter, title)]
     level = at.y.at(1.0)
     items.append(Polyline(((box.x0, level), (box.x1, level)), REFERENCE))
     entries = []
-    for colour, line in zip(COLOURS, lines, strict=False):
-        items += _line(line, at, Stroke(colour, 2.0))
-        entries.append(LegendEntry(line.variant, Stroke(colour, 2.0)))
+    for colour, (variant, points) in zip(COLOURS, drawn.items(), strict=False):
+        items += _line(points, at, Stroke(colour, 2.0))
+        entries.append(LegendEntry(variant, Stroke(colour, 2.0)))
     entries.append(LegendEntry("fastest reference", REFERENCE))
     legend, bottom = key(entries, EDGE, box.y1 + FOOT, WIDTH - EDGE)
     return [*items, *legend], bottom
@@ -111,8 +113,12 @@ def _ticks(at: Plot, sizes: Sequence[float]) -> list[tuple[float, str]]:
     return ticks
 
 
-def _line(line: SizeLine, at: Plot, stroke: Stroke) -> Sequence[Item]:
-    points = [(p.size, p.over_fastest) for p in line.points if p.over_fastest]
+def _points(line: AcrossShapes, over: OverSizes) -> list[tuple[float, Ratio]]:
+    found = ((over.sizes[p.shape], p.speedup_over_fastest) for p in line.shapes)
+    return [(size, ratio) for size, ratio in found if ratio]
+
+
+def _line(points: Sequence[tuple[float, Ratio]], at: Plot, stroke: Stroke) -> Sequence[Item]:
     places = [at.at(size, over.ratio) for size, over in points]
     items: list[Item] = [Polyline(pair, stroke) for pair in pairwise(places)]
     for (_, over), (x, y) in zip(points, places, strict=True):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.regimes import InRegime
+from workbench.judge.regimes import AcrossShapes, AtShape, InRegime
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
-from workbench.judge.sizes import OverSizes, SizeLine, size_words
+from workbench.judge.sizes import OverSizes, size_words
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -173,9 +173,9 @@ def rate_unit(over: OverSizes) -> str:
     return "TFLOP/s" if over.in_flops else "GB/s"
 
 
-def rate(over: OverSizes, value: float) -> float:
+def rate(over: OverSizes, point: AtShape) -> float:
     """In the unit of ``rate_unit``."""
-    return value / (1e12 if over.in_flops else 1e9)
+    return point.tflops if over.in_flops else point.bytes_per_second / 1e9
 
 
 def sizes_view(over: OverSizes) -> list[Block]:
@@ -196,7 +196,9 @@ def origin(over: OverSizes) -> Text:
 
 
 def times_table(over: OverSizes) -> Table:
-    fields: list[Field[SizeLine]] = [field("variant", "time, chained", lambda o: code(o.variant))]
+    fields: list[Field[AcrossShapes]] = [
+        field("variant", "time, chained", lambda o: code(o.variant))
+    ]
     for shape, size in over.sizes.items():
         label = f"{over.parameter}={size_words(size)}"
         column = TableColumn(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
@@ -206,11 +208,11 @@ def times_table(over: OverSizes) -> Table:
         fields,
         over.variants,
         key=lambda one: one.variant,
-        kind=lambda one: Marking.REFERENCE if one.is_reference else Marking.PLAIN,
+        kind=lambda one: Marking.REFERENCE if one.variant in over.references else Marking.PLAIN,
     )
 
 
-def _time(shape: str, one: SizeLine) -> Cell:
+def _time(shape: str, one: AcrossShapes) -> Cell:
     point = one.at(shape)
     return (
         figure_cell(point.microseconds.value, note=ends(point.microseconds))
@@ -222,15 +224,15 @@ def _time(shape: str, one: SizeLine) -> Cell:
 def overall(over: OverSizes) -> list[Text]:
     """Of every version that was timed beside a reference at all sizes."""
     parts = []
-    for each in over.variants:
+    for each in over.versions:
         worst = each.worst
-        if each.is_reference or worst is None or len(each.ratios) < len(over.sizes):
+        if worst is None or len(each.ratios) < len(over.sizes):
             continue
-        at = f"{over.parameter}={size_words(worst.size)}"
+        at = f"{over.parameter}={size_words(over.sizes[worst.shape])}"
         parts.append(
             line(
                 code(each.variant),
-                f" is {factor(each.mean_over_fastest or 0.0)} of the fastest reference in the "
+                f" is {factor(each.geometric_mean or 0.0)} of the fastest reference in the "
                 f"geometric mean over {len(over.sizes)} sizes, at worst "
                 f"{interval(worst.claimed)} at {at}",
             )
@@ -242,17 +244,15 @@ def fastest(over: OverSizes) -> list[Text]:
     """At every size, with the ratio over the fastest reference."""
     parts = []
     for shape, size in over.sizes.items():
-        found = over.fastest_at(shape, references=False)
+        found = over.fastest_at(shape)
         if found is None:
             continue
         best, point = found
-        against = (
-            f", {interval(point.claimed)} of {point.fastest_reference}" if point.claimed else ""
-        )
+        against = f", {interval(point.claimed)} of {point.fastest}" if point.claimed else ""
         unit = rate_unit(over)
-        rates = f"{number(rate(over, point.rate))} {unit}"
-        if point.share_of_measured is not None:
-            rates += f", {percent(point.share_of_measured)} of measured {point.ceiling}"
+        rates = f"{number(rate(over, point))} {unit}"
+        if share := over.share(point):
+            rates += f", {percent(share[0])} of measured {share[1]}"
         head = f"fastest variant at {over.parameter}={size_words(size)}: "
         parts.append(
             line(
