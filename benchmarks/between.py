@@ -10,21 +10,18 @@ python -m benchmarks.between      writes evidence/between.toml and a table of do
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median, variance
 
-from benchmarks.pages import DOCS, ROOT, table, with_part
+from benchmarks.pages import DOCS, ROOT, table, timings, with_part, write
 
 from workbench.derive.recordings import over_recordings, variance_of
 from workbench.derive.speedup import Ratio, ratio_of
-from workbench.evidence import store
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.timing import Timing
-from workbench.judge.known_evidence import TimedTogether
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE
 
@@ -69,9 +66,8 @@ def kept(
     study: str, folder: EvidenceFolder, references: set[str]
 ) -> Iterator[tuple[Pair, str, Ratio]]:
     """The same with the interval over the sessions, of the recordings whose samples are kept."""
-    for path in sorted(folder.root.glob("*/timings/*")):
-        timing = store.read(path, Timing)
-        times = TimedTogether(path.name, frozenset(timing.fingerprints), timing).times
+    for together in timings(folder.root):
+        timing, times = together.timing, together.times
         names = {name for name, regime, control in times if regime == HEADLINE and not control}
         for step in sorted(names - references):
             for over in sorted(names & references):
@@ -80,7 +76,7 @@ def kept(
                 if ratio and ratio.low and ratio.sessions > 1:
                     prints = timing.fingerprints[step], timing.fingerprints[over]
                     key = study, timing.shape, step, over, *prints
-                    yield key, timing_name(path.name), ratio
+                    yield key, timing_name(together.file), ratio
 
 
 def deviation(every: Iterable[Sequence[Recorded]], own: float) -> float:
@@ -131,7 +127,7 @@ def row(name: str, found: Sequence[tuple[bool, float]]) -> tuple[str, ...]:
     return name, f"{len(found):,}", f"{100 * share:.1f} %", f"±{100 * half:.2f} %"
 
 
-def main() -> int:
+def written() -> dict[Path, str]:
     workspace, text, page = find_workspace(ROOT), HEAD, ""
     every: dict[str, dict[Pair, list[Recorded]]] = defaultdict(dict)
     samples: dict[str, list[tuple[Pair, str, Ratio]]] = defaultdict(list)
@@ -157,11 +153,8 @@ def main() -> int:
             "the table takes that of the others. The interval over the sessions of one recording "
             f"holds {100 * fmean(inside):.0f} % of {len(inside):,} others.\n"
         )
-    FILE.write_text(text, "utf-8")
-    PAGE.write_text(with_part(PAGE.read_text("utf-8"), "between", page), "utf-8")
-    print(page)
-    return 0
+    return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page)}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    write(written())

@@ -9,13 +9,11 @@ python -m benchmarks.controls
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
 
-from benchmarks.pages import DOCS, ROOT, table, with_part
+from benchmarks.pages import DOCS, ROOT, table, timings, with_part, write
 
-from workbench.evidence import store
-from workbench.evidence.timing import Timing
-from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.sessions import Control, TimingFacts, timing_facts
 from workbench.study.workspace import Workspace, find_workspace
 
@@ -23,14 +21,11 @@ PAGE = DOCS / "measuring.md"
 HEAD = ("study", "timings", "controls", "exclude 1.0", "half-width, median", "furthest from 1.0")
 
 
-def timings(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
-    """All that are recorded of a study, at any shape and on any GPU."""
+def facts_of(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
+    """Of all timings of a study, at any shape and on any GPU."""
     reference = workspace.study(study).ladder.primary_reference
-    for path in sorted((ROOT / "ablations" / study).glob("evidence/*/*/timings/*")):
-        timing = store.read(path, Timing)
-        together = TimedTogether(path.name, frozenset(timing.fingerprints), timing)
-        if (facts := timing_facts(together, reference)) is not None:
-            yield facts
+    every = timings(workspace.ablations / study / "evidence")
+    return filter(None, (timing_facts(each, reference) for each in every))
 
 
 def excludes_one(control: Control) -> bool:
@@ -47,16 +42,17 @@ def row(name: str, runs: int, controls: list[Control]) -> tuple[object, ...]:
     return name, runs, len(controls), share, f"±{half:.2f} %", f"{100 * furthest:.2f} %"
 
 
-def page(text: str, workspace: Workspace) -> str:
+def written() -> dict[Path, str]:
     rows: list[tuple[object, ...]] = []
-    runs, every = 0, list[Control]()
+    workspace, runs, every = find_workspace(ROOT), 0, list[Control]()
     for study in workspace.studies():
-        facts = list(timings(workspace, study))
+        facts = list(facts_of(workspace, study))
         if controls := [control for one in facts for control in one.controls]:
             runs, every = runs + len(facts), every + controls
             rows.append(row(study, len(facts), controls))
-    return with_part(text, "controls", table(HEAD, [*rows, row("all", runs, every)]) + "\n")
+    made = table(HEAD, [*rows, row("all", runs, every)])
+    return {PAGE: with_part(PAGE.read_text("utf-8"), "controls", f"{made}\n")}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text("utf-8"), find_workspace(ROOT)), "utf-8")
+    write(written())

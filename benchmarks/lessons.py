@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.pages import DOCS, ROOT, write
+
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
@@ -18,8 +20,6 @@ from workbench.render.numbers import interval
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Change, Role, Status
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "lessons.md"
 HEAD = """# Lessons from the steps
 
 {count} of the {steps} measured steps taught something that helps with another kernel. This page
@@ -53,16 +53,16 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, Change, str]]:
                     yield judged.gpu, step.kind, line
 
 
-def page(workspace: Workspace) -> str:
-    every = list(lessons(workspace))
+def written() -> dict[Path, str]:
+    every = list(lessons(find_workspace(ROOT)))
     gpus = ", ".join(dict.fromkeys(gpu for gpu, *_ in every))
     parts = [HEAD.format(count=sum(bool(e[2]) for e in every), steps=len(every), gpus=gpus)]
     for kind in Change:
         if lines := [line for _, each, line in every if each == kind and line]:
             title = CATALOGUE[kind].title
             parts += [f"## {title[:1].upper()}{title[1:]}\n", *lines, ""]
-    return "\n".join(parts)
+    return {DOCS / "lessons.md": "\n".join(parts)}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(find_workspace(ROOT)), "utf-8")
+    write(written())

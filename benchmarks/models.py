@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
+from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from typing import Any, NamedTuple
 
@@ -30,9 +30,11 @@ import msgspec
 import torch
 from benchmarks.pages import DOCS, ROOT, with_part
 from benchmarks.pages import table as markdown
+from benchmarks.pages import write as write_pages
 
 from workbench.derive.speedup import over_sessions
 from workbench.render.numbers import number, percent
+from workbench.run import machine
 from workbench.run.worker.timing.graphs import captured
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -329,11 +331,9 @@ def write(recording: Recording) -> None:
     RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(recording)) + b"\n")
 
 
-def installed(package: str) -> str:
-    try:
-        return version(package)
-    except ModuleNotFoundError:
-        return ""
+def written() -> dict[Path, str]:
+    found = current(find_workspace(ROOT).study("attention_served"))
+    return {PAGE: page(PAGE.read_text("utf-8"), found)}
 
 
 def main(arguments: list[str]) -> int:
@@ -350,7 +350,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if not given.tables:
         date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        packages = {package: installed(package) for package in PACKAGES}
+        packages = {p: machine.package_version(p) or "" for p in PACKAGES}
         write(Recording(sources=sources(study), date=date, packages=packages))
         for count in range(given.sessions):
             own = ["--session", "more" if count else "first"]
@@ -360,9 +360,8 @@ def main(arguments: list[str]) -> int:
             except subprocess.SubprocessError as error:
                 print(error, file=sys.stderr)
                 whole = False
-        found = current(study)
-    PAGE.write_text(page(PAGE.read_text("utf-8"), found), "utf-8")
-    if found is None:
+    write_pages(written())
+    if (found := current(study)) is None:
         print("error: nothing is recorded of these sources", file=sys.stderr)
         return 3
     most, worst = workspace.config.gates.max_error, found.worst_error()

@@ -1,16 +1,19 @@
-"""What the scripts share: the answer of a verb, tables, and parts of the pages in docs/."""
+"""What the scripts share: answers of verbs, recorded timings, tables, and pages in docs/."""
 
 from __future__ import annotations
 
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from workbench.cli.main import main
+from workbench.evidence import store
+from workbench.evidence.timing import Timing
+from workbench.judge.known_evidence import TimedTogether
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -29,7 +32,23 @@ def answer(*arguments: str) -> dict[str, Any]:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> str:
     """In Markdown: the columns behind the first ``left`` are numbers."""
     rules = ["---"] * left + ["--:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (head, rules, *rows))
+    return "\n".join(map(row, (head, rules, *rows)))
+
+
+def row(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def timings(evidence: Path) -> Iterator[TimedTogether]:
+    """All that are recorded below a folder, at any shape."""
+    for path in sorted(evidence.rglob("timings/*")):
+        timing = store.read(path, Timing)
+        yield TimedTogether(path.name, frozenset(timing.fingerprints), timing)
+
+
+def write(made: Mapping[Path, str]) -> None:
+    for path, text in made.items():
+        path.write_text(text, "utf-8")
 
 
 def with_part(text: str, name: str, made: str) -> str:

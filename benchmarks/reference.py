@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from enum import EnumType
 from importlib import import_module
@@ -20,7 +20,7 @@ from pkgutil import walk_packages
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-from benchmarks.pages import DOCS
+from benchmarks.pages import DOCS, table, write
 
 import workbench
 from workbench.cli.main import VERBS, command
@@ -56,12 +56,10 @@ LADDER = {
 }
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
-
-
-def table(*columns: str) -> str:
-    return row(*columns) + row(*["---"] * len(columns))
+def listed(columns: str, rows: Iterable[tuple[str, ...]]) -> str:
+    """A table below ``columns``, with a comma between them."""
+    heads = columns.split(", ")
+    return f"{table(heads, rows, left=len(heads))}\n\n"
 
 
 def verb(name: str) -> Iterator[str]:
@@ -71,12 +69,12 @@ def verb(name: str) -> Iterator[str]:
     usage = found.get_usage(context).removeprefix("Usage: ")
     yield f"### `{name}`\n\n`{' '.join(usage.split())}`\n\n"
     yield "\n\n".join(" ".join(part.split()) for part in found.help.split("\n\n")) + "\n\n"
-    yield table("argument or option", "meaning")
+    rows = []
     for parameter in found.params:
         option, meaning = parameter.get_help_record(context)
         option = option if option.startswith("-") else option.partition(" <")[0]
-        yield row(f"`{option}`", re.sub(r"'([^']*)'", r"`\1`", meaning.strip()))
-    yield "\n"
+        rows.append((f"`{option}`", re.sub(r"'([^']*)'", r"`\1`", meaning.strip())))
+    yield listed("argument or option, meaning", rows)
 
 
 def meanings(record: type) -> dict[str, str]:
@@ -118,22 +116,19 @@ def expected(want: Any) -> str:
     return f"{TOML[kind]} {lowest} and at most {more[0].le:g}"
 
 
-def keys(record: type, inner: tuple[str, ...] = ()) -> Iterator[str]:
-    """The table of a record's keys, except for the ``inner`` tables.
+def keys(record: type, inner: tuple[str, ...] = ()) -> str:
+    """What a record is, and the table of its keys, except for the ``inner`` tables.
 
     Raises KeyError for a key without a meaning.
     """
     told, kinds = meanings(record), get_type_hints(record, include_extras=True)
-    yield table("key", "type", "default", "meaning")
-    for field in msgspec.structs.fields(record):
-        key: Any = field.encode_name
-        if key not in inner:
-            yield row(f"`{key}`", expected(kinds[field.name]), default(field), told[key])
-    yield "\n"
-
-
-def summary(record: type) -> str:
-    return " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`") + "\n\n"
+    summary = " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
+    rows = (
+        (f"`{f.encode_name}`", expected(kinds[f.name]), default(f), told[f.encode_name])
+        for f in msgspec.structs.fields(record)
+        if f.encode_name not in inner
+    )
+    return f"{summary}\n\n{listed('key, type, default, meaning', rows)}"
 
 
 def is_struct(value: object) -> bool:
@@ -207,41 +202,31 @@ def records() -> Iterator[str]:
     left = {(table, key) for table, keys in told.items() for key in keys}
     yield JSON
     for name, record in every.items():
-        yield f"### `{name}`\n\n" + table("key", "type", "meaning")
-        own = told.get(name, {})
+        own, rows = told.get(name, {}), []
         for key in shown_names(record):
             left.discard((name if key in own else "keys", key))
             kind = type_in_words(annotation(record, key), every)
-            yield f"| `{key}` | {kind} | {own[key] if key in own else told['keys'][key]} |\n"
-        yield "\n"
+            rows.append((f"`{key}`", kind, own[key] if key in own else told["keys"][key]))
+        yield f"### `{name}`\n\n{listed('key, type, meaning', rows)}"
     if left:
         raise ValueError(f"no record has these keys of {MEANINGS.name}: {sorted(left)}")
 
 
-def page() -> str:
+def written() -> dict[Path, str]:
     parts = [HEAD, "\n## Verbs\n\n"]
     for name in VERBS:
         parts += verb(name)
-    tables = tuple(
-        name for name, kind in get_type_hints(Config).items() if issubclass(kind, msgspec.Struct)
-    )
-    parts += ["## workbench.toml\n\n", summary(Config), *keys(Config, tables)]
-    for name in tables:
-        record = get_type_hints(Config)[name]
-        parts += [f"### `[{name}]`\n\n", summary(record), *keys(record)]
+    kinds = get_type_hints(Config).items()
+    tables = {name: kind for name, kind in kinds if issubclass(kind, msgspec.Struct)}
+    parts += ["## workbench.toml\n\n", keys(Config, tuple(tables))]
+    parts += [f"### `[{name}]`\n\n{keys(record)}" for name, record in tables.items()]
     parts.append("## ablation.toml\n\n")
     for name, record in LADDER.items():
-        parts += [f"### `{name}`\n\n"] if name else []
-        parts += [summary(record), *keys(record, ("step", "reference"))]
-    parts += ["## Kinds of change\n\n", table("kind", "in words", "how")]
-    parts += [row(f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items()]
-    parts += ["\n", *records()]
-    return "".join(parts).rstrip() + "\n"
-
-
-def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
+        parts.append(f"### `{name}`\n\n" * bool(name) + keys(record, ("step", "reference")))
+    rows = ((f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items())
+    parts += ["## Kinds of change\n\n", listed("kind, in words, how", rows), *records()]
+    return {PAGE: "".join(parts).rstrip() + "\n"}
 
 
 if __name__ == "__main__":
-    main()
+    write(written())

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import DOCS, table, with_part
+from benchmarks.pages import DOCS, ROOT, table, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
@@ -29,6 +30,7 @@ from workbench.study.workspace import Workspace, find_workspace
 
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
 NONE = "not collected"
+PAGE = DOCS / "sizes.md"
 
 
 @dataclass(frozen=True)
@@ -154,16 +156,16 @@ def last_step(workspace: Workspace, shape: str) -> str:
     return next((f"`{s}` {points[s]}" for s in steps if points.get(s, NONE) != NONE), NONE)
 
 
-def files(text: str, workspace: Workspace) -> Mapping[str, str]:
-    """The page and its charts, by their path in docs/."""
-    charts: dict[str, str] = {}
+def written() -> dict[Path, str]:
+    """The page and its charts."""
+    workspace, text, charts = find_workspace(ROOT), PAGE.read_text("utf-8"), dict[str, str]()
     for page in PAGES:
         shown, drawn = section(workspace, page)
         charts |= drawn
         text = with_part(text, f"sizes: {page.study}", f"{shown}\n")
-    return {"sizes.md": with_part(text, "shapes", at_shapes(workspace) + "\n"), **charts}
+    text = with_part(text, "shapes", at_shapes(workspace) + "\n")
+    return {PAGE: text} | {DOCS / name: made for name, made in charts.items()}
 
 
 if __name__ == "__main__":
-    for name, made in files((DOCS / "sizes.md").read_text(), find_workspace(DOCS.parent)).items():
-        (DOCS / name).write_text(made, "utf-8")
+    write(written())

@@ -8,13 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from benchmarks import between
 from msgspec import structs
 
 from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import UsageError
-from workbench.evidence import journal as journals
 from workbench.evidence import store
 from workbench.evidence.journal import (
     Journal,
@@ -294,19 +292,6 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     assert claimed.later_low < 2.0 < 2.1 < (claimed.later_high or 0)
     told = plain(answer(judge(found, Config())))
     assert "Expected of a later recording: 2.05x [1.88, 2.23], by 2 recordings on 2 GPUs." in told
-
-
-def test_the_spread_between_recordings_is_that_of_the_journals(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(between, "FILE", tmp_path / "between.toml")
-    page, kept = between.PAGE.read_text(), Path(journals.__file__).with_name("between.toml")
-    (tmp_path / "page.md").write_text(page.replace("<!-- between -->", "<!-- between -->\nold"))
-    monkeypatch.setattr(between, "PAGE", tmp_path / "page.md")
-    between.main()
-    again = "`python -m benchmarks.between` writes it"
-    assert (tmp_path / "between.toml").read_text() == kept.read_text(), again
-    assert (tmp_path / "page.md").read_text() == page, again
 
 
 def test_what_was_cut_short_is_counted_and_told() -> None:

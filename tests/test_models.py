@@ -74,10 +74,3 @@ def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
     assert made.worst_error() == pytest.approx(1.1)
     made.errors["llama"] = {512: {SDPA: 1e-3, OURS: float("nan")}}
     assert made.worst_error() != made.worst_error()
-
-
-@pytest.mark.slow
-def test_the_page_holds_what_is_recorded() -> None:
-    text = models.PAGE.read_text(encoding="utf-8")
-    found = models.current(find_workspace(ROOT).study("attention_served"))
-    assert models.page(text, found) == text, "python -m benchmarks.models --tables writes it"

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import reference
 
 from workbench.cli.main import VERBS, command, main
 from workbench.study.params import base_name
@@ -93,11 +92,6 @@ def test_the_whole_workspace_builds_as_written(
     builds = json.loads(capsys.readouterr().out)["builds"]
     assert [b["variant"] for b in builds] == ["baseline", "vector"]
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
-
-
-def test_the_reference_is_that_of_the_code() -> None:
-    again = "`python -m benchmarks.reference` writes it"
-    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), again
 
 
 @pytest.mark.parametrize("verb", VERBS)

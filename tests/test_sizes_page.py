@@ -50,13 +50,6 @@ def part(text: str, study: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_the_page_holds_what_is_recorded() -> None:
-    for name, made in sizes.files(PAGE, find_workspace(ROOT)).items():
-        written = (ROOT / "docs" / name).read_text()
-        assert written == made, "`python -m benchmarks.sizes` writes it"
-
-
-@pytest.mark.slow
 def test_one_command_measures_what_the_page_shows(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

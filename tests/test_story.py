@@ -1,4 +1,4 @@
-"""The numbers of docs/story.md and docs/lessons.md are those of the recorded evidence."""
+"""The numbers of docs/story.md are those of the recorded evidence."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from benchmarks import lessons, story
-
-from workbench.study.workspace import find_workspace
+from benchmarks import story
 
 pytestmark = pytest.mark.slow
 PAGE = story.PAGE.read_text(encoding="utf-8")
@@ -57,9 +55,3 @@ def test_its_pictures_are_there() -> None:
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', PAGE)
     assert len(pictures) == 9
     assert all((story.PAGE.parent / each).is_file() for each in pictures)
-
-
-def test_the_lessons_are_those_of_the_evidence() -> None:
-    written = lessons.PAGE.read_text(encoding="utf-8")
-    again = lessons.page(find_workspace(lessons.ROOT))
-    assert written == again, "`python -m benchmarks.lessons` writes it"
