@@ -24,8 +24,8 @@ from benchmarks.pages import DOCS, table, write
 
 import workbench
 from workbench.cli.main import VERBS, command
-from workbench.render import as_json
-from workbench.render.as_json import shown_names
+from workbench.render import answers, pair_answers
+from workbench.render.as_json import FLAT, shown_names
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.ladder_file import LadderFile, Reference
@@ -131,14 +131,11 @@ def keys(record: type, inner: tuple[str, ...] = ()) -> str:
     return f"{summary}\n\n{listed('key, type, default, meaning', rows)}"
 
 
-def is_struct(value: object) -> bool:
-    """Whether it is a record that was made for JSON."""
-    return isinstance(value, type) and value.__module__ == as_json.__name__
-
-
 def classes() -> Iterator[type]:
     """Those of the engine that may be printed."""
-    yield from (each for each in vars(as_json).values() if is_struct(each))
+    for kind in (*vars(answers).values(), *vars(pair_answers).values()):
+        if isinstance(kind, type) and kind.__module__ in (answers.__name__, pair_answers.__name__):
+            yield kind
     for module in walk_packages(workbench.__path__, "workbench."):
         if module.name.removeprefix("workbench.").startswith(PACKAGES):
             for kind in vars(import_module(module.name)).values():
@@ -157,9 +154,22 @@ def printed() -> dict[str, type]:
         name, *wanted = wanted
         if name not in found:
             kind = found[name] = every[name]
-            inside = " ".join(annotation(kind, field) for field in shown_names(kind))
+            fields = " ".join(annotation(kind, field) for field in own_names(kind))
+            inside = f"{' '.join(known_from(kind))} {fields}"
             wanted += [each for each in re.findall(r"\w+", inside) if each in every]
     return found
+
+
+def own_names(record: Any) -> list[str]:
+    """The keys that it does not have from another record of JSON."""
+    inherited = getattr(record.__base__, "__struct_fields__", ())
+    return [name for name in shown_names(record) if name not in (*inherited, *FLAT)]
+
+
+def known_from(record: Any) -> list[str]:
+    """The records whose keys it has beside its own."""
+    base = [record.__base__.__name__] if getattr(record.__base__, "__struct_fields__", ()) else []
+    return base + ["Report"] * ("of_report" in shown_names(record))
 
 
 def annotation(record: Any, name: str) -> str:
@@ -177,6 +187,7 @@ def type_in_words(text: str, records: dict[str, type]) -> str:
     while text != before:
         before = text
         text = MAPPING.sub(r"object of \1", SEQUENCE.sub(r"list of \1", text))
+    text = text.replace(" | msgspec.UnsetType", "")
     text = re.sub(r"Literal\[.*\]", "text", text)
     if not text:
         return ""
@@ -203,11 +214,12 @@ def records() -> Iterator[str]:
     yield JSON
     for name, record in every.items():
         own, rows = told.get(name, {}), []
-        for key in shown_names(record):
+        for key in own_names(record):
             left.discard((name if key in own else "keys", key))
             kind = type_in_words(annotation(record, key), every)
             rows.append((f"`{key}`", kind, own[key] if key in own else told["keys"][key]))
-        yield f"### `{name}`\n\n{listed('key, type, meaning', rows)}"
+        more = [f"The keys of [{each}](#{each.lower()}), and:\n\n" for each in known_from(record)]
+        yield f"### `{name}`\n\n{''.join(more)}{listed('key, type, meaning', rows)}"
     if left:
         raise ValueError(f"no record has these keys of {MEANINGS.name}: {sorted(left)}")
 

@@ -36,8 +36,8 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
+from workbench.render import answers as advice_json
 from workbench.render import as_json, markdown
-from workbench.render import as_json as advice_json
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
 from workbench.render.document.sentences import sentence

@@ -29,7 +29,7 @@ from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import CeilingsFile
 from workbench.judge.rows import Ablation
 from workbench.ncu.capture import ColumnTable
-from workbench.render import as_json, markdown
+from workbench.render import answers, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
@@ -253,13 +253,13 @@ def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     known = json.loads(dumps(plain_data(made.measured)))
     assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert known["not_collected"] == {"fp64": "it | broke"}
-    found = json.loads(dumps(as_json.ablation(made, full=["baseline", "fix1"])))
+    found = json.loads(dumps(answers.ablation(made, full=["baseline", "fix1"])))
     first, second = (version["roofline"] for version in found["versions"])
     assert first["share_of_measured"] == 0.5
     shares = {level["name"]: level["share_of_measured"] for level in first["levels"]}
     assert shares == {"dram": 0.25, "l2": 0.25, "l1": 0.25}
     assert second["share_of_measured"] is None
-    plain = json.loads(dumps(as_json.ablation(ablation(), full=["baseline"])))
+    plain = json.loads(dumps(answers.ablation(ablation(), full=["baseline"])))
     assert plain["versions"][0]["roofline"]["share_of_measured"] is None
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from synthetic import ablation
 from workbench.judge.rows import Ablation, Row
-from workbench.render import as_json, markdown, terminal
+from workbench.render import answers, markdown, terminal
 from workbench.render.as_json import dumps
 from workbench.render.document import ladder_table
 from workbench.render.document.blocks import Field, field, figure_cell
@@ -34,7 +34,7 @@ def as_html(found: Ablation) -> str:
 
 
 def in_json(found: Ablation) -> str:
-    return dumps(as_json.ablation(found))
+    return dumps(answers.ablation(found))
 
 
 OUTPUTS: Mapping[str, tuple[Callable[[Ablation], str], str]] = {

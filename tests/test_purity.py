@@ -30,9 +30,9 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.snapshot import snapshot
 from workbench.judge.view import VariantPair, judge_pair, ladder_sources, pair_sources
+from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, templates, terminal
-from workbench.render import as_json as diff_json
-from workbench.render import as_json as ladder_json
+from workbench.render import pair_answers as diff_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report as document
 from workbench.render.document import ladder_view, pair

@@ -23,7 +23,7 @@ from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
-from workbench.render import as_json, markdown, page
+from workbench.render import answers, markdown, page
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import method, phrases, result, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
@@ -148,7 +148,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     assert found.claimed.ratio == pytest.approx(151 / 130, rel=1e-3)
     assert found.across is not None
     assert found.across.geometric_mean == pytest.approx(151 / 130, rel=1e-3)
-    alone = as_json.row(found, best)["regimes"]
+    alone = answers.row(found, best).regimes
     assert "alone" in plain_data(alone)
     rows = [r.key for r in timings.regimes(best).rows]
     assert rows == ["chained", "back to back", "cold", "alone"]
@@ -459,7 +459,7 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
     more = msgspec.structs.replace(known, sessions=(*known.sessions, *added), planned=5)
     told = []
     for each in (known, more):
-        row = plain_data(as_json.row(found := judged(each), found.row("fix11[early=1]")))
+        row = plain_data(answers.row(found := judged(each), found.row("fix11[early=1]")))
         over = row["deciding_speedup"]
         told.append((over["level"], over["cycles"]["level"]))
         assert row["microseconds"].get("level", 95) == 95
@@ -575,7 +575,7 @@ def test_ratios_without_an_interval_are_no_verdict() -> None:
 
 
 def test_every_regime_is_in_the_json_with_its_ratios() -> None:
-    data = json.loads(dumps(as_json.ablation(judged(in_regimes(EARLY, alone=9.7)))))
+    data = json.loads(dumps(answers.ablation(judged(in_regimes(EARLY, alone=9.7)))))
     row = data["versions"][1]
     assert list(row["regimes"]) == ["back to back", "cold"]
     behind = row["regimes"]["back to back"]

@@ -21,8 +21,8 @@ from faulty import examples
 from nasty import WORST, steering, texts
 from workbench.cli.main import complain
 from workbench.judge.rows import Ablation
+from workbench.render import answers as ladder_json
 from workbench.render import as_json, html, markdown, terminal
-from workbench.render import as_json as ladder_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
 from workbench.render.document.blocks import (

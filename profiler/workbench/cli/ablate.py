@@ -26,7 +26,7 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import brief
-from workbench.render.as_json import ablation as as_data
+from workbench.render.answers import ablation as as_data
 from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table, ladder_view
 from workbench.render.document.blocks import Block, Section

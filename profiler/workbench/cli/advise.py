@@ -12,7 +12,7 @@ from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import is_report
 from workbench.render import brief
-from workbench.render.as_json import advised
+from workbench.render.answers import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import Paragraph, warned
 from workbench.render.document.sentences import sentences

@@ -17,7 +17,7 @@ from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
 from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
-from workbench.render import as_json, brief, source_lines
+from workbench.render import brief, pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant
 from workbench.render.document.blocks import Paragraph, words
 from workbench.render.document.launches import DETAILED, left_out
@@ -54,7 +54,7 @@ def variants(options: DiffOptions) -> None:
         show_brief(brief.pair(ladder, found))
         return require_current(stale)
     if options.json:
-        show_json(as_json.variant_pair(ladder, found, changes))
+        show_json(pair_answers.variant_pair(ladder, found, changes))
         return require_current(stale)
     out = output(options)
     out.show(
@@ -83,12 +83,12 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
         return require_pairs(matching)
     if options.json:
         show_json(
-            as_json.ReportPair(
+            pair_answers.ReportPair(
                 before=before,
                 after=after,
                 warnings=text,
                 kernels=[
-                    as_json.kernel_pair(read_pair(before, after, group.typical), group)
+                    pair_answers.kernel_pair(read_pair(before, after, group.typical), group)
                     for group in matching.groups
                 ],
                 only_before=matching.only_before,

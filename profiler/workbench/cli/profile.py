@@ -8,7 +8,7 @@ from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note, note_failures
 from workbench.judge.rows import Ablation, Row
-from workbench.render import as_json, brief
+from workbench.render import answers, brief
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, Paragraph, warned
 from workbench.render.document.sentences import sentence, sentences
@@ -28,7 +28,7 @@ def run(options: ProfileOptions) -> int:
     rows = [found.row(name) for name in names]
     tell(
         options,
-        lambda: as_json.ablation(found, full=names),
+        lambda: answers.ablation(found, full=names),
         lambda: blocks(found, rows),
         lambda: brief.together([brief.step(found, row) for row in rows]),
     )

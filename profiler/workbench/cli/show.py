@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import UNSET
 
 from workbench.app.judge import judged
 from workbench.app.show import (
@@ -26,8 +28,8 @@ from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
-from workbench.render import as_json, brief, source_lines
-from workbench.render.as_json import plain_data
+from workbench.render import answers, brief, source_lines
+from workbench.render.answers import ReportAnswer, ReportLines, VariantLines
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, Paragraph, warned, words
 from workbench.render.document.launches import DETAILED, left_out
@@ -56,7 +58,7 @@ def run(options: ShowOptions) -> None:
         return show_metric(options, variant_metric(target, name, options.metric))
     if options.source:
         lines = variant_lines(target, name, sass=options.sass)
-        return show_lines(options, lines, {"variant": name})
+        return show_lines(options, lines, partial(VariantLines, variant=name))
     found, evidence = judged(target, [name])
     row = found.row(name)
     damaged = tuple(file_warnings(evidence, [name]))
@@ -65,12 +67,7 @@ def run(options: ShowOptions) -> None:
         return require_current(stale_of(found, [name]))
     tell(
         options,
-        lambda: {
-            "study": found.study,
-            "gpu": found.gpu,
-            **as_json.full_row(found, row),
-            "warnings": damaged,
-        },
+        lambda: answers.variant(found, row, damaged),
         lambda: [
             Paragraph(variant.origin(found)),
             variant.variant(row, found),
@@ -98,14 +95,17 @@ def show_report(report: Report, options: ShowOptions) -> None:
     if options.source:
         launch = one_kernel(found, report)
         lines = report_lines(report, launch, sass=options.sass)
-        which = {"launch": launch.index, "kernel": launch.kernel, "without_text": [*lines.notes]}
-        return show_lines(options, lines, {**plain_data(report), **which}, launches.about(report))
+        made = partial(
+            ReportLines,
+            of_report=report,
+            launch=launch.index,
+            kernel=launch.kernel,
+            without_text=[*lines.notes],
+        )
+        return show_lines(options, lines, made, launches.about(report))
     if options.json:
-        kernels = [
-            as_json.launch(read(report, group.typical)[1], [x.index for x in group.launches])
-            for group in found
-        ]
-        return show_json({**plain_data(report), "launches": picked, "kernels": kernels})
+        kernels = [answers.kernel(read(report, group.typical)[1], group) for group in found]
+        return show_json(ReportAnswer(of_report=report, launches=picked, kernels=kernels))
     if options.brief:
         few = found[:DETAILED]
         told_of = [brief.kernel(read(report, g.typical)[1], len(g.launches)) for g in few]
@@ -131,14 +131,14 @@ def show_metric(options: ShowOptions, found: Metric) -> None:
 
 
 def show_lines(
-    options: ShowOptions, found: SourceListing, data: Mapping[str, object], *head: Block
+    options: ShowOptions, found: SourceListing, made: Callable[..., object], *head: Block
 ) -> None:
-    """The hottest lines, and without ``--top`` every file with its stalls. ``data`` stands before
-    the files in JSON, ``head`` before them elsewhere.
+    """The hottest lines, and without ``--top`` every file with its stalls. ``made`` is the record
+    of JSON, ``head`` stands before the lines elsewhere.
     """
     files, code = source_lines.hottest_first(found.files), found.code
     if options.json:
-        return show_json({**data, "files": files, **({"sass": code.instructions} if code else {})})
+        return show_json(made(files=files, sass=code.instructions if code else UNSET))
     out = output(options)
     if head:
         out.show(*head)

@@ -12,7 +12,7 @@ from workbench.cli.options import TryOptions
 from workbench.cli.printing import show_json, tell
 from workbench.cli.streams import executor, note
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
-from workbench.render import as_json, brief
+from workbench.render import answers, as_json, brief
 from workbench.run import machine
 from workbench.run.protocol import Failed
 from workbench.study.sources import virtual_name
@@ -23,8 +23,8 @@ def as_data(done: Attempt) -> Mapping[str, object]:
     row, judged = done.row, done.judged
     return {
         **as_json.shown_fields(done),
-        "tried": as_json.full_row(judged, row) if judged and row else None,
-        "references": [as_json.row(judged, r) for r in done.references] if judged else [],
+        "tried": answers.whole_row(judged, row) if judged and row else None,
+        "references": [answers.row(judged, r) for r in done.references] if judged else [],
     }
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.figures import Figure, figure_label
 from workbench.judge.rows import Ablation
 from workbench.ncu.report_file import Launch
-from workbench.render import as_json
-from workbench.render.as_json import plain_data
+from workbench.render import answers
+from workbench.render.as_json import plain_data, shown_fields
 from workbench.render.document.blocks import (
     Block,
     Callout,
@@ -75,7 +75,7 @@ def versions(found: Ablation) -> pd.DataFrame:
     """One row a step, then the references: what the columns of the ladder have, with intervals."""
     return frame(
         (
-            {**as_json.columns(found, row), "status": row.status, "problem": sentence(row.problem)}
+            {**answers.columns(found, row), "status": row.status, "problem": sentence(row.problem)}
             for row in found.everything
         ),
         "variant",
@@ -117,7 +117,7 @@ def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:
     """One row a line that ran, the one with the most stall samples first."""
     ran = [(file, one) for file, lines in files.items() for one in lines if one.ran]
     ran.sort(key=lambda item: -(item[1].samples or 0))
-    return frame(({"file": file, **as_json.shown_fields(one)} for file, one in ran), "file")
+    return frame(({"file": file, **shown_fields(one)} for file, one in ran), "file")
 
 
 def states(known: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:

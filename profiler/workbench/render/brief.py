@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.judge.advice import ranking
-from workbench.render.as_json import TOP, Data, plain_data
+from workbench.render.answers import TOP
+from workbench.render.as_json import Data, plain_data
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
 from workbench.render.document.sentences import sentence, sentences

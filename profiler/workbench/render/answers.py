@@ -1,0 +1,371 @@
+"""What each verb answers under ``--json``: typed records, made from judged values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from workbench.derive.diff.costs import InstructionCost
+from workbench.derive.figures import Figure
+from workbench.derive.matching import LaunchGroup
+from workbench.derive.recordings import OverRecordings
+from workbench.derive.roofline.point import Point
+from workbench.derive.speedup import Ratio
+from workbench.evidence.records import Build, Check
+from workbench.evidence.timing import GraphNode
+from workbench.judge.advice import ranking as ranked
+from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord, Tried
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison, rule_words
+from workbench.judge.findings import Finding
+from workbench.judge.gates import Accuracy, Gate
+from workbench.judge.predictions import PredictionOutcome, Score
+from workbench.judge.regimes import AcrossShapes, AtShape, InRegime
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.sessions import TimingFacts
+from workbench.ncu.report_file import Launch, Report
+from workbench.render.as_json import Data, shown_fields
+from workbench.render.document import ladder_table
+from workbench.render.document.advice import CATALOGUE
+from workbench.render.document.launches import Details
+from workbench.render.document.phrases import figure
+from workbench.render.source_lines import SourceLine
+from workbench.words import VIRTUAL_ROOT, Change, Regime, Stage, Status, Verdict
+
+DIGITS = 4
+TOP = VIRTUAL_ROOT.rpartition("/")[0] + "/"
+MOST_TRIED = 3
+
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+def answer(kind: type[A], record: object, **more: object) -> A:
+    """``more``, and the other fields from the attributes of ``record``."""
+    names = [name for name in kind.__struct_fields__ if name not in more]
+    return kind(**{name: getattr(record, name) for name in names}, **more)
+
+
+class AdvisedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """``of`` is a level, a pipe or a stall reason of the ``stage``."""
+
+    stage: Stage
+    of: str
+    metric: str
+    unit: str
+    share: float
+    value: float
+
+
+class AdvisedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line that shows a limit best."""
+
+    file: str
+    line: int
+    stall_share: float | None
+
+
+class AdvisedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of change to try next."""
+
+    id: str
+    change: Change
+    why: Finding
+    title: str
+    how: str
+    limit: AdvisedLimit
+    line: AdvisedLine | None
+    gain_up_to: float
+    record: KindRecord | None
+    tried: tuple[Tried, ...]
+
+
+class AdviceInShort(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a row of ``ablate``."""
+
+    id: str
+    gain_up_to: float
+
+
+class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One variant of ``ablate``. Keys of the ladder's ``columns`` stand beside the others."""
+
+    columns: Data
+    variant: str
+    status: Status
+    problem: Finding | None
+    parent: str | None
+    lesson: str
+    verdict: Verdict | None
+    judged_at: str
+    deciding_speedup: Ratio | None
+    regimes: Mapping[Regime, InRegime]
+    accuracy: Accuracy | None
+    gates: Mapping[str, Gate]
+    predictions: tuple[PredictionOutcome, ...]
+    shapes_dropped: tuple[str, ...]
+    kernels: tuple[str, ...]
+    capture: str
+    no_source_lines: Finding | None
+    dram_gb_per_s: float | None
+    stalls: Mapping[str, float]
+    occupancy_limiters: tuple[str, ...]
+    against_parent: Data | None
+    against_parent_at: str
+    advice: list[AdviceInShort] | list[AdvisedChange] | None
+
+
+class WholeRow(LadderRow, frozen=True, kw_only=True):
+    """One variant of ``profile``, with every figure."""
+
+    evidence_state: Mapping[str, Status]
+    call: tuple[GraphNode, ...]
+    figures: Mapping[str, Figure]
+    bottlenecks: tuple[Bottleneck, ...]
+    roofline: Point | None
+    build: Build | None
+    checks: Mapping[str, Check]
+    tables_only: bool
+
+
+class VariantAnswer(WholeRow, frozen=True, kw_only=True):
+    """Of ``show VARIANT``."""
+
+    study: str
+    gpu: str
+    warnings: tuple[Finding, ...]
+
+
+class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``ablate`` and ``profile``."""
+
+    study: str
+    gpu: str
+    shape: Data
+    evidence: Data
+    reference: str
+    timing: TimingFacts | None
+    claimed: OverRecordings | None
+    predictions: Score
+    whole: Data | None
+    across_shapes: Data | None
+    versions: Sequence[LadderRow]
+    references: Sequence[LadderRow]
+    warnings: tuple[Finding, ...]
+
+
+def ablation(found: Ablation, *, full: Collection[str] = ()) -> LadderAnswer:
+    """All rows, or the variants of which all is asked for."""
+
+    def shown(rows: Iterable[Row]) -> Sequence[LadderRow]:
+        if not full:
+            return [row(found, each) for each in rows]
+        return [whole_row(found, each) for each in rows if each.variant in full]
+
+    return answer(
+        LadderAnswer,
+        found,
+        shape=shape_of(found),
+        evidence={**_evidence(found), "timings": found.timing_file},
+        predictions=found.score,
+        whole=_in_short(found.whole),
+        across_shapes=_across(found.across) if found.across else None,
+        versions=shown(found.rows),
+        references=shown(found.references),
+    )
+
+
+def _across(found: AcrossShapes) -> Data:
+    shapes = [shown_fields(one) | {"shape": shape_of(one)} for one in found.shapes]
+    return {**shown_fields(found, "shapes"), "shapes": shapes}
+
+
+def _evidence(found: Ablation) -> Data:
+    return {"source": found.source, "date": found.date}
+
+
+def shape_of(found: Ablation | AtShape) -> Data:
+    return {"name": found.shape, **found.parameters}
+
+
+def _in_short(found: Comparison | None) -> Data | None:
+    return shown_fields(found, "largest_changes") if found else None
+
+
+def columns(found: Ablation, row: Row) -> Data:
+    """What the columns of the ladder have of a row, by their keys in JSON."""
+    return {f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json}
+
+
+R = TypeVar("R", bound=LadderRow)
+
+
+def row_as(kind: type[R], found: Ablation, each: Row, **more: object) -> R:
+    """A row as a record, with ``more`` that it has not itself."""
+    return answer(
+        kind,
+        each,
+        columns=columns(found, each),
+        parent=each.step.parent if each.step else None,
+        lesson=each.step.lesson if each.step else "",
+        dram_gb_per_s=figure(each, "dram_bandwidth"),
+        regimes={r: known for r, known in each.regimes.items() if r != Regime.CHAINED},
+        against_parent=_in_short(each.against_parent),
+        gates={gate.name: gate for gate in each.gates},
+        **more,
+    )
+
+
+def row(found: Ablation, each: Row) -> LadderRow:
+    first = ranked.to_try(each.advice, found.record)
+    advice = first and [AdviceInShort(id=one.id, gain_up_to=_gain(one)) for one in first]
+    return row_as(LadderRow, found, each, advice=advice)
+
+
+def whole_row(found: Ablation, each: Row) -> WholeRow:
+    return row_as(WholeRow, found, each, advice=to_try(each.advice, found.record))
+
+
+def variant(found: Ablation, each: Row, warnings: tuple[Finding, ...]) -> VariantAnswer:
+    more = {"study": found.study, "gpu": found.gpu, "warnings": warnings}
+    advice = to_try(each.advice, found.record)
+    return row_as(VariantAnswer, found, each, advice=advice, **more)
+
+
+class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches of a report that are alike; all but ``launches`` is of the median ``launch``."""
+
+    launches: list[int]
+    launch: int
+    kernel: str
+    figures: Mapping[str, Figure]
+    stalls: Mapping[str, float]
+    occupancy_limiters: tuple[str, ...]
+    bottlenecks: tuple[Bottleneck, ...]
+    rules_collected: bool
+    advice: list[AdvisedChange] | None
+
+
+def kernel(found: Details, group: LaunchGroup) -> KernelAnswer:
+    return answer(
+        KernelAnswer,
+        found,
+        launches=[each.index for each in group.launches],
+        launch=found.launch.index,
+        kernel=found.launch.kernel,
+        advice=to_try(found.advice),
+    )
+
+
+class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``show FILE``. Keys of the report stand beside the others."""
+
+    of_report: Report
+    launches: Sequence[Launch]
+    kernels: list[KernelAnswer]
+
+
+class VariantLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``show VARIANT --source``."""
+
+    variant: str
+    files: Mapping[str, Sequence[SourceLine]]
+    sass: Sequence[InstructionCost] | msgspec.UnsetType
+
+
+class ReportLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``show FILE --source``."""
+
+    of_report: Report
+    launch: int
+    kernel: str
+    without_text: list[str]
+    files: Mapping[str, Sequence[SourceLine]]
+    sass: Sequence[InstructionCost] | msgspec.UnsetType
+
+
+class RuleEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a rule of Nsight Compute."""
+
+    rule: str
+    estimate_pct: float
+
+
+class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``advise``: ids that stay, and less than 4 KB for a variant."""
+
+    study: str
+    gpu: str
+    shape: str
+    variant: str
+    evidence: Data
+    microseconds: float | None
+    advice: list[AdvisedChange] | None
+    record_of: Data
+    nvidia: list[RuleEstimate]
+    warnings: tuple[Finding, ...]
+
+
+def advised(found: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
+    return answer(
+        AdviceAnswer,
+        found,
+        variant=row.variant,
+        evidence=_evidence(found),
+        microseconds=round(row.time.value, DIGITS) if row.time else None,
+        advice=to_try(row.advice, found.record),
+        record_of=shown_fields(found.record, "kinds"),
+        nvidia=[
+            RuleEstimate(
+                rule=rule_words(limit.rule, limit.title),
+                estimate_pct=round(limit.estimated_speedup_pct, 1),
+            )
+            for limit in row.bottlenecks
+            if limit.rule
+        ],
+        warnings=warnings,
+    )
+
+
+def to_try(
+    advice: Sequence[Advice] | None, record: AdviceRecord | None = None
+) -> list[AdvisedChange] | None:
+    """The best first; ``None`` where the capture has nothing to judge by."""
+    first = ranked.to_try(advice, record)
+    return None if first is None else [_advice(one, record) for one in first]
+
+
+def _gain(one: Advice) -> float:
+    return round(one.gain, DIGITS - 1)
+
+
+def _advice(one: Advice, record: AdviceRecord | None) -> AdvisedChange:
+    known = record.of(one.change) if record else KindRecord()
+    limit, spot, recipe = one.limit, one.spot, CATALOGUE[one.change]
+    return AdvisedChange(
+        id=one.id,
+        change=one.change,
+        why=one.why,
+        title=recipe.title,
+        how=recipe.how,
+        limit=AdvisedLimit(
+            stage=limit.stage,
+            of=limit.what,
+            metric=limit.metric,
+            unit=limit.unit,
+            share=round(limit.share, DIGITS),
+            value=float(f"{limit.value:.{DIGITS}g}"),
+        ),
+        line=AdvisedLine(
+            file=spot.file.removeprefix(TOP),
+            line=spot.line,
+            stall_share=None if spot.share is None else round(spot.share, DIGITS),
+        )
+        if spot
+        else None,
+        gain_up_to=_gain(one),
+        record=known if known.tried else None,
+        tried=one.tried[:MOST_TRIED],
+    )
