@@ -581,7 +581,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(
     path.write_text(path.read_text() + 'kind = "vektor"\n')
     assert main(["list", "--project", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    assert "'step[1].kind': invalid enum value 'vektor'" in err
+    assert "'step 'fix1'.kind': invalid enum value 'vektor'" in err
     assert "vector" in err.split("hint:")[1]
     path.write_text(path.read_text().replace("vektor", "vector"))
     assert find_workspace(tmp_path).study("scale").ladder.steps[1].kind == Change.VECTOR

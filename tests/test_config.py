@@ -84,7 +84,7 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("key_change =", "key_chnge =", ["'step[1].key_chnge'", "'key_change'"]),
+        ("key_change =", "key_chnge =", ["'step 'b'.key_chnge'", "'key_change'"]),
         ('key_change = "b"\n', "", ["step 'b' has no 'key_change'"]),
         ('parent = "baseline"', 'parent = "basline"', ["'basline'", "'baseline'"]),
         ('parent = "baseline"\n', "", ["step 'b' has no 'parent'"]),
@@ -114,12 +114,17 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
         (
             'key_change = "b"',
             'key_change = "b"\nchooses = "baseline"',
-            ["'step[1].chooses': expected a list, got `str`"],
+            ["'step 'b'.chooses': expected a list, got `str`"],
         ),
         (
             'key_change = "b"',
             'key_change = "b"\ncorrects = true',
-            ["'step[1].corrects': expected `str`, got `bool`"],
+            ["'step 'b'.corrects': expected `str`, got `bool`"],
+        ),
+        (
+            'variant = "b"',
+            "variant = 3",
+            ["'step 2.variant': expected `str`", "hint: write variant ="],
         ),
         (
             'variant = "baseline"\n',

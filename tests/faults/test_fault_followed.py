@@ -148,7 +148,7 @@ CASES = [
     Case(
         ABLATION,
         ('["baseline"]', '"baseline"'),
-        "leave 'step[1].chooses' out for the default",
+        "leave 'step 'fix1'.chooses' out for the default",
         ('chooses = "baseline"\n', ""),
     ),
     Case(
@@ -169,7 +169,7 @@ CASES = [
     Case(
         ABLATION,
         ("primary = true", 'primary = "true"'),
-        "leave 'reference[0].primary' out for the default",
+        "leave 'reference 'eager'.primary' out for the default",
         ('primary = "true"', "primary = true"),
     ),
     Case(
@@ -187,7 +187,7 @@ CASES = [
     Case(
         ABLATION,
         ("[[step.prediction]]", "[step.prediction]"),
-        "leave 'step[1].prediction' out for the default",
+        "leave 'step 'fix1'.prediction' out for the default",
         ('[step.prediction]\nfigure = "time"\nfactor = [0.5, 0.9]\n', ""),
     ),
     Case(

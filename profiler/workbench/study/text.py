@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec.structs import fields
 
 from workbench.cuda.includes import source_text
 from workbench.errors import UsageError, nearest
@@ -103,18 +104,22 @@ def convert(data: object, kind: type[Filled], path: Path) -> Filled:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
     where, named = where.strip(".`"), _NAMED.fullmatch(what)
-    hint = f"leave '{where}' out for the default"
+    above, _, key = where.rpartition(".")
+    said = in_words(data, where)
+    hint = f"leave '{said}' out for the default"
+    if any(f.encode_name == key and f.required for f in fields(type_at(kind, above))):
+        hint = f'write {key} = "..."'
     if named and named[1] == "Object contains unknown field":
-        key = f"{where}.{named[2]}" if where else named[2]
-        known = [field.encode_name for field in msgspec.structs.fields(type_at(kind, where))]
-        raise UsageError(f"{path}: unknown key '{key}'", hint=nearest(named[2], known))
+        known = [field.encode_name for field in fields(type_at(kind, where))]
+        full = f"{said}.{named[2]}" if where else named[2]
+        raise UsageError(f"{path}: unknown key '{full}'", hint=nearest(named[2], known))
     if named and named[1] == "Invalid enum value":
         wanted = type_at(kind, where)
         hint = nearest(named[2], map(str, get_args(wanted) or wanted))
     elif named:
         hint = f"write {named[2]} = "
     what = what.replace("`object`", "a table").replace("`array`", "a list")
-    raise UsageError(f"{path}: '{where}': {what[0].lower()}{what[1:]}", hint=hint)
+    raise UsageError(f"{path}: '{said}': {what[0].lower()}{what[1:]}", hint=hint)
 
 
 # How msgspec names a key or a word that is wrong or lacking.
@@ -128,6 +133,19 @@ _NAMED = re.compile(
 def type_at(kind: Any, where: str) -> Any:
     """Of a key such as ``step[0].prediction[1]``; of a list that of its entries."""
     for key in re.findall(r"[a-z_]+", where):
-        (kind,) = (f.type for f in msgspec.structs.fields(kind) if f.encode_name == key)
+        (kind,) = (f.type for f in fields(kind) if f.encode_name == key)
         kind = kind if get_origin(kind) is Literal else next(iter(get_args(kind)), kind)
     return kind
+
+
+def in_words(data: Any, where: str) -> str:
+    """A key such as ``step[1].kind`` as ``step 'fix1'.kind``; counted from 1 without a variant."""
+    said = []
+    for key, place in re.findall(r"(\w+)(?:\[(\d+)\])?", where):
+        data = data[key]
+        if place:
+            data = data[int(place)]
+            name = data.get("variant") if isinstance(data, dict) else None
+            key += f" '{name}'" if isinstance(name, str) else f" {int(place) + 1}"
+        said.append(key)
+    return ".".join(said)
