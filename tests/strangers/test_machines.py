@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,6 +203,22 @@ def test_a_tool_that_does_not_run_is_told(tmp_path: Path) -> None:
     code, log = nvcc.ran(["sleep", "9"], tmp_path, 0.1)
     assert "timed out after 0.1 seconds" in self_test.failed("ncu", code, log).error
     assert self_test.failed("ncu", 9, "").error == "nothing was printed (exit code 9)"
+
+
+def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``ncu`` of the CUDA toolkit is a script, and the program that it starts outlives it."""
+    tool = tmp_path / "ncu"
+    tool.write_text("#!/bin/sh\nsleep 20\necho Version 2026.1.0\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(machine, "TOOL_SECONDS", 0.2)
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    assert machine.ncu_version("./ncu") is None
+    assert time.monotonic() - began < 10
+    tool.write_text("#!/bin/sh\necho Version 2026.1.0\n")
+    machine.ncu_version.cache_clear()
+    monkeypatch.setattr(machine, "TOOL_SECONDS", 20.0)
+    assert machine.ncu_version("./ncu") == "2026.1.0"
 
 
 # What NVML and the kernel say.

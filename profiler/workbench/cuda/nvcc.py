@@ -55,20 +55,22 @@ def ran(
 ) -> tuple[int | None, str]:
     """Exit code and output of a tool; the code is None where it did not start or come to an end."""
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        with tempfile.TemporaryFile("w+", errors="replace") as output:  # a child keeps a pipe open
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+            )
+            output.seek(0)
+            return done.returncode, output.read()
+    except OSError as error:
         return None, str(error)
-    return done.returncode, done.stdout
+    except subprocess.TimeoutExpired:
+        return None, f"{command[0]} timed out after {seconds:g} seconds"
 
 
 def compiled(

@@ -24,7 +24,7 @@ from workbench.evidence.layout import gpu_slug
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"
 PACKAGE = "nvidia-ml-py"
-SMI_SECONDS = 30.0
+TOOL_SECONDS = 30.0  # for nvidia-smi and ncu to say what they are
 REASON = "nvmlClocksEventReason"
 
 
@@ -223,7 +223,7 @@ def nvidia_smi() -> str:
 
     if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is not on PATH"
-    code, text = ran(["nvidia-smi", "-L"], "/", SMI_SECONDS)
+    code, text = ran(["nvidia-smi", "-L"], "/", TOOL_SECONDS)
     if code is None:
         return f"nvidia-smi does not run: {text}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

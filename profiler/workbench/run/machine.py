@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
-from workbench.run.gpu import Gpu, first_gpu, why_none
+from workbench.run.gpu import TOOL_SECONDS, Gpu, first_gpu, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
@@ -64,7 +64,8 @@ def ncu_version(ncu: str) -> str | None:
     """Such as ``2025.3.1``; None where ncu does not run."""
     from workbench.cuda.nvcc import ran  # with the whole package
 
-    match = re.search(r"Version (\d+(?:\.\d+)+)", ran([ncu, "--version"], "/")[1])
+    text = ran([ncu, "--version"], ".", TOOL_SECONDS)[1]
+    match = re.search(r"Version (\d+(?:\.\d+)+)", text)
     return ".".join(match[1].split(".")[:3]) if match else None
 
 
