@@ -281,11 +281,14 @@ def test_what_is_timed_only_where_asked_is_checked_there_where_asked(
     assert "exclude each other" in capsys.readouterr().err
 
 
-def test_one_shape_is_wanted_where_one_is_shown(
+def test_one_shape_is_wanted_where_one_is_measured_or_shown(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["show", "wide", "--shape", "n=1|2", "--project", str(root)]) == 2
-    assert "names 2 shapes" in capsys.readouterr().err
+    for verb in ("show", "profile", "ablate"):
+        assert main([verb, "wide", "--shape", "n=1|2", "--project", str(root)]) == 2
+        err = capsys.readouterr().err
+        assert "names 2 shapes, and this command takes one" in err
+        assert "here give each parameter one value" in err
 
 
 def test_derived_shapes_do_not_stand_in_the_list(

@@ -160,9 +160,8 @@ def profiled_shape(study: Study, shape: str | None) -> Picked:
     picked = profiled_shapes(study, shape)
     if len(picked) > 1:
         raise UsageError(
-            f"--shape '{shape}' names {len(picked)} shapes, and one is shown here",
-            hint="check and sweep take a range; here say which: "
-            + ", ".join(each.name for each in picked),
+            f"--shape '{shape}' names {len(picked)} shapes, and this command takes one",
+            hint="check and sweep take a range; here give each parameter one value",
         )
     return picked[0]
 
