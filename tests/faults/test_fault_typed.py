@@ -107,6 +107,7 @@ IDS = texts | st.tuples(texts, texts, texts).map("/".join)
 @given(BRIEF, st.lists(IDS, max_size=3))
 @example("show", ["attention/b2h8s512d64/fix10@20260101", "fix10"])
 @example("show", [f"attention/{WORST}/fix10"])
+@example("try", ["\0/file"])
 def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: list[str]) -> None:
     code = main([verb, "--brief", *ABROAD, "--", *names])
     out = capsys.readouterr().out

@@ -16,7 +16,7 @@ from workbench.study.text import TomlTable, convert, read_toml
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Sessions = Annotated[int, Meta(gt=0, le=100)]
 Margin = Annotated[float, Meta(gt=0, le=10)]
-Printable = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$")]  # an argument of ncu
+Printable = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$")]  # in a command line or message
 
 
 class Gates(TomlTable, frozen=True):
@@ -111,7 +111,7 @@ class Config(TomlTable, frozen=True):
     study: Study that verbs use without ``--study``. Optional if there is only one.
     """
 
-    study: str = ""
+    study: Printable = ""
     gates: Gates = field(default_factory=Gates)
     timing: TimingSettings = field(default_factory=TimingSettings)
     limits: Limits = field(default_factory=Limits)

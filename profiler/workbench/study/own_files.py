@@ -37,11 +37,13 @@ def require_inside(path: Path, top: Path | None = None) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Without links. Raises UsageError for links in a loop."""
+    """Without links. Raises UsageError for links in a loop, and for a name that no file can have."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):
         raise UsageError(f"{path} is a link in a loop", hint="name the file itself") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}", hint="name a file that there is") from None
 
 
 def mode_of(path: Path) -> int:
