@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
-from workbench.judge.gates import captured_gate, gate_of, lines_missing
+from workbench.judge.evaluate import lines_missing
+from workbench.judge.gates import captured_gate, gate_of
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources

@@ -29,7 +29,7 @@ ROOMS = (
     "library",
     "__main__",
 )
-MOST_UNTYPED = 26  # places with dict[str, Any] or Mapping[str, Any]
+MOST_UNTYPED = 11  # places with dict[str, Any] or Mapping[str, Any]
 PURE = ("derive", "judge", "render")
 # What opens files, starts processes or knows a GPU; only the snapshot may pull.
 IMPURE = ("subprocess", "torch", "cuda", "ncu_report", "pynvml", "tempfile", "workbench.run")

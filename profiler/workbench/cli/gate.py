@@ -10,8 +10,8 @@ from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.judge.commits import VariantChange
-from workbench.render.ci import junit
 from workbench.render.document import checks as document
+from workbench.render.junit import junit
 from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from workbench.judge.gates import (
     Gate,
     accuracy_gate,
     accuracy_of,
+    compiled_by,
     compiler_failed,
     correct_gate,
     corrected_at,
@@ -25,7 +26,6 @@ from workbench.judge.gates import (
     for_bug_fix,
     gate_of,
     given_up,
-    lines_missing,
     unseen_gate,
     verdict,
 )
@@ -33,11 +33,23 @@ from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.words import HEADLINE, CheckResult, GateState, Regime, Role, Status, Verdict
+from workbench.ncu.capture import has_lines
+from workbench.words import (
+    GENERATED_ROOT,
+    HEADLINE,
+    VIRTUAL_ROOT,
+    CheckResult,
+    GateState,
+    Regime,
+    Role,
+    Status,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from workbench.judge.known_evidence import VariantEvidence
     from workbench.judge.view import View
+    from workbench.ncu.capture import Capture
     from workbench.study.model import Step
 
 
@@ -262,3 +274,15 @@ def _with_choice(row: Row, view: View, step: Step) -> Row:
         return row
     chosen, over = view.times.least(step.chooses, step.variant)
     return replace(row, role=Role.CHOICE, chosen=chosen, over_chosen=over)
+
+
+def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
+    """That a capture has no source lines, or none of the user's own files; None where it has."""
+    if not has_lines(capture):
+        return finding("lines.none", front_ends=tuple(front_ends))
+    files = [str(file) for file in set(capture.lines["file"]) if file]
+    generated = [file.startswith(GENERATED_ROOT) for file in files]
+    own = [file.startswith(VIRTUAL_ROOT) for file in files]
+    if any(generated) and not any(own):
+        return finding("lines.generated", by=compiled_by(front_ends))
+    return None

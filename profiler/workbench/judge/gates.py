@@ -10,16 +10,14 @@ from msgspec.structs import replace
 
 from workbench.derive.speedup import LEVEL, Ratio
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.ncu.capture import has_lines
 from workbench.study.config import Gates
 from workbench.study.front_ends import LIBRARY
-from workbench.words import GENERATED_ROOT, VIRTUAL_ROOT, CheckResult, GateState, Verdict, shown
+from workbench.words import CheckResult, GateState, Verdict, shown
 
 if TYPE_CHECKING:
     from workbench.derive.figures import Figure
     from workbench.evidence.records import Build, CapturedKernel, Check
     from workbench.judge.known_evidence import VariantEvidence
-    from workbench.ncu.capture import Capture
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
@@ -387,15 +385,3 @@ def compiled_by(front_ends: Sequence[str]) -> Finding:
     if not front_ends:
         return Finding("made_by.unknown")
     return finding("made_by.front_ends", front_ends=tuple(front_ends))
-
-
-def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
-    """That a capture has no source lines, or none of the user's own files; None where it has."""
-    if not has_lines(capture):
-        return finding("lines.none", front_ends=tuple(front_ends))
-    files = [str(file) for file in set(capture.lines["file"]) if file]
-    generated = [file.startswith(GENERATED_ROOT) for file in files]
-    own = [file.startswith(VIRTUAL_ROOT) for file in files]
-    if any(generated) and not any(own):
-        return finding("lines.generated", by=compiled_by(front_ends))
-    return None

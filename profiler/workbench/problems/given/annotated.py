@@ -84,7 +84,7 @@ class Annotated(File):
             for name, value in shape.items()
         }
         with seeded(generator):
-            found: Inputs = self._parts["setup"](**given)
+            found: Inputs = self._parts[0](**given)
         return found
 
     def range(self, name: str, inputs: Inputs) -> Any:
@@ -93,12 +93,13 @@ class Annotated(File):
 
         whole, fresh = filled(inputs)
         with torch.no_grad():
-            bound = self._parts["ranges"][name](**whole)
+            bound = self._parts[1][name](**whole)
         tensors = tuple(value for value in bound if isinstance(value, torch.Tensor))
         return only(tensors or fresh) if tensors or fresh else None
 
     @cached_property
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> tuple[Callable[..., Inputs], Mapping[str, Callable[..., Any]]]:
+        """What stands before the ranges, and each range by its name."""
         text = self.path.read_text(encoding="utf-8")
         tree = ast.parse(text, filename=str(self.path))
         node = next(
@@ -114,10 +115,7 @@ class Annotated(File):
         module = ast.fix_missing_locations(ast.Module([made, *parts], []))
         space = dict(vars(self.module))
         exec(compile(module, str(self.path), "exec"), space)
-        found: dict[str, Callable[..., Any]] = {
-            name: space[f"range_{at}"] for at, name in enumerate(ranges)
-        }
-        return {"setup": space["setup"], "ranges": found}
+        return space["setup"], {name: space[f"range_{at}"] for at, name in enumerate(ranges)}
 
 
 def _bound(body: list[ast.stmt]) -> list[str]:

@@ -94,7 +94,7 @@ def made(call: str, generator: torch.Generator) -> torch.Tensor:
     return out.to(dtype) if narrow else out
 
 
-def larger(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def larger(inputs: Inputs) -> Inputs:
     """Four times the floating-point inputs, and the first row of each 32 times: what is right only
     for the numbers that a format draws is found.
     """

@@ -240,9 +240,10 @@ def _names(part: str) -> Sequence[str]:
     return [name for _, name, _, _ in string.Formatter().parse(part) if name]
 
 
-def _more(found: Finding) -> dict[str, object]:
+def _more(found: Finding) -> dict[str, str]:
     """What a sentence says in other words than the finding has it."""
     known: Mapping[str, Any] = found.values
+    named = {k: resource(known[k]) for k in ("pipe", "other_pipe", "next_limit") if k in known}
     match found.code:
         case "reports.other_names":
             return {"matched_by": MATCHED.get(known.get("matched_by", ""), ABSENT)}
@@ -258,10 +259,13 @@ def _more(found: Finding) -> dict[str, object]:
             reasons = known["reasons"]
             assert isinstance(reasons, tuple)
             labels = [stall_label(str(each)).removesuffix(" stall") for each in reasons]
-            return _named(known) | {"reasons": " and ".join(labels)}
+            return named | {"reasons": " and ".join(labels)}
         case "commit.counter" | "commit.fact":
-            return {"what": difference_label(known["what"]), "change": _change(known)}
-    return _named(known)
+            return {
+                "what": difference_label(known["what"]),
+                "change": _change(known["before"], known["after"]),
+            }
+    return named
 
 
 DIFFERENCES = {
@@ -281,8 +285,7 @@ def difference_label(what: str) -> str:
     return DIFFERENCES.get(what) or figure_label(what)[0]
 
 
-def _change(known: Mapping[str, Any]) -> str:
-    before, after = known["before"], known["after"]
+def _change(before: float, after: float) -> str:
     return f"{100 * (after / before - 1):+.1f} %" if before else f"{before:.4g} → {after:.4g}"
 
 
@@ -294,13 +297,6 @@ def resource(name: str) -> str:
     if name in PIPES:
         return f"{name.upper() if name != 'tensor' else name} pipe"
     return LEVELS.get(name, name.replace("_", " "))
-
-
-def _named(known: Mapping[str, Any]) -> dict[str, object]:
-    """Values that are the id of a resource."""
-    return {
-        key: resource(known[key]) for key in ("pipe", "other_pipe", "next_limit") if key in known
-    }
 
 
 MATCHED = {
