@@ -9,6 +9,7 @@ python -m benchmarks.diagnosis
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,56 +18,10 @@ from benchmarks.pages import answer, table
 
 WORKSPACE = Path(__file__).parent / "planted"
 TOP = 3
-REPAIRS = {
-    ("elementwise", "uncoalesced"): "coalesce",
-    ("elementwise", "division"): "less-work",
-    ("elementwise", "few_bytes"): "vector overlap warps split",
-    ("elementwise", "few_warps"): "warps",
-    ("reduction", "atomics"): "reuse less-work tile-shared",
-    ("reduction", "barrier"): "barriers",
-    ("reduction", "last_wave"): "tail balance split",
-    ("softmax", "redundant"): "reuse tile-shared",
-    ("softmax", "spill"): "registers",
-    ("transpose", "uncoalesced"): "coalesce tile-shared",
-    ("transpose", "bank_conflicts"): "swizzle",
-    ("gemm", "fp32"): "tensor",
-    ("gemm", "no_async_copy"): "async-copy bulk-copy overlap",
-    ("gemm", "large_shared"): "warps",
-    ("attention", "no_tiles"): "tile-shared reuse",
-    ("attention", "division"): "less-work",
-    ("attention", "few_blocks"): "split",
-}
+FAULTS = tomllib.loads((WORKSPACE / "faults.toml").read_text("utf-8"))
+NVIDIA = FAULTS.pop("ncu")
+REPAIRS = {(study, fault): k for study, faults in FAULTS.items() for fault, k in faults.items()}
 ASIDE = list(REPAIRS)[1::2]  # no rule was changed for these
-NVIDIA = {  # words of ncu's titles, and the kinds of change that a reader could take from them
-    "Uncoalesced Global": "coalesce vector",
-    "Global Load Access Pattern": "coalesce vector",
-    "Global Store Access Pattern": "coalesce vector tile-shared",
-    "Local": "registers",
-    "Uncoalesced Shared": "swizzle",
-    "Bank Conflicts": "swizzle",
-    "Theoretical Occupancy": "warps registers",
-    "occupancy below theoretical": "warps balance tail",
-    "Small Grid": "split",
-    "Tail Effect": "tail balance",
-    "Workload Imbalance": "balance tail split",
-    "Long Scoreboard": "tile-shared reuse vector async-copy overlap warps",
-    "Short Scoreboard": "swizzle less-work",
-    "Mio Throttle": "swizzle less-work vector",
-    "Lg Throttle": "coalesce vector tile-shared less-work",
-    "Drain": "coalesce vector",
-    "Wait Stalls": "less-work overlap",
-    "Not Selected": "less-work",
-    "Barrier": "barriers",
-    "Membar": "barriers",
-    "Non-Fused": "less-work",
-    "Divergence": "less-work",
-    "High Compute Throughput": "tensor other-pipe less-work",
-    "High Utilization": "tensor other-pipe less-work",
-    "High Memory Throughput": "reuse tile-shared narrow",
-    "Latency Issue": "warps overlap split",
-    "Low Utilization": "warps overlap",
-    "Issue Slot": "warps overlap",
-}
 
 
 class Diagnosis(NamedTuple):

@@ -173,11 +173,9 @@ def test_answers_of_the_arms(harness: tuple[StandIn, Path]) -> None:
 def test_calls_and_seconds_are_limited(tmp_path: Path) -> None:
     (tmp_path / "measure").write_text(agents.MEASURE)
     command = "sh ./measure > 1; sh ./measure > 2; sleep 60"
-    seconds, calls, late = agents.worked(
-        command, tmp_path, agents.Budget(seconds=2, calls=1), lambda: "told"
-    )
-    assert (calls, late) == (1, True)
-    assert seconds < 10
+    took = agents.worked(command, tmp_path, seconds=2, calls=1, measure=lambda: "told")
+    assert (took["calls"], took["timed_out"]) == (1, True)
+    assert took["seconds"] < 10
     assert (tmp_path / "1").read_text() == "told"
     assert (tmp_path / "2").read_text() == "no calls are left"
 

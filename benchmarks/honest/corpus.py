@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -13,12 +15,6 @@ from workbench import Shape, Tolerance, Work
 
 HALF = {"float16": Tolerance(0.25, 2e-3), "bfloat16": Tolerance(1.0, 1.5e-2)}
 BOUNDS = {"float32": Tolerance(1e-2, 1e-5), "float64": Tolerance(1e-6, 1e-12), **HALF}
-SOFTMAX = (
-    *("softmax_two_launches", "softmax_own_workspace", "softmax_two_streams"),
-    *("softmax_own_tuning", "softmax_own_graph", "softmax_waits", "softmax_parts"),
-    "softmax_compiled",
-)
-ATTENTION = ("attention_flash", "attention_efficient", "attention_cudnn", "attention_parts")
 
 
 class Point(NamedTuple):
@@ -38,48 +34,10 @@ class Point(NamedTuple):
 
 
 def points() -> Iterator[Point]:
-    for size in (1, 64, 1024, 4096, 65536):
-        yield Point("silu_vectors", size)
-    for size in (1, 1024, 4096, 16384):
-        yield Point("silu_torch", size)
-    for function in ("silu_scalar", "silu_strided", "silu_triton", "silu_two_calls"):
-        yield Point(function, 4096)
-    yield Point("silu_half2", 4096, "float16")
-    for dtype in ("float16", "bfloat16", "float64"):
-        yield Point("silu_torch", 2048, dtype)
-    yield Point("silu_compiled", 4096, "bfloat16")
-    for size in (128, 2048):
-        for function in ("softmax_block", "softmax_triton", "softmax_torch"):
-            yield Point(function, size)
-    yield Point("softmax_torch", 16384)
-    for function in SOFTMAX:
-        yield Point(function, 2048)
-    for function in ("sum_block", "sum_atomics", "sum_torch"):
-        yield Point(function, 512)
-        yield Point(function, 8192)
-    for function in ("rms_triton", "rms_torch", "rms_parts", "rms_compiled", "layernorm_torch"):
-        yield Point(function, 4096, "float16" if function == "rms_torch" else "float32")
-    for function in ("transpose_tiles", "transpose_torch"):
-        yield Point(function, 2048)
-    for function in ("matmul_tiles", "matmul_split", "matmul_torch"):
-        yield Point(function, 512)
-    for function in ("matmul_triton", "matmul_autotuned", "matmul_halves", "matmul_torch"):
-        yield Point(function, 2048, "bfloat16" if function == "matmul_triton" else "float16")
-    yield Point("matmul_torch", 1024, "float64")
-    for function in ("linear_torch", "linear_compiled"):
-        yield Point(function, 256, "float16")
-    for function in ("accumulate_in_place", "accumulate_triton", "accumulate_torch"):
-        yield Point(function, 2048)
-    for function in ("gather_rows", "gather_torch", "scatter_torch"):
-        yield Point(function, 4096)
-    for size in (128, 1024):
-        yield Point("attention_torch", size, "bfloat16")
-    for function in ATTENTION:
-        yield Point(function, 512, "float16")
-    for function in ("moments_torch", "largest_torch", "sorted_torch", "cumulative_torch"):
-        yield Point(function, 1024)
-    yield Point("spectrum_torch", 2048)
-    yield Point("convolve_torch", 32)
+    every = tomllib.loads(Path(__file__).with_name("points.toml").read_text("utf-8"))
+    for dtype, functions in every.items():
+        for function, sizes in functions.items():
+            yield from (Point(function, size, dtype) for size in sizes)
 
 
 def study_of(point: Point) -> ModuleType:
