@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import linear_regression, median
 
+from benchmarks.pages import ROOT, row, table
 from msgspec import structs
 
 from workbench.evidence import frames, journal, store
@@ -43,14 +44,13 @@ from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, including
 from workbench.words import CheckResult, Regime
 
-ROOT = Path(__file__).parents[1]
 # Command, and the most seconds that it may take on the recorded study.
 RECORDED = {
     "--help": 0.15, "list": 0.5, "show fix30 --study attention": 1.2,
     "profile fix30 --study attention": 1.2, "diff fix27 fix30 --study attention": 1.2,
     "advise fix30 --study attention": 1.2, "ablate --study attention": 2.0,
 }  # fmt: skip
-STEPS, SESSIONS = (20, 40, 80, 160, 320), (10, 100, 1000, 10_000)
+SIZES = {"steps": (20, 40, 80, 160, 320), "sessions": (10, 100, 1000, 10_000)}
 FEW, MOST, A_FILE, A_REPORT, ROUNDS = 20, 1.1, 10, 20, 6
 NOISE, FORGETS = 0.2, 6.0  # seconds
 CHECK_OUT = ("gate", "bisect")
@@ -97,15 +97,15 @@ def fastest(folder: Path, command: Sequence[str], code: int) -> float:
 
 
 def recorded() -> int:
-    print("| command | CPU (s) | at most (s) |\n| --- | --: | --: |")
-    slow = False
+    rows, slow = [], False
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         for command, most in RECORDED.items():
             took = median([seconds(clone, command.split()) for _ in range(4)][1:])
             slow |= took > most
-            print(f"| `workbench {command}` | {took:.2f} | {most:g} |", flush=True)
+            rows.append((f"`workbench {command}`", f"{took:.2f}", f"{most:g}"))
+    print(table(("command", "CPU (s)", "at most (s)"), rows))
     return int(slow)
 
 
@@ -225,18 +225,10 @@ def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
     return linear_regression(*zip(*above, strict=True)).slope if len(above) > 1 else 0.0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
-    parser.add_argument("--sessions", type=int, nargs="+", default=SESSIONS)
-    parser.add_argument("--recorded", action="store_true")
-    given = parser.parse_args()
-    if given.recorded:
-        return recorded()
+def grown() -> int:
     steep = False
-    for what, sizes in (("steps", given.steps), ("sessions", given.sessions)):
-        print(f"| command | {' | '.join(f'{size:,} {what}' for size in sizes)} | exponent |")
-        print("| --- |" + " --: |" * (len(sizes) + 1))
+    for what, sizes in SIZES.items():
+        print(table(("command", *(f"{size:,} {what}" for size in sizes), "exponent"), ()))
         with tempfile.TemporaryDirectory() as folder:
             roots = {Path(folder) / str(size): size for size in sizes}
             named = {
@@ -247,11 +239,13 @@ def main() -> int:
                 took = [fastest(r, verb.format(**n).split(), code) for r, n in named.items()]
                 found = exponent(sizes, took)
                 steep |= found > MOST
-                shown = " | ".join(f"{each:.2f} s" for each in took)
-                told = verb.format(last="fix", parent="parent", bad="fix").replace("|", "\\|")
-                print(f"| `workbench {told}` | {shown} | {found:.2f} |", flush=True)
+                told = verb.format(last="fix", parent="parent", bad="fix")
+                cells = (f"`workbench {told}`", *(f"{each:.2f} s" for each in took), f"{found:.2f}")
+                print(row(cells), flush=True)
     return int(steep)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--recorded", action="store_true", help="of the recorded study")
+    sys.exit(recorded() if parser.parse_args().recorded else grown())

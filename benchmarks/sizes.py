@@ -17,8 +17,9 @@ from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.regimes import AtShape
-from workbench.judge.sizes import OverSizes, over_sizes
+from workbench.judge.known_evidence import ShapeTimes, main_timing
+from workbench.judge.regimes import AtShape, at_shape
+from workbench.judge.sizes import OverSizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
 from workbench.render.chart import svg
@@ -143,17 +144,11 @@ def last_step(workspace: Workspace, shape: str) -> str:
     ladder = target.study.ladder
     steps = [step.variant for step in reversed(ladder.steps)]
     references = [reference.name for reference in ladder.references]
-    found = over_sizes(
-        [at_one_shape(target.evidence(), [*steps, *references], captures=False)],
-        "S",
-        steps,
-        references,
-        study=target.study.name,
-        gpu=target.folder.gpu,
-        primary=ladder.primary_reference,
-    )
-    points = {line.variant: cell(line.at(target.shape)) for line in found.variants}
-    return next((f"`{s}` {points[s]}" for s in steps if points.get(s, NONE) != NONE), NONE)
+    names = [*steps, *references]
+    evidence = at_one_shape(target.evidence(), names, captures=False)
+    times = ShapeTimes(evidence, main_timing(evidence, names))
+    cells = ((step, cell(at_shape(times, references, step))) for step in steps)
+    return next((f"`{step}` {found}" for step, found in cells if found != NONE), NONE)
 
 
 def written() -> dict[Path, str]:

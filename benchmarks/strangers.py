@@ -81,17 +81,13 @@ class Tried:
                 return True
         return False
 
-    @property
-    def time(self) -> str:
-        if self.microseconds is None:
-            return "not collected"
-        return f"{self.microseconds:.4g} µs{' unchecked' if self.unchecked else ''}"
-
     def line(self) -> str:
         state = "as expected" if self.as_expected else "NOT EXPECTED"
+        time = "not collected" if self.microseconds is None else f"{self.microseconds:.4g} µs"
+        time += " unchecked" * self.unchecked
         said = "" if self.verdict == "correct" else f": {self.said.partition(chr(10))[0]}"
         label = self.stranger.label
-        return f"{state:12} {self.verdict:10} {self.time:>22} {self.seconds:5.1f} s {label}{said}"
+        return f"{state:12} {self.verdict:10} {time:>22} {self.seconds:5.1f} s {label}{said}"
 
 
 def strangers() -> Iterator[Stranger]:

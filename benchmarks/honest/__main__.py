@@ -1,9 +1,9 @@
 """Honest kernels through check, timing and every cross-check: none may fail.
 
-Prints a line for each kernel and run with the values of the cross-checks: docs/trust.md has what
+Prints a line for each kernel with the values of the cross-checks: docs/trust.md has what
 they say together. Needs a GPU and ncu.
 
-python -m benchmarks.honest [RUNS]
+python -m benchmarks.honest
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from workbench.derive.speedup import two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
-from workbench.judge.cross_checks import Case, added_time, cross_check_gates, kernels_gate, profiled
+from workbench.judge.cross_checks import Case, added_time, cross_check_gates, profiled
 from workbench.judge.known_evidence import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
@@ -114,7 +114,7 @@ def timed(folder: Path) -> None:
     (folder / FOUND).write_bytes(msgspec.json.encode(results))
 
 
-def profiled_here(folder: Path, names: list[str]) -> None:
+def profiled_here(folder: Path) -> None:
     """A call of each point in its NVTX range, as a capture of ``ablate`` makes it."""
     import torch
 
@@ -125,8 +125,6 @@ def profiled_here(folder: Path, names: list[str]) -> None:
 
     kernels, timed = laid_out(folder), {one.name: one for one in found_in(folder)}
     for point in points():
-        if point.name not in names:
-            continue
         one, study = timed[point.name], study_of(point)
         around = Neighbours(TimedGpu(), study, study.shapes["it"])
         inputs = around.inputs()
@@ -157,17 +155,17 @@ def found_in(folder: Path) -> list[Found]:
     return msgspec.json.decode((folder / FOUND).read_bytes(), type=list[Found])
 
 
-def in_process(folder: Path, what: str, *names: str, ncu: Sequence[str] = ()) -> None:
+def in_process(folder: Path, what: str, ncu: Sequence[str] = ()) -> None:
     """What was compiled for an earlier process is kept in the folder."""
     kept = compiler_environment(folder, os.environ) | {CUBIN_FOLDER: str(folder)}
-    script = [*ncu, sys.executable, "-m", "benchmarks.honest", what, str(folder), *names]
+    script = [*ncu, sys.executable, "-m", "benchmarks.honest", what, str(folder)]
     subprocess.run(script, env={**os.environ, **kept}, check=not ncu, stdout=subprocess.DEVNULL)
 
 
-def profile(folder: Path, names: Sequence[str], report: Path) -> None:
+def profile(folder: Path, report: Path) -> None:
     metrics = [*filter(COUNTED.match, needed_metrics()), L2_SECTORS]
     ncu = [*NCU, "--nvtx-include", f"regex:{RANGE_PREFIX}.*/", "--metrics", ",".join(metrics)]
-    in_process(folder, PROFILED, *names, ncu=[*ncu, "--export", str(report)])
+    in_process(folder, PROFILED, ncu=[*ncu, "--export", str(report)])
 
 
 def case_of(one: Found, report: Path, work: Work) -> Case:
@@ -221,38 +219,19 @@ def told(one: Found, case: Case) -> tuple[str, bool, bool]:
     return " | ".join(cells), bool(failed or wrong or one.wrong), bool(opened)
 
 
-def main(runs: int) -> None:
-    """Everything is profiled in the first run, and what launches something else in later ones."""
-    every = {point.name: study_of(point).work(None) for point in points()}
+def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        folder, reports = Path(scratch), dict.fromkeys(every, Path())
-
-        def case(one: Found) -> Case:
-            return case_of(one, reports[one.name], every[one.name])
-
-        for run in range(1, runs + 1):
-            in_process(folder, TIMED)
-            found, report = found_in(folder), folder / f"run{run}.ncu-rep"
-            again = list(every)
-            if run > 1:
-                timed = [one for one in found if one.call]
-                again = [o.name for o in timed if kernels_gate(case(o)).state == GateState.FAILED]
-            if again:
-                profile(folder, again, report)
-                reports |= dict.fromkeys(again, report)
-            lines = [told(one, case(one)) for one in found]
-            for line, _, _ in lines:
-                print(f"run {run}: {line}")
-            rejected, opened = sum(line[1] for line in lines), sum(line[2] for line in lines)
-            print(f"run {run}: {len(every)} kernels, {rejected} rejected, {opened} with an open "
-                  "cross-check", flush=True)  # fmt: skip
+        folder, report = Path(scratch), Path(scratch) / "honest.ncu-rep"
+        in_process(folder, TIMED)
+        profile(folder, report)
+        works = {point.name: study_of(point).work(None) for point in points()}
+        lines = [told(one, case_of(one, report, works[one.name])) for one in found_in(folder)]
+    for line, _, _ in lines:
+        print(line)
+    rejected, opened = sum(line[1] for line in lines), sum(line[2] for line in lines)
+    print(f"{len(lines)} kernels, {rejected} rejected, {opened} with an open cross-check")
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    if TIMED in arguments:
-        timed(Path(arguments[1]))
-    elif PROFILED in arguments:
-        profiled_here(Path(arguments[1]), arguments[2:])
-    else:
-        main(int(arguments[0]) if arguments else 1)
+    what, *folders = sys.argv[1:] or [""]
+    {TIMED: timed, PROFILED: profiled_here}.get(what, main)(*map(Path, folders))

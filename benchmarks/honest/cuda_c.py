@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from workbench import cuda
@@ -15,22 +17,15 @@ kernels = {name: cuda.kernel("kernels.cu", name) for name in NAMES}
 Tensor = torch.Tensor
 
 
-def elementwise(name: str, x: Tensor, each: int) -> Tensor:
+def elementwise(name: str, each: int, x: Tensor) -> Tensor:
     out = torch.empty_like(x)
     kernels[name][-(-x.numel() // (256 * each)), 256](x, out, x.numel())
     return out
 
 
-def silu_scalar(x: Tensor) -> Tensor:
-    return elementwise("silu_scalar", x, 1)
-
-
-def silu_vectors(x: Tensor) -> Tensor:
-    return elementwise("silu_vectors", x, 4)
-
-
-def silu_half2(x: Tensor) -> Tensor:
-    return elementwise("silu_half2", x, 2)
+silu_scalar = partial(elementwise, "silu_scalar", 1)
+silu_vectors = partial(elementwise, "silu_vectors", 4)
+silu_half2 = partial(elementwise, "silu_half2", 2)
 
 
 def silu_strided(x: Tensor) -> Tensor:
@@ -49,8 +44,8 @@ def softmax_block(x: Tensor) -> Tensor:
     return out
 
 
-def softmax_two_launches(x: Tensor) -> Tensor:
-    out, sums = torch.empty_like(x), x.new_empty(x.shape[0], 2)
+def softmax_two_launches(x: Tensor, sums: Tensor | None = None) -> Tensor:
+    out, sums = torch.empty_like(x), x.new_empty(x.shape[0], 2) if sums is None else sums
     kernels["softmax_sums"][x.shape[0], 256](x, sums, x.shape[1])
     kernels["softmax_quotients"][x.shape[0], 256](x, sums, out, x.shape[1])
     return out
@@ -62,10 +57,7 @@ workspaces: dict[tuple[int, ...], Tensor] = {}
 def softmax_own_workspace(x: Tensor) -> Tensor:
     if tuple(x.shape) not in workspaces:
         workspaces[tuple(x.shape)] = x.new_empty(x.shape[0], 2)
-    out, sums = torch.empty_like(x), workspaces[tuple(x.shape)]
-    kernels["softmax_sums"][x.shape[0], 256](x, sums, x.shape[1])
-    kernels["softmax_quotients"][x.shape[0], 256](x, sums, out, x.shape[1])
-    return out
+    return softmax_two_launches(x, workspaces[tuple(x.shape)])
 
 
 def softmax_two_streams(x: Tensor) -> Tensor:
