@@ -125,7 +125,7 @@ def workspace(root: Path, steps: int, sessions: int) -> dict[str, str]:
         parent = f'parent = "{names[at - 1]}"\n' if at else ""
         made += f'[[step]]\nvariant = "{name}"\n{parent}key_change = "{name}"\n'
     made += '[[reference]]\nvariant = "eager"\ntitle = "torch.softmax"\nprimary = true\n'
-    ladder.write_text(f'schema_version = 1\ntitle = "Scale"\ncache_control = "none"\n{made}')
+    ladder.write_text(f'schema_version = 1\ntitle = "Scale"\n{made}')
     record(root, names, sessions)
     git = ["git", "-C", str(root), "-c", "user.name=s", "-c", "user.email=s@s"]
     subprocess.run([*git, "init", "-q"], check=True)
