@@ -63,7 +63,7 @@ def copied(study: Study, parent: Variant, name: str) -> Copied:
     """
     module, *others = source_files(study, parent)
     old = base_name(parent.name)
-    named = _quoted(read_text(module))
+    named = set(re.findall(r"""["']([\w.-]+)["']""", read_text(module)))
     own = [p for p in others if p.stem == old or (p.suffix in KERNELS and p.name in named)]
     kernels = [path for path in own if path.stem != old]
     renamed = {path.name: f"{name}{path.suffix}" for path in [module, *own] if path.stem == old}
@@ -75,10 +75,6 @@ def copied(study: Study, parent: Variant, name: str) -> Copied:
         if stands(path):
             raise UsageError(f"{path} is there already", hint="move it away, or take another name")
     return Copied(texts, tuple(path.name for path in others if path not in own))
-
-
-def _quoted(text: str) -> set[str]:
-    return set(re.findall(r"""["']([\w.-]+)["']""", text))
 
 
 def _with(text: str, renamed: Mapping[str, str]) -> str:

@@ -206,11 +206,7 @@ def _passed(kind: type, size: int) -> Callable[[Any], Any]:
         return int32
     if issubclass(kind, float) and size in (4, 8):
         return float32 if size == 4 else float64
-    return kind.data_ptr if hasattr(kind, "data_ptr") else _as_it_is
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return kind.data_ptr if hasattr(kind, "data_ptr") else lambda value: value
 
 
 SWIZZLED_BYTES, PIECE = 128, 16  # of a row of a box in shared memory

@@ -67,7 +67,10 @@ def spans(text: Text) -> str:
     brackets = bool(_LINKING.search(plain(text)))
     written = ""
     for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href)):
-        piece = _marked("".join(_span(span, brackets) for span in group), strong, em, href)
+        inside = "".join(
+            code(s.text) if s.code else literal(s.text, brackets=brackets) for s in group
+        )
+        piece = _marked(inside, strong, em, href)
         if piece.lstrip("*").startswith("["):
             written = _IMAGE.sub(r"\!", written)
         written += piece
@@ -77,10 +80,6 @@ def spans(text: Text) -> str:
 def loose(words: str) -> str:
     """Text only: brackets are escaped where they could be more than brackets."""
     return literal(words, brackets=bool(_LINKING.search(words)))
-
-
-def _span(span: Span, brackets: bool) -> str:
-    return code(span.text) if span.code else literal(span.text, brackets=brackets)
 
 
 def _marked(inside: str, strong: bool, em: bool, href: str) -> str:

@@ -46,7 +46,7 @@ def render_page(
     sections = [section for section in every if section.title]
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer(charts_of(ablation), steps)
+    writer = html.Writer({one.name: svg.inline(one) for one in page_scenes(ablation)}, steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -70,11 +70,6 @@ def render_page(
         hashes=[Markup(b64encode(sha256(s.encode()).digest()).decode()) for s in scripts.values()],
     )
     return text.rstrip() + "\n"
-
-
-def charts_of(ablation: Ablation) -> dict[str, str]:
-    """Each chart by its name."""
-    return {one.name: svg.inline(one) for one in page_scenes(ablation)}
 
 
 def steps_of(section: Section) -> list[Section]:

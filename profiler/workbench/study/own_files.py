@@ -37,7 +37,7 @@ def require_inside(path: Path, top: Path | None = None) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Without links. Raises UsageError for links in a loop, and for a name that no file can have."""
+    """Without links. Raises UsageError for links in a loop and for a name that no file has."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):

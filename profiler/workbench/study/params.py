@@ -127,10 +127,11 @@ def _read(
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
     """``fix2[warps=12]``; ``fix2`` where there are none."""
-    return f"{base}[{','.join(f'{k}={_text(v)}' for k, v in values.items())}]" if values else base
+    inside = ",".join(f"{name}={value_text(value)}" for name, value in values.items())
+    return f"{base}[{inside}]" if inside else base
 
 
-def _text(value: Parameter) -> str:
+def value_text(value: Parameter) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 

@@ -73,19 +73,16 @@ class ListedStudy:
 
 LISTED: list[Field[Listed]] = [
     field("variant", "variant", lambda v: v.variant),
-    field("parent", "parent", lambda v: _role(v), rank=2),
+    field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
     field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
-    field("change", "key change", lambda v: _change(v.key_change), rank=3),
+    field(
+        "change",
+        "key change",
+        lambda v: Cell(authored(v.key_change), short=first_clause(v.key_change)),
+        rank=3,
+    ),
 ]
 PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), rank=9)
-
-
-def _change(text: str) -> Cell:
-    return Cell(authored(text), short=first_clause(text))
-
-
-def _role(listed: Listed) -> str:
-    return "reference" if listed.reference else listed.parent or NONE
 
 
 def summary(evidence: Sequence[EvidenceState]) -> str:

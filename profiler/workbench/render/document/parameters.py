@@ -29,7 +29,8 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import ends, factor, interval, microseconds, shorten
-from workbench.words import ABSENT, NONE, Origin, Parameter
+from workbench.study.params import value_text
+from workbench.words import ABSENT, NONE, Origin
 
 WHY, WHY_UNTIMED = 60, 70  # characters
 INTERVAL = "[95 % interval]"
@@ -188,10 +189,6 @@ def _against(sweep: Sweep) -> str:
     return f" (when it was picked {factor(picked.ratio)})" if picked else ""
 
 
-def _text(value: Parameter) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
 def _time_without(one: Worth) -> Cell:
     if one.microseconds is None:
         return Cell(words(shorten(sentence(one.why), WHY_UNTIMED) or NONE))
@@ -204,8 +201,8 @@ def _came(one: Worth) -> Text:
 
 
 FIELDS: list[Field[Worth]] = [
-    field("switch", "switch", lambda w: code(f"{w.switch.name}={_text(w.switch.value)}")),
-    field("back", "put back to", lambda w: _text(w.switch.default), rank=2),
+    field("switch", "switch", lambda w: code(f"{w.switch.name}={value_text(w.switch.value)}")),
+    field("back", "put back to", lambda w: value_text(w.switch.default), rank=2),
     field("time", "time without it", _time_without, unit="µs", note=INTERVAL, right=True, rank=1),
     field(
         "end",
@@ -218,10 +215,6 @@ FIELDS: list[Field[Worth]] = [
 ]
 
 
-def left_out_table(found: LeftOut) -> Table:
-    return table("leave-one-out", FIELDS, found.switches, key=lambda w: w.switch.without)
-
-
 def left_out_view(found: LeftOut) -> list[Block]:
     how = "measured now" if found.evidence == Origin.MEASURED else "recorded evidence"
     took = microseconds(found.microseconds.value) if found.microseconds else sentence(found.why)
@@ -229,8 +222,12 @@ def left_out_view(found: LeftOut) -> list[Block]:
         code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
         "variant of the table in the same sessions",
     )  # fmt: skip
-    parts = left_out_table(found), Bullets(tuple(left_out_account(found)))
-    return [Paragraph(head), *warned(sentences(found.warnings)), *parts]
+    return [
+        Paragraph(head),
+        *warned(sentences(found.warnings)),
+        table("leave-one-out", FIELDS, found.switches, key=lambda w: w.switch.without),
+        Bullets(tuple(left_out_account(found))),
+    ]
 
 
 def left_out_account(found: LeftOut) -> list[Text]:
