@@ -6,8 +6,7 @@ import sys
 from shlex import quote
 
 from workbench.app.executor import Executor
-from workbench.app.judge import ablate, leave_one_out
-from workbench.app.ladder_step import step
+from workbench.app.judge import ablate, leave_one_out, step
 from workbench.app.report import is_due, reported
 from workbench.app.target import (
     Target,

@@ -1,5 +1,7 @@
-"""``report.html``: the document as one self-contained page, with what its script needs. Pure, but
-for its templates.
+"""``report.html``: the document as one self-contained page, with what its script needs: each source
+once, what its lines cost by variant, and the diffs. Pure, but for its templates.
+
+Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.diff.costs``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from markupsafe import Markup
 from workbench.derive.diff.line_diff import Sources
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
-from workbench.render import html, page_sources
+from workbench.render import html
 from workbench.render.chart import svg
 from workbench.render.chart.charts import page_scenes
 from workbench.render.chart.scene import PALETTE
@@ -23,12 +25,28 @@ from workbench.render.document.blocks import Document, Fold, Section, plain, wor
 from workbench.render.document.phrases import in_turn_and_alone
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, number
-from workbench.render.page_sources import PageFiles
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     import jinja2
+from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
+from typing import Any
 
+from workbench.derive.diff.costs import COUNTERS, Cost
+from workbench.derive.diff.line_diff import (
+    DiffRow,
+    FileDiff,
+    Hunk,
+    ProfiledSource,
+    base,
+    is_host,
+)
+from workbench.render.document.hunks import costs, weight, where
+from workbench.render.document.sentences import why_no_costs
+from workbench.render.numbers import harmless, percent
+from workbench.study.sources import VIRTUAL_ROOT
+from workbench.words import LineKind
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
@@ -92,7 +110,7 @@ def _versions(
             "anchor": html.anchor(f"code-{row.variant}"),
             "label": row.variant,
             "files": [key for _, key in files.of(row.variant)],
-            "note": page_sources.beside(sources.sides.get(row.variant), files.of(row.variant)),
+            "note": beside(sources.sides.get(row.variant), files.of(row.variant)),
             "figures": Markup(writer.blocks(_figures(row), about=row.variant)),
         }
         for row in ablation.everything
@@ -110,7 +128,7 @@ def _data(
     """What the script puts together where it is asked for: sources, diffs, and their costs.
     ``drawn`` are the stall reasons that have a colour of their own.
     """
-    names = page_sources.all_reasons(sources, drawn)
+    names = all_reasons(sources, drawn)
     rest = OTHER if OTHER in drawn else ISSUING
     return {
         "reasons": [
@@ -121,8 +139,8 @@ def _data(
             for name in names
         ],
         "sources": files.texts,
-        "heat": page_sources.heat(ablation, sources, files, names),
-        "diffs": page_sources.diffs(ablation, sources, files),
+        "heat": heat(ablation, sources, files, names),
+        "diffs": diffs(ablation, sources, files),
     }
 
 
@@ -145,3 +163,191 @@ def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
                 note = both if ratio is best.claimed else note
             label = f"speed relative to {name}"
             yield {"label": label, "value": fine(ratio.ratio), "note": note}
+
+
+LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}
+WORTH_SAYING = 0.005  # of all samples
+DIGITS = 5  # of shares: a thousandth of a percent
+
+
+def shown(side: ProfiledSource) -> list[str]:
+    """The study's own files, modules last, since the code that runs on the GPU is the argument."""
+    names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
+    return sorted(names, key=is_host)
+
+
+class PageFiles:
+    """The shown files of all variants. A text has one key, whichever variants share it: its base
+    name, or where another text has that, its name in the line table.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self.texts: dict[str, str] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        known: dict[tuple[str, str], str] = {}
+        for variant, side in sources.sides.items():
+            for file in shown(side):
+                text = side.texts[file]
+                choices = (base(file), file, f"{file} ({variant})")
+                free = next(
+                    name
+                    for name in choices
+                    if name not in self.texts or known.get((file, text)) == name
+                )
+                key = known.setdefault((file, text), free)
+                self.texts[key] = harmless(text)
+                self._keys[variant, file] = key
+
+    def of(self, variant: str) -> list[tuple[str, str]]:
+        """Name in the line table and key of each file of a variant."""
+        return [(file, key) for (name, file), key in self._keys.items() if name == variant]
+
+    def key(self, variant: str, file: str) -> str | None:
+        return self._keys.get((variant, file))
+
+
+def diffs(
+    ablation: Ablation, sources: Sources, files: PageFiles
+) -> dict[str, list[dict[str, object]]]:
+    """Of each step against its parent: the files that differ."""
+    return {
+        row.variant: list(_changed(row, row.step.parent, sources, files))
+        for row in ablation.rows
+        if row.variant in sources.diffs and row.step and row.step.parent
+    }
+
+
+def _changed(
+    row: Row, parent: str, sources: Sources, files: PageFiles
+) -> Iterator[dict[str, object]]:
+    changed = [file for file in sources.diffs[row.variant].files if file.hunks]
+    for file in sorted(changed, key=_cost_of_file, reverse=True):
+        before, after = files.key(parent, file.before), files.key(row.variant, file.after)
+        if (before or not file.before) and (after or not file.after):
+            yield {
+                "before": before,
+                "after": after,
+                "blocks": _blocks(file.rows),
+                "heat": _heat_keys(row, parent, sources),
+                "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
+            }
+
+
+def _heat_keys(row: Row, parent: str, sources: Sources) -> list[str]:
+    """Under which names ``heat`` has the costs of a step's lines, before and after."""
+    at = f" at {row.against_parent_at}" if row.variant in sources.elsewhere else ""
+    return [f"{parent}{at}", f"{row.variant}{at}"]
+
+
+def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
+    """Code that runs on the GPU before modules, the file with the costliest hunk first."""
+    costliest = max(0.0 if hunk.comments_only else weight(hunk) for hunk in file.hunks)
+    return not is_host(file.after or file.before), costliest
+
+
+def _heading(hunk: Hunk) -> list[Any]:
+    """Where a hunk stands, what its lines cost in words, their share of all samples on the side
+    where it is larger, and by what hunks are ordered; what changes no code costs nothing.
+    """
+    if hunk.comments_only:
+        return [where(hunk), "comments or blanks only", 0, 0]
+    words = "host code" if hunk.host else "; ".join(costs(hunk))
+    share = max(hunk.before.share or 0.0, hunk.after.share or 0.0)
+    return [where(hunk), words, round(share, DIGITS), round(weight(hunk), DIGITS)]
+
+
+def _blocks(rows: Iterable[DiffRow]) -> list[list[Any]]:
+    """[first before, first after, length] of equal lines; [pairs, hunk] of changed ones, with null
+    where a side has no line. Lines count from 0.
+    """
+    blocks: list[list[Any]] = []
+    for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
+        run = list(group)
+        if not same:
+            blocks.append([[_pair(row) for row in run], run[0].hunk])
+            continue
+        first = run[0]
+        assert first.before is not None
+        assert first.after is not None
+        blocks.append([first.before.line - 1, first.after.line - 1, len(run)])
+    return blocks
+
+
+def _pair(row: DiffRow) -> list[int | None]:
+    ends = [line.line - 1 if line else None for line in (row.before, row.after)]
+    return [*ends, LIKENESS[row.kind]] if row.kind in LIKENESS and None not in ends else ends
+
+
+def heat(
+    ablation: Ablation, sources: Sources, files: PageFiles, reasons: list[str]
+) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    """Variant, or variant and shape, to file to line to its cost; a reason is its place in
+    ``reasons``.
+    """
+    places = {reason: place for place, reason in enumerate(reasons)}
+    heated: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    for name, variant, side in _sides(ablation, sources):
+        if side.costs is None:
+            continue
+        total = side.costs.total
+        keys = dict(files.of(variant))
+        for (file, at), cost in side.costs.lines.items():
+            if at > 0 and file in keys:
+                lines = heated.setdefault(name, {}).setdefault(keys[file], {})
+                lines[str(at)] = _line(cost, total, places)
+    return heated
+
+
+def _sides(ablation: Ablation, sources: Sources) -> Iterator[tuple[str, str, ProfiledSource]]:
+    """The name, the variant and the profile of all that has costs by line."""
+    for variant, side in sources.sides.items():
+        yield variant, variant, side
+    for row in ablation.rows:
+        if row.step and row.step.parent and row.variant in sources.elsewhere:
+            names = _heat_keys(row, row.step.parent, sources)
+            variants = (row.step.parent, row.variant)
+            yield from zip(names, variants, sources.elsewhere[row.variant], strict=True)
+
+
+def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
+    """[[reason, share], ...] with the largest first, microseconds, and of each of ``COUNTERS`` the
+    share of the variant's total; null where it was not collected or the total is zero.
+    """
+    whole = cost.samples or 1.0
+    stalls = sorted(cost.stalls.items(), key=lambda item: (-item[1], item[0]))
+    shares = [
+        [places[reason], round((cost.share or 0.0) * samples / whole, DIGITS)]
+        for reason, samples in stalls
+    ]
+    time = None if cost.microseconds is None else float(f"{cost.microseconds:.3g}")
+    counters = []
+    for name in COUNTERS:
+        part, all_ = getattr(cost, name), getattr(total, name)
+        counters.append(round(part / all_, DIGITS) if part is not None and all_ else None)
+    return [shares, time, *counters]
+
+
+def all_reasons(sources: Sources, first: list[str]) -> list[str]:
+    """``first``, then every further stall reason that some line has."""
+    more = {
+        reason
+        for side in chain(sources.sides.values(), *sources.elsewhere.values())
+        if side.costs
+        for cost in side.costs.lines.values()
+        for reason in cost.stalls
+    }
+    return [*first, *sorted(more - set(first))]
+
+
+def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:
+    """Which part of the samples the shown lines do not account for, or why nothing is known."""
+    if side is None or side.costs is None:
+        why = f": {why_no_costs(side.why)}" if side and side.why else ""
+        return f"Costs by line are {ABSENT}{why}."
+    names = {name for name, _ in known}
+    parts = [
+        f"{percent(cost.share)} on {f'lines of {base(file)}' if file else 'no known line'}"
+        for file, cost in side.costs.by_file().items()
+        if file not in names and (cost.share or 0.0) >= WORTH_SAYING
+    ]
+    return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""
