@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from benchmarks import diagnosis
 
+from answers import error_of, json_of, text_of
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
 from workbench.app.show import current_capture
@@ -503,23 +504,20 @@ def test_a_trial_knows_nothing_of_what_came_after(ladder: Ablation) -> None:
 
 
 def test_the_verb_prints_the_list_and_the_record(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["advise", "fix6", *HERE]) == 0
-    text = capsys.readouterr().out
+    text = text_of(capsys, "advise", "fix6", *HERE)
     assert "## What to try next after `fix6`" in text
     assert "tried here: `fix7` kept" in text
     assert "`fix6.cu:24`" in text
 
 
 def test_the_verb_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["advise", "fix7", "--shape", "b4h16s2048d128", "--json", *HERE]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
     assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
     assert data["record_of"]["steps"] > 15  # of the ladder at its own shape
 
 
 def record_of(root: Path, verb: str, study: str, capsys: pytest.CaptureFixture[str]) -> Any:
-    assert main([*verb.split(), "--study", study, "--json", "--project", str(root)]) == 0
-    return json.loads(capsys.readouterr().out).get("record_of")
+    return json_of(capsys, *verb.split(), "--study", study, project=root).get("record_of")
 
 
 def test_the_record_stands_in_a_file_that_ablate_updates(
@@ -579,8 +577,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(
     make(tmp_path, {"baseline": GOOD, "fix1": GOOD})
     path = tmp_path / "ablations" / "scale" / "ablation.toml"
     path.write_text(path.read_text() + 'kind = "vektor"\n')
-    assert main(["list", "--project", str(tmp_path)]) == 2
-    err = capsys.readouterr().err
+    err = error_of(capsys, "list", project=tmp_path)
     assert "'step 'fix1'.kind': invalid enum value 'vektor'" in err
     assert "vector" in err.split("hint:")[1]
     path.write_text(path.read_text().replace("vektor", "vector"))

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import rawcsv
-from workbench.cli.main import main
+from answers import text_of
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
 from workbench.derive.largest_changes import surprise
@@ -509,8 +509,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     ) in out
     assert "above its roof" not in out
     monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
-    assert main(["ablate", "--project", str(FIXTURE)]) == 0
-    out = capsys.readouterr().out
+    out = text_of(capsys, "ablate", project=FIXTURE)
     assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
     assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2
     assert "> - fix3 " not in out

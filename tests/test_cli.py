@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import error_of, json_of, text_of
 from workbench.cli import main as cli
 from workbench.cli import streams
 from workbench.cli.main import main
@@ -48,8 +49,7 @@ def test_a_wrong_name_ends_in_a_hint_and_exit_code_2(
 
 
 def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profil"]) == 2
-    assert "profile" in capsys.readouterr().err
+    assert "profile" in error_of(capsys, "profil")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,7 @@ def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_is_the_whole_of_stdout(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, *HERE]) == 0
-    assert json.loads(capsys.readouterr().out)["schema_version"] == 1
+    assert json_of(capsys, *arguments, *HERE)["schema_version"] == 1
 
 
 def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
@@ -93,8 +92,7 @@ def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
 
 
 def test_recorded_evidence_says_so_in_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", "baseline", *HERE]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
+    first = text_of(capsys, "profile", "baseline", *HERE).splitlines()[0]
     assert first.startswith("recorded evidence: NVIDIA H200, 2026-")
     assert "ncu 2025.3.1" in first
 
@@ -102,8 +100,7 @@ def test_recorded_evidence_says_so_in_the_first_line(capsys: pytest.CaptureFixtu
 def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["profile", "baseline", *HERE]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = text_of(capsys, "profile", "baseline", *HERE).splitlines()
     start = lines.index("Top bottlenecks:")
     assert next(x for x in lines if x).startswith("recorded evidence")
     assert lines[4].startswith("**Limit:** ")
@@ -121,8 +118,7 @@ def test_without_gpu_and_evidence_the_way_out_is_named(
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     make(tmp_path, {"baseline": GOOD})
-    assert main(["ablate", "--project", str(tmp_path)]) == 3
-    err = capsys.readouterr().err
+    err = error_of(capsys, "ablate", project=tmp_path, code=3)
     assert "no evidence is recorded for scale" in err
     assert "no NVIDIA GPU was found" in err
     assert "workbench doctor" in err
@@ -133,12 +129,10 @@ def test_doctor_says_what_works(
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     monkeypatch.setattr("workbench.run.machine.find_ncu", lambda: None)
-    assert main(["doctor"]) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1]
+    last = text_of(capsys, "doctor").strip().splitlines()[-1]
     assert "works here: profile, ablate, report and show on recorded evidence" in last
     assert "Will not work: check, timing and profiling on this GPU" in last
-    assert main(["doctor", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json_of(capsys, "doctor")
     assert data["works"]["read"] is True
     assert data["works"]["measure"] is False
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import error_of
 from commits import IDENTITY, Repository, repository
 from workbench.cli.main import main
 from workbench.errors import WorkbenchError
@@ -154,5 +155,4 @@ def test_a_repository_of_another_user_says_how_to_trust_it(
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for path in (made.top, made.top / ".git"):
         os.chown(path, 12345, 12345)
-    assert main(["gate", "HEAD", "--project", str(made.workspace)]) == 3
-    assert "safe.directory" in capsys.readouterr().err
+    assert "safe.directory" in error_of(capsys, "gate", "HEAD", project=made.workspace, code=3)

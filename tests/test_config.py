@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.main import main
+from answers import error_of
 from workbench.errors import UsageError
 from workbench.study.config import Config, read_config
 from workbench.study.params import base_name
@@ -18,8 +18,7 @@ from workspaces import GOOD, ROOT, make
 
 def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
     """``list`` in this workspace ends in exit code 2 and a message with all of ``words``."""
-    assert main(["list", "--project", str(root)]) == 2
-    said = capsys.readouterr().err
+    said = error_of(capsys, "list", project=root)
     assert said.startswith("error: ")
     for word in words:
         assert word in said

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, text_of
 from test_source_diff import patched
 from unified import unified
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.cli.main import main
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.known_evidence import Snapshot
@@ -35,8 +35,7 @@ def evidence() -> Snapshot:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main([*arguments, *HERE]) == 0
-    return capsys.readouterr().out
+    return text_of(capsys, *arguments, *HERE)
 
 
 def test_every_step_but_a_wrong_one_was_captured(evidence: Snapshot) -> None:
@@ -199,7 +198,6 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
 def test_what_cannot_be_compared_is_said(
     arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["diff", *arguments, *HERE]) == 2
-    err = capsys.readouterr().err
+    err = error_of(capsys, "diff", *arguments, *HERE)
     assert message in err.splitlines()[0]
     assert hint in err.split("hint:")[1]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, json_of, text_of
 from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
@@ -35,8 +36,7 @@ WRONG = "fix3"  # with outliers among its inputs: checked, and for that neither 
 
 
 def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(["ablate", "--json", "--project", str(root)]) == 0
-    data = json.loads(capsys.readouterr().out)
+    data = json_of(capsys, "ablate", project=root)
     assert isinstance(data, dict)
     return data
 
@@ -254,8 +254,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert rows["fix4"]["parent"] == "fix2"
     assert rows["fix4"]["microseconds"] is not None
     assert rows["fix4"]["speedup_over_parent"] is None
-    assert main(["ablate", *here]) == 0
-    out = capsys.readouterr().out
+    out = text_of(capsys, "ablate", *here)
     assert (
         next(x for x in out.splitlines() if x.startswith("| fix2")).rstrip(" |").endswith("stale")
     )
@@ -278,10 +277,8 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
         ["show", "fix2", "--metric", "a"],
         ["advise", "fix2"],
     ):
-        assert main([*verb, *here]) == 5
-        assert "only a stale capture" in capsys.readouterr().err
-    assert main(["check", "fix2", "--brief", *here]) == 5
-    assert "verdict" not in json.loads(capsys.readouterr().out)
+        assert "only a stale capture" in error_of(capsys, *verb, *here, code=5)
+    assert "verdict" not in json_of(capsys, "check", "fix2", "--brief", *here, code=5)
     report = (copy / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     row = next(x for x in report.splitlines() if x.startswith("| fix2"))
     assert row.rstrip(" |").endswith("stale")
@@ -326,8 +323,7 @@ def test_a_damaged_capture_is_named(
     assert row["dram_gb_per_s"] is None
     assert main(["ablate", "--project", str(transpose)]) == 0
     assert f"{report.name} is not the file that was recorded" in capsys.readouterr().out
-    assert main(["show", "baseline", "--source", "--project", str(transpose)]) == 4
-    err = capsys.readouterr().err
+    err = error_of(capsys, "show", "baseline", "--source", project=transpose, code=4)
     assert report.name in err
     assert "or profile the variant again" in err
 
@@ -357,8 +353,7 @@ def test_evidence_of_a_newer_schema_is_refused(
 ) -> None:
     path = timing_of_ladder(copy)
     put_in(path, {**told_in(path), "schema_version": 9})
-    assert main(["ablate", "--project", str(copy)]) == 2
-    err = capsys.readouterr().err
+    err = error_of(capsys, "ablate", project=copy)
     assert "is of schema 9; this workbench reads up to 2" in err
     assert "hint: update the workbench" in err
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from answers import error_of
 from workbench.cli.main import main
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
@@ -339,8 +340,7 @@ def test_diff_shows_no_sources_where_a_side_has_no_lines(
 def test_launches_that_there_are_not_are_refused(
     given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["diff", str(PACKED), str(RAW), f"--launch={given}"]) == 2
-    told = capsys.readouterr().err
+    told = error_of(capsys, "diff", str(PACKED), str(RAW), f"--launch={given}")
     assert ("is no pair of launches" in told) == ("9999" not in given)
     assert "hint: " in told
 

@@ -18,6 +18,7 @@ import pytest
 
 import snapshots
 import workspaces
+from answers import error_of
 from commits import Repository, repository
 from workbench.app.sides import Side
 from workbench.cli.main import main
@@ -317,16 +318,14 @@ def test_a_cache_that_is_a_link_in_a_loop(
 
 @pytest.mark.parametrize("base", ["nowhere", "--all", ""])
 def test_no_such_commit(scale: Repository, capsys: Capture, base: str) -> None:
-    assert main(["gate", "--project", str(scale.workspace), "--", base]) == 2
-    told = capsys.readouterr().err
+    told = error_of(capsys, "gate", "--project", str(scale.workspace), "--", base)
     assert f"'{base}' is no commit" in told
     assert "hint: `git log" in told
 
 
 def test_no_repository(tmp_path: Path, capsys: Capture) -> None:
     make(tmp_path, {"baseline": GOOD})
-    assert main(["gate", "HEAD~1", "--project", str(tmp_path)]) == 2
-    assert "is in no git repository" in capsys.readouterr().err
+    assert "is in no git repository" in error_of(capsys, "gate", "HEAD~1", project=tmp_path)
 
 
 def test_a_commit_without_a_workspace(tmp_path: Path, capsys: Capture) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from answers import json_of
 from workbench.cli.main import main
 from workbench.words import Regime
 from workspaces import GOOD, make
@@ -95,8 +96,7 @@ def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
     measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each between 40 % and 105 % of the peak at its own clock, from a capture of this GPU."""
-    assert main(["calibrate", "--json", "--project", str(measured[0])]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, "calibrate", project=measured[0])
     assert {"dram", "l2", "l1", "fp32", "fp64", "half", "tensor fp16"} <= set(found["ceilings"])
     for name, ceiling in found["ceilings"].items():
         share = ceiling["share_of_theoretical"]

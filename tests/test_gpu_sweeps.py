@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workbench.cli.main import main
+from answers import json_of
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.gpu
@@ -49,8 +48,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     capsys.readouterr()
-    assert main([*arguments, "--json", "--project", str(root)]) == 0
-    return dict(json.loads(capsys.readouterr().out))
+    return dict(json_of(capsys, *arguments, project=root))
 
 
 def test_a_sweep_finds_the_faster_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import error_of, json_of
 from workbench.app.new import starters
 from workbench.cli.main import main
 from workbench.run import machine
@@ -67,8 +67,7 @@ def test_the_cuda_template_compiles_without_a_word(
 ) -> None:
     root = made(tmp_path)
     capsys.readouterr()
-    assert main(["build", "--json", "--project", str(root)]) == 0
-    builds = json.loads(capsys.readouterr().out)["builds"]
+    builds = json_of(capsys, "build", project=root)["builds"]
     assert [b["variant"] for b in builds] == ["baseline", "fix1"]
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
 
@@ -136,8 +135,7 @@ def test_it_ends_with_the_next_command(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_its_json_says_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", str(tmp_path), "--template", "triton", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "init", str(tmp_path), "--template", "triton")
     assert told["study"] == "rmsnorm"
     assert told["left_alone"] == []
     assert all((tmp_path / name).is_file() for name in told["written"])
@@ -225,8 +223,7 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
 ) -> None:
     root = made(tmp_path, template)
     capsys.readouterr()
-    assert main(["ablate", "--json", "--project", str(root)]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "ablate", project=root)
     baseline, fix = told["versions"]
     assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
     assert fix["verdict"] in ("slower", "no_gain", "inconclusive")  # a copy
@@ -261,8 +258,7 @@ def test_a_new_workspace_is_checked_on_the_cpu(
     if template == "torch":
         path = root / "kernels" / "rmsnorm" / "fix1.py"
         path.write_text(path.read_text().replace("+ eps", "- eps").replace("wide * scale", "wide"))
-        assert main(["check", "fix1", "--project", str(root)]) == 1
-        assert "error: fix1: wrong at" in capsys.readouterr().err
+        assert "error: fix1: wrong at" in error_of(capsys, "check", "fix1", project=root, code=1)
 
 
 def test_without_torch_the_check_says_how_to_get_it(
@@ -270,7 +266,6 @@ def test_without_torch_the_check_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
-    assert main(["check", "--project", str(made(tmp_path, "torch"))]) == 3
-    told = capsys.readouterr().err
+    told = error_of(capsys, "check", "--project", str(made(tmp_path, "torch")), code=3)
     assert "error: torch is not installed" in told
     assert "hint: pip install torch" in told

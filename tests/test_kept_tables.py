@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from answers import error_of, text_of
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
@@ -159,11 +160,9 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
             out = capsys.readouterr().out.replace(" (tables without their report)", "")
             printed.append(out.replace(str(root), ""))
         assert printed[0] == printed[1], verb
-    assert main(["show", "padded", "--source", "--sass", "--project", str(without)]) == 0
-    assert "LDG" in capsys.readouterr().out
+    assert "LDG" in text_of(capsys, "show", "padded", "--source", "--sass", project=without)
     other = ["show", "padded", "--metric", "launch__thread_count"]
-    assert main([*other, "--project", str(without)]) == 2
-    assert "was not kept" in capsys.readouterr().err
+    assert "was not kept" in error_of(capsys, *other, project=without)
     (tables,) = (folder.root / "tables").iterdir()
     shutil.copy(FOLDER.tables(OTHER.name), tables)
     assert find_target(Local(), without, "transpose", None).evidence().capture_index(

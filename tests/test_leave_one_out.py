@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workspaces import GOOD, make, step
@@ -101,8 +102,7 @@ def test_the_table_says_whether_the_switches_are_independent(
 ) -> None:
     StandIn(monkeypatch, time)
     name = "fix[stagger=1,early=1]"
-    assert main(["ablate", "--leave-one-out", name, "--project", str(root)]) == 0
-    out = capsys.readouterr().out
+    out = text_of(capsys, "ablate", "--leave-one-out", name, project=root)
     assert "| `stagger=1` | 0 " in out
     assert "multiplies to" in out
 
@@ -124,7 +124,6 @@ def test_without_switches_there_is_nothing_to_leave_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     StandIn(monkeypatch, time)
-    assert main(["ablate", "--leave-one-out", *names, "--project", str(root)]) == 2
-    error = capsys.readouterr().err
+    error = error_of(capsys, "ablate", "--leave-one-out", *names, project=root)
     assert said in error
     assert "hint: " in error

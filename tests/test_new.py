@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import json_of
 from workbench.app.new import predicted, step_text, with_step
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -54,8 +55,7 @@ def test_the_copy_is_a_variant_of_its_own(
     assert out[-1].startswith("next: change ")
     assert out[-1].endswith("fix2.cu, then `workbench ablate fix2`")
     capsys.readouterr()
-    assert main(["build", "fix2", "--json", "--project", str(root)]) == 0
-    (built,) = json.loads(capsys.readouterr().out)["builds"]
+    (built,) = json_of(capsys, "build", "fix2", project=root)["builds"]
     assert [kernel["source"] for kernel in built["kernels"]] == ["fix2.cu"]
 
 

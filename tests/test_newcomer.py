@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import workspaces
+from answers import error_of, text_of
 from workbench.cli.main import VERBS, main
 from workbench.run import machine
 from workspaces import FIXTURE
@@ -36,8 +37,7 @@ def test_a_misspelt_figure_is_told_by_every_verb(
 ) -> None:
     with (root / "ablations" / "scale" / "ablation.toml").open("a") as file:
         file.write(MISSPELT)
-    assert main([*command.split(), "--project", str(root)]) == 2
-    told = capsys.readouterr().err
+    told = error_of(capsys, *command.split(), project=root)
     assert "predicts 'tiem', which is no figure" in told
     assert "did you mean 'time'?" in told
 
@@ -49,8 +49,7 @@ def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(root)
-    assert main(["build"]) == 4
-    told = capsys.readouterr().err
+    told = error_of(capsys, "build", code=4)
     assert told.count('identifier "y" is undefined') == 1
     assert "/workbench/kernels" not in told
     (place,) = re.findall(r'^(\S+)\(\d+\): error: identifier "y"', told, re.M)
@@ -87,8 +86,7 @@ def test_a_misspelt_name_is_told_where_nothing_is_on_record(
 ) -> None:
     """And not that there is no evidence of it, or no GPU."""
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert main([*command.split(), "--project", str(root)]) == 2
-    assert "unknown variant 'fix9'" in capsys.readouterr().err
+    assert "unknown variant 'fix9'" in error_of(capsys, *command.split(), project=root)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +109,7 @@ def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
     changed = [p for p in (made / "kernels/scale").glob("baseline.*") if old in p.read_text()]
     assert len(changed) == 1
     changed[0].write_text(changed[0].read_text().replace(old, new))
-    assert main(["build", "--project", str(made)]) == 4
-    err = capsys.readouterr().err
+    err = error_of(capsys, "build", project=made, code=4)
     assert "baseline.cu has no kernel 'scal" in err
     assert f"hint: {hint}" in err
     assert "everything else was built" not in err
@@ -139,8 +136,7 @@ def test_studies_are_listed_as_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["list"]) == 0
-    assert "with its studies attention, attention_served, " in capsys.readouterr().err
+    assert "with its studies attention, attention_served, " in error_of(capsys, "list", code=0)
 
 
 def test_one_time_is_no_sweep(
@@ -157,8 +153,7 @@ def test_one_time_is_no_sweep(
 def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ablate", "fix1", "fix2", "--study", "attention"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "next: `workbench advise fix2`"
-    assert main(["ablate", "tiled", "--study", "transpose"]) == 0
-    last = capsys.readouterr().err.splitlines()[-1]
+    last = error_of(capsys, "ablate", "tiled", "--study", "transpose", code=0).splitlines()[-1]
     assert last == "next: `workbench advise tiled --study transpose`"
 
 
@@ -166,8 +161,7 @@ def test_the_help_says_every_verb_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = text_of(capsys, "--help")
     listed = shown.partition("Commands:\n")[2].splitlines()[: len(VERBS)]
     assert [line.split()[0] for line in listed] == list(VERBS)
     assert all(line.endswith((".", "?")) and not line.endswith("...") for line in listed)

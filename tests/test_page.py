@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import pages
+from answers import error_of
 from synthetic import ablation, not_current
 from workbench.cli.main import main
 from workbench.derive.diff.line_diff import Sources
@@ -375,8 +376,7 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
         return True
 
     monkeypatch.setattr("webbrowser.open", browser)
-    assert main(["report", "fix1", "--html", "--project", str(root)]) == 0
-    assert "report.html" in capsys.readouterr().err
+    assert "report.html" in error_of(capsys, "report", "fix1", "--html", project=root, code=0)
     assert not asked
     assert main(["report", "fix1", "--open", "--project", str(root)]) == 0
     assert asked == [page.as_uri()]
@@ -385,8 +385,7 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert "step-fix1" in page.read_text(encoding="utf-8")
     monkeypatch.setattr("webbrowser.open", lambda url: False)
-    assert main(["report", "fix1", "--open", "--project", str(root)]) == 3
-    assert "hint: open " in capsys.readouterr().err
+    assert "hint: open " in error_of(capsys, "report", "fix1", "--open", project=root, code=3)
 
 
 def test_own_template_wins(tmp_path: Path) -> None:

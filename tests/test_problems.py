@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from answers import json_of
 from workbench.app.executor import Local
 from workbench.app.trial import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
@@ -311,7 +312,6 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
 def test_a_cuda_source_compiles_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from workbench.cli.main import main
 
     found = problem(
         EXAMPLES / "row_softmax.cu",
@@ -321,8 +321,7 @@ def test_a_cuda_source_compiles_as_it_is(
         versus="torch.softmax(x, dim=-1)",
     )
     write(found, tmp_path, TrialFacts())
-    assert main(["build", "baseline", "--json", "--project", str(tmp_path)]) == 0
-    built = json.loads(capsys.readouterr().out)["builds"][0]
+    built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]
     assert built["kernels"][0]["registers"] > 0
 
 

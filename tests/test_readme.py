@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import json_of
 from workbench.cli.main import VERBS, command, main
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
@@ -85,11 +85,9 @@ def test_the_whole_workspace_builds_as_written(
 ) -> None:
     root = own_kernel(tmp_path / "mine")
     assert len([path for path in root.rglob("*") if path.is_file()]) == 7
-    assert main(["list", "--json", "--project", str(root)]) == 0
-    study = json.loads(capsys.readouterr().out)["studies"][0]
+    study = json_of(capsys, "list", project=root)["studies"][0]
     assert [v["variant"] for v in study["variants"]] == ["baseline", "vector", "eager"]
-    assert main(["build", "--json", "--project", str(root)]) == 0
-    builds = json.loads(capsys.readouterr().out)["builds"]
+    builds = json_of(capsys, "build", project=root)["builds"]
     assert [b["variant"] for b in builds] == ["baseline", "vector"]
     assert all(b["kernels"] and not b["warnings"] and not b["error"] for b in builds)
 

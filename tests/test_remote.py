@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from answers import error_of
 from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
@@ -511,8 +512,7 @@ def test_doctor_looks_at_the_target(
     "name", ["-oProxyCommand=x", "a;b", "", "a b", "gpu1:$(x)", "gpu1:a b", "gpu1:/x;y"]
 )
 def test_what_is_no_host_is_refused(name: str, capsys: Capture) -> None:
-    assert main(["check", "--on", name]) == 2
-    assert "no host that ssh takes" in capsys.readouterr().err
+    assert "no host that ssh takes" in error_of(capsys, "check", "--on", name)
 
 
 @pytest.mark.parametrize("name", ["gpu1", "me@10.0.0.7", "gpu1:/opt/venv/bin/python", "h:~/bin/p"])

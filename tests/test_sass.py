@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli.main import main
+from answers import error_of
 from workbench.derive.diff.costs import Listing, line_costs, listing
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import KeptTables
@@ -89,5 +89,4 @@ def test_a_library_kernel_has_its_hottest_instructions() -> None:
 
 
 def test_sass_is_of_source_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix7", "--sass", "--project", str(FIXTURE)]) == 2
-    assert "hint: " in capsys.readouterr().err
+    assert "hint: " in error_of(capsys, "show", "fix7", "--sass", project=FIXTURE)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -157,8 +158,7 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
     mean = math.exp(sum(map(math.log, ratios)) / 4)
     assert lines["wide"]["geometric_mean"] == pytest.approx(mean)
     assert lines["eager"]["geometric_mean"] is None
-    assert main(["sweep", "wide", "--shape", "n=1024..8192*2", "--project", str(root)]) == 0
-    shown = capsys.readouterr().out
+    shown = text_of(capsys, "sweep", "wide", "--shape", "n=1024..8192*2", project=root)
     assert f"is {mean:.3g}x of the fastest reference in the geometric mean over 4 sizes" in shown
     assert "at worst 1.0" in shown
     assert "] at n=1024" in shown
@@ -236,8 +236,7 @@ def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
 
     def swept(*names: str) -> str:
         place = ["--shape", "n=1024|2048", "--project", str(root)]
-        assert main(["sweep", *names, *place]) == 0
-        return capsys.readouterr().err
+        return error_of(capsys, "sweep", *names, *place, code=0)
 
     assert "hint: name what is chosen among, too, to see where it is faster: wide\n" in swept(
         "either"
@@ -285,8 +284,7 @@ def test_one_shape_is_wanted_where_one_is_measured_or_shown(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for verb in ("show", "profile", "ablate"):
-        assert main([verb, "wide", "--shape", "n=1|2", "--project", str(root)]) == 2
-        err = capsys.readouterr().err
+        err = error_of(capsys, verb, "wide", "--shape", "n=1|2", project=root)
         assert "names 2 shapes, and this command takes one" in err
         assert "here give each parameter one value" in err
 
@@ -394,8 +392,7 @@ def test_a_rate_is_held_against_the_measured_ceiling(
     dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
     assert over["ceilings"].keys() == {"dram", "fp32"}
     share = over["variants"][0]["shapes"][1]["terabytes_per_second"] * 1e12 / dram
-    assert main([*arguments, "--project", str(root)]) == 0
-    assert f", {percent(share)} of measured dram" in capsys.readouterr().out
+    assert f", {percent(share)} of measured dram" in text_of(capsys, *arguments, project=root)
 
 
 def test_a_range_of_two_beside_longer_ones_is_none(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, json_of, text_of
 from commits import repository
 from remotes import card, install
 from workbench.app.executor import Local, Reporter
@@ -151,18 +152,15 @@ def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
     store.append(ledger, spent(60.1, "check"))
     capsys.readouterr()
 
-    assert main(["status", "--json", *project]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "status", *project)
     assert [(s["verb"], s["runs"]) for s in told["spent"]] == [("check", 2)]
     assert told["limits"][0]["left"] == 0
-    assert main(["status", *project]) == 0
-    printed = capsys.readouterr().out
+    printed = text_of(capsys, "status", *project)
     assert "max_gpu_seconds" in printed
     assert "| 2 |" in printed  # runs are counted, not measured
 
     for verb in (["check"], ["ablate"]):
-        assert main([*verb, *project]) == 1
-        said = capsys.readouterr().err
+        said = error_of(capsys, *verb, *project, code=1)
         assert "error: " in said
         assert "budget" in said
         assert "hint: raise budget.max_gpu_seconds in workbench.toml" in said
@@ -183,8 +181,7 @@ def test_a_run_that_fails_is_paid_for(
 
 def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
     root = make(tmp_path, {"baseline": GOOD})
-    assert main(["status", "--project", str(root)]) == 0
-    assert "nothing was spent yet" in capsys.readouterr().out
+    assert "nothing was spent yet" in text_of(capsys, "status", project=root)
     assert not (root / "ablations" / "ledger.jsonl").exists()
 
 
@@ -193,8 +190,7 @@ def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
 )
 def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> None:
     root = make(tmp_path, {"baseline": GOOD}, config=f"[budget]\n{line}\n")
-    assert main(["status", "--project", str(root)]) == 2
-    assert "budget.max" in capsys.readouterr().err
+    assert "budget.max" in error_of(capsys, "status", project=root)
 
 
 # ---- what is changed since the evidence ----------------------------------------------------
@@ -202,16 +198,13 @@ def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys:
     root = copy_of_fixture(tmp_path)
     project = ["--project", str(root)]
     repository(root)
-    assert main(["list", *project]) == 0
-    assert "changed since" not in capsys.readouterr().out
+    assert "changed since" not in text_of(capsys, "list", *project)
     kernel = root / "kernels" / "attention" / "fix11.cu"
     kernel.write_text(kernel.read_text() + "\n// one more line\n")
-    assert main(["list", *project]) == 0
-    said = capsys.readouterr().out
+    said = text_of(capsys, "list", *project)
     assert "fix11: changed since its evidence: fix11.cu" in said
     assert "fix1: changed" not in said
-    assert main(["list", "--json", "--study", "attention", *project]) == 0
-    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    (study,) = json_of(capsys, "list", "--study", "attention", *project)["studies"]
     changed = {each["variant"]: each["changed"] for each in study["variants"]}
     assert changed.pop("fix11") == ["fix11.cu"]
     assert not any(changed.get(name) for name in ("fix1", "fix2", "baseline"))

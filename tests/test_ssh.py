@@ -15,6 +15,7 @@ import pytest
 
 import fake_nvml
 import hosts
+from answers import error_of, json_of
 from hosts import Host
 from standin import StandIn
 from test_remote import but_for_provenance, evidence, workspace
@@ -126,8 +127,7 @@ def test_what_is_missing_is_installed_once(
 ) -> None:
     """Into an environment of its own; here pip is given nothing that it has to fetch."""
     monkeypatch.setattr(ssh, "requirements", lambda: ["msgspec>=0.1", "no-such-package>=1"])
-    assert main(["doctor", "--on", host.on]) == 3
-    told = capsys.readouterr().err
+    told = error_of(capsys, "doctor", "--on", host.on, code=3)
     assert "gpu1: installing no-such-package>=1 into" in told
     assert "is deleted again" in told
     assert "pip could not install what the workbench needs" in told
@@ -144,8 +144,7 @@ def test_what_is_missing_is_installed_once(
     ],
 )
 def test_what_a_host_lacks_is_an_error(on: str, words: str, host: Host, capsys: Capture) -> None:
-    assert main(["doctor", "--on", on]) == 3
-    assert words in capsys.readouterr().err
+    assert words in error_of(capsys, "doctor", "--on", on, code=3)
 
 
 def test_a_host_without_a_gpu_is_an_error(host: Host, tmp_path: Path, capsys: Capture) -> None:
@@ -172,8 +171,7 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
         root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD})
         assert main(["doctor", "--on", host.on]) == 0
         capsys.readouterr()
-        assert main(["ablate", "--on", host.on, "--json", "--project", str(root)]) == 0
-        for row in json.loads(capsys.readouterr().out)["versions"]:
+        for row in json_of(capsys, "ablate", "--on", host.on, project=root)["versions"]:
             assert row["status"] == "current", row["problem"]
             assert row["capture"]
     assert ended()

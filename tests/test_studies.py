@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from answers import json_of
 from workbench.app.measure import plan
 from workbench.app.target import check_figures
 from workbench.cli.main import main
@@ -90,8 +91,7 @@ def test_kernels_compile_without_warnings_and_spills(
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("cuda.core", reason="cuda-core is not installed")
-    assert main(["build", *names, "--study", study, "--json", "--project", str(ROOT)]) == 0
-    builds = json.loads(capsys.readouterr().out)["builds"]
+    builds = json_of(capsys, "build", *names, "--study", study, project=ROOT)["builds"]
     compiled = {build["variant"] for build in builds if build["kernels"]}
     steps = {each.variant for each in find_workspace(ROOT).study(study).ladder.steps}
     assert compiled >= (set(names) or steps)
@@ -258,8 +258,7 @@ def recorded(name: str) -> None:
 @pytest.mark.parametrize("name", NEW)
 def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     recorded(name)
-    assert main(["ablate", "--study", name, "--json", "--project", str(ROOT)]) == 0
-    found = cast(Any, json.loads(capsys.readouterr().out))
+    found = cast(Any, json_of(capsys, "ablate", "--study", name, project=ROOT))
     assert found["study"] == name
 
 

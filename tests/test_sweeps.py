@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, json_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of, time_of
@@ -272,22 +273,19 @@ def test_derived_variants_do_not_stand_in_the_list(
 ) -> None:
     StandIn(monkeypatch, by_warps)
     sweep("fix[warps=2..16*2]")
-    assert main(["list", "--json", "--project", str(root)]) == 0
-    listed = json.loads(capsys.readouterr().out)["studies"][0]
+    listed = json_of(capsys, "list", project=root)["studies"][0]
     assert [each["variant"] for each in listed["variants"]] == ["baseline", "fix"]
 
 
 def test_without_a_gpu_the_compiler_still_says_its_part(
     root: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["build", "fix[warps=2|4]", "--json", "--project", str(root)]) == 0
-    builds = json.loads(capsys.readouterr().out)["builds"]
+    builds = json_of(capsys, "build", "fix[warps=2|4]", project=root)["builds"]
     assert [each["variant"] for each in builds] == ["fix[warps=2]", "fix"]
 
 
 def test_a_sweep_needs_something_to_vary(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sweep", "fix", "--project", str(root)]) == 2
-    assert "nothing to sweep" in capsys.readouterr().err
+    assert "nothing to sweep" in error_of(capsys, "sweep", "fix", project=root)
 
 
 def test_variants_are_compiled_by_several_workers_and_told_by_one(
@@ -297,8 +295,7 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
     monkeypatch.setattr(compilation, "FEWEST_VARIANTS", 2)
     bad = 'if (i < n) out[i] = 2 * x[i];\n#if WARPS == 2\n#error "not with two"\n#endif'
     (root / "kernels" / "scale" / "baseline.cu").write_text(KERNEL.format(body=bad))
-    assert main(["build", "fix", "fix[warps=1..3+1]", "--json", "--project", str(root)]) == 4
-    builds = json.loads(capsys.readouterr().out)["builds"]
+    builds = json_of(capsys, "build", "fix", "fix[warps=1..3+1]", project=root, code=4)["builds"]
     assert [each["variant"] for each in builds] == ["fix", *(f"fix[warps={n}]" for n in (1, 2, 3))]
     assert [each["variant"] for each in builds if each.get("error")] == ["fix[warps=2]"]
     assert "does not compile" in builds[2]["error"]

@@ -14,6 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from answers import error_of, text_of
 from workbench.cli.main import main
 from workbench.cli.printing import Output
 from workbench.render.document.blocks import Block, Paragraph, Table, plain
@@ -66,8 +67,7 @@ def test_the_terminal_shows_what_is_on_record(
 
 
 def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "fix5", "--source", "--project", str(FIXTURE)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = text_of(capsys, "show", "fix5", "--source", project=FIXTURE).splitlines()
     hot = [line for line in lines if line.startswith(">>")]
     assert hot
     assert all(float(line[2:10].rstrip("% ")) >= 5 for line in hot)
@@ -89,16 +89,14 @@ def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) ->
 def test_an_option_is_never_ignored(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "--project", str(FIXTURE)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in error_of(capsys, *arguments, project=FIXTURE)
 
 
 def test_an_empty_workspace_says_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "workbench.toml").touch()
-    assert main(["list", "--project", str(tmp_path)]) == 2
-    assert "a study is a folder kernels/NAME" in capsys.readouterr().err
+    assert "a study is a folder kernels/NAME" in error_of(capsys, "list", project=tmp_path)
 
 
 @pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose", "attention_served"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import shlex
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from answers import error_of, json_of, text_of
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.app.try_ import attempt, kept
@@ -67,8 +67,7 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     assert "kept as kernels/softmax" in err
     assert "not timed: no NVIDIA GPU" in err
 
-    assert main(["list", "--json"]) == 0
-    listed = capsys.readouterr().out
+    listed = text_of(capsys, "list", "--json")
     assert '"softmax"' in listed
     assert '"torch_softmax"' in listed
     assert main(["try", str(mine), "--keep", "softmax"]) == 2
@@ -134,8 +133,7 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
 def test_json_says_the_same(
     mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["try", f"{mine}:softmax", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json_of(capsys, "try", f"{mine}:softmax")
     assert found["kind"] == "a Python function"
     assert found["inputs"] == {"x": "float32[8, 16]"}
     assert found["reference"] == {"exact": True, "refusal": "", "itself": True, "variants": []}
@@ -245,5 +243,4 @@ def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "a.py").symlink_to("b.py")
     (tmp_path / "b.py").symlink_to("a.py")
     for source in ("a.py", "a.py:f", "a.py/c.py"):
-        assert main(["try", str(tmp_path / source)]) == 2
-        assert "is a link in a loop" in capsys.readouterr().err
+        assert "is a link in a loop" in error_of(capsys, "try", str(tmp_path / source))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workbench.cli.main import main
+from answers import error_of, json_of
 
 pytestmark = pytest.mark.gpu
 
@@ -40,8 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tried(capsys: pytest.CaptureFixture[str], *given: str) -> dict[str, Any]:
-    assert main(["try", *given, "--quick", "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found: dict[str, Any] = json_of(capsys, "try", *given, "--quick")
     return found
 
 
@@ -85,8 +83,7 @@ def test_what_is_kept_has_its_evidence(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "workbench.toml").touch()
     source = str(EXAMPLES / "fused_softmax.py")
     tried(capsys, source, "--input", SIZES, "--vs", "torch.softmax", "--keep", "softmax")
-    assert main(["profile", "baseline", "--json"]) == 0
-    kept = json.loads(capsys.readouterr().out)
+    kept = json_of(capsys, "profile", "baseline")
     assert kept["evidence"]["source"] == "recorded"
     assert kept["versions"][0]["status"] == "current"
 
@@ -97,8 +94,7 @@ def test_a_triton_compile_error_shows_the_users_line(
     text = (EXAMPLES / "fused_softmax.py").read_text()
     broken = folder / "broken.py"
     broken.write_text(text.replace("tl.exp(x - tl.max", "tl.expp(x - tl.max"))
-    assert main(["try", str(broken), "--input", SIZES, "--vs", "torch.softmax"]) == 1
-    err = capsys.readouterr().err
+    err = error_of(capsys, "try", str(broken), "--input", SIZES, "--vs", "torch.softmax", code=1)
     assert "Triton cannot compile `powers = tl.expp(x" in err
     assert "(broken.py:14)" in err
     assert "hint:" in err

@@ -14,6 +14,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import error_of, json_of, text_of
 from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import BadCapture
@@ -93,17 +94,14 @@ def test_ablate_says_so_and_goes_on(
 ) -> None:
     report.write_bytes(OTHER.read_bytes())
     where = ["--project", str(workspace), "--shape", SHAPE]
-    assert main(["ablate", "--json", *where]) == 0
-    rows = json.loads(capsys.readouterr().out)["versions"]
+    rows = json_of(capsys, "ablate", *where)["versions"]
     row = next(row for row in rows if row["variant"] == "fix10")
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
-    assert main(["ablate", *where]) == 0
-    assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().out
+    assert f"{report.name} {EXCHANGED}: no capture of" in text_of(capsys, "ablate", *where)
     assert main(["ablate", "--csv", *where]) == 0
     assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().err
-    assert main(["show", "fix10", "--source", *where]) == 4
-    assert EXCHANGED in capsys.readouterr().err
+    assert EXCHANGED in error_of(capsys, "show", "fix10", "--source", *where, code=4)
     for verb, code in (("show", 0), ("ablate", 5), ("profile", 0)):
         assert main([verb, "fix10", "--brief", *where]) == code
         assert json.loads(capsys.readouterr().out)["capture"] == "damaged"
@@ -113,14 +111,12 @@ def test_list_says_so_too(
     workspace: Path, report: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report.write_bytes(OTHER.read_bytes())
-    assert main(["list", "--project", str(workspace)]) == 0
-    told = capsys.readouterr().out
+    told = text_of(capsys, "list", project=workspace)
     assert (
         f"fix10 has a damaged capture at {SHAPE} (nvidia-h200): {report.name} {EXCHANGED}" in told
     )
     assert "1 damaged" in told
-    assert main(["list", "--json", "--project", str(workspace)]) == 0
-    (study,) = json.loads(capsys.readouterr().out)["studies"]
+    (study,) = json_of(capsys, "list", project=workspace)["studies"]
     states = [each for v in study["variants"] for each in v["evidence"] if each["why"]]
     assert {(each["shape"], each["state"]) for each in states} == {(SHAPE, "damaged")}
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import error_of, json_of, text_of
 from faulty import examples
 from standin import StandIn
 from test_gates import build as build_of
@@ -83,8 +84,7 @@ def test_a_variant_that_prints_without_end_hangs(tmp_path: Path, capsys: Capture
     endless = "import time\nwhile True:\n    print('x' * 100)\n    time.sleep(0.01)\n"
     config = "[limits]\nseconds_per_step = 6\n"
     make(tmp_path, {}, {"baseline": endless, "last": RUN}, config=config)
-    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
-    built = json.loads(capsys.readouterr().out)["builds"]
+    built = json_of(capsys, "build", project=tmp_path, code=4)["builds"]
     assert [bool(b["error"]) for b in built] == [True, False]
     assert "hangs" in built[0]["error"]
 
@@ -119,8 +119,7 @@ def test_ctrl_c_in_a_check_is_no_answer(
         return WorkerEnd(events=[], returncode=-2, interrupted=True)
 
     monkeypatch.setattr(measurement, "run_worker", stopped)
-    assert main(["check", "--project", str(tmp_path)]) == 130
-    assert "interrupted" in capsys.readouterr().err
+    assert "interrupted" in error_of(capsys, "check", project=tmp_path, code=130)
 
 
 class Breaking:
@@ -206,8 +205,7 @@ def test_building_says_what_it_needs_and_why(
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
-    assert main(["build", "--project", str(tmp_path)]) == 3
-    err = capsys.readouterr().err
+    err = error_of(capsys, "build", project=tmp_path, code=3)
     assert "building needs torch: a GPU it does not need, but variants are imported" in err
 
 
@@ -226,15 +224,13 @@ def run(x):
     assert len(set(lines)) == len(lines) == 4
     for text in ("a.cu", "b.cu", "D=1", "D=2"):
         assert sum(text in line for line in lines) == 2
-    assert main(["build", "many", "--json", "--project", str(tmp_path)]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["builds"]
+    (found,) = json_of(capsys, "build", "many", project=tmp_path)["builds"]
     assert found["defines"] == ["D=1", "D=2", "D=1", "D=2"]
 
 
 def test_shared_memory_of_a_build_is_said_to_be_static(tmp_path: Path, capsys: Capture) -> None:
     make(tmp_path, {"baseline": GOOD})
-    assert main(["build", "--markdown", "--wide", "--project", str(tmp_path)]) == 0
-    assert "static shared B" in capsys.readouterr().out
+    assert "static shared B" in text_of(capsys, "build", "--markdown", "--wide", project=tmp_path)
 
 
 # ---- the compiler's gate -----------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import error_of
 from workbench.cli.main import main
 from workspaces import copy_of_fixture
 
@@ -29,8 +30,7 @@ def test_parts_have_folders_of_their_own(
     assert "report.html" in before
     capsys.readouterr()
     for verb, names in (("ablate", ["fix2", "fix1"]), ("report", ["fix3", "fix1"])):
-        assert main([verb, *names, "--project", str(workspace)]) == 0
-        told = capsys.readouterr().err
+        told = error_of(capsys, verb, *names, project=workspace, code=0)
         part = whole / "+".join(sorted(names))
         assert "a part of the ladder; its report has a folder of its own" in told
         assert f"wrote {part / 'OPTIMIZATION_REPORT.md'}" in told

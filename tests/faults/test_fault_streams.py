@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import json_of
 from faulty import examples
 from workbench.app import show
 from workbench.cli.main import main
@@ -167,8 +168,7 @@ def test_a_folder_that_takes_nothing_costs_only_the_report(
     assert "| fix1" in told.out
     assert "error: no report could be written to reports/attention/fix1" in told.err
     assert "is the folder writable" not in told.err
-    assert main(["ablate", "fix1", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["study"] == "attention"
+    assert json_of(capsys, "ablate", "fix1", code=3)["study"] == "attention"
 
 
 def test_outside_a_workspace_nothing_is_written_but_where_it_is_asked_for(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import error_of
 from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -203,8 +204,7 @@ def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capture) -> Non
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).unlink()
     study_file(tmp_path).mkdir()
-    assert main(["list", "--study", "scale", "--project", str(tmp_path)]) == 2
-    err = capsys.readouterr().err
+    err = error_of(capsys, "list", "--study", "scale", project=tmp_path)
     assert "study.py is a folder, not a file" in err
     assert "did you mean 'scale'" not in err
 
@@ -265,8 +265,7 @@ def test_parameters_that_are_no_values_are_named(
 ) -> None:
     module = f"from workbench import cuda\nn = 1\nparams = cuda.params(warps={value})\n"
     make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
-    assert main(["build", "fix1[warps=2]", "--project", str(tmp_path)]) == 2
-    err = capsys.readouterr().err
+    err = error_of(capsys, "build", "fix1[warps=2]", project=tmp_path)
     assert "fix1.py:3: the values in cuda.params(...) must be plain" in err
     assert "'warps'" in err
 
@@ -278,8 +277,7 @@ def test_a_parameter_has_a_value_that_a_name_and_json_can_have(
     default = '"a"' if "/" in value else "1.0"
     module = f"from workbench import cuda\nparams = cuda.params(rate={default})\n"
     make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
-    assert main(["build", f"fix1[rate={value}]", "--project", str(tmp_path)]) == 2
-    assert "hint: " in capsys.readouterr().err
+    assert "hint: " in error_of(capsys, "build", f"fix1[rate={value}]", project=tmp_path)
 
 
 # ---- any study at all ------------------------------------------------------------------------

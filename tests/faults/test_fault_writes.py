@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from answers import error_of
 from faulty import examples
-from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
@@ -131,8 +131,7 @@ def test_an_unreadable_timings_folder_is_an_error_and_nothing_is_written(
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("of yesterday")
     lock(monkeypatch, evidence(workspace).timings("b2h8s512d64"))
-    assert main([verb, "--project", str(workspace)]) == 3
-    err = capsys.readouterr().err
+    err = error_of(capsys, verb, project=workspace, code=3)
     assert f"{evidence(workspace).timings('b2h8s512d64')} cannot be read" in err
     assert "hint:" in err
     assert report.read_text() == "of yesterday"
@@ -236,8 +235,7 @@ def test_no_write_leaves_the_workspace_through_a_link(
     path.symlink_to(outside)
     before = sorted(outside.rglob("*"))
     if link.startswith("reports"):
-        assert main(["report", "--project", str(workspace)]) == 2
-        assert "leads out of the workspace" in capsys.readouterr().err
+        assert "leads out of the workspace" in error_of(capsys, "report", project=workspace)
     else:
         record = store.read(evidence(workspace).build("fix10"), Build)
         with pytest.raises(UsageError, match="leads out of the workspace"):
