@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
@@ -14,14 +13,11 @@ from workbench.evidence.layout import listed
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.rows import Ablation
 from workbench.judge.view import ladder_sources
+from workbench.render.chart.scene import Scene
+from workbench.render.document.blocks import Block
 from workbench.study.own_files import write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
-
-if TYPE_CHECKING:
-    from workbench.render.chart.scene import Scene
-    from workbench.render.document.blocks import Block
-
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"

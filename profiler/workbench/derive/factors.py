@@ -27,15 +27,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING, added, by_launch
+from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import DURATION_METRICS
 from workbench.words import shown
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import ColumnTable
-
 
 SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIEST = DURATION_METRICS
 NEEDED = DURATION_METRICS[:-1]

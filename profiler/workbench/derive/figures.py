@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
     LIMITERS,
@@ -28,10 +29,6 @@ from workbench.ncu.catalog import (
     FigureSpec,
     catalog,
 )
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import ColumnTable
-
 
 K = TypeVar("K")
 

@@ -7,16 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
 from workbench.derive.roofline.ceilings import METRICS, used
 from workbench.derive.roofline.point import ERROR_MARGIN
+from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture, ColumnTable
 
 TOP = 3
 NEAR_PCT = 85.0  # of a roof: what is nearer is named first

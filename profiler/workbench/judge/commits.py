@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from workbench.derive.figures import TIME
-from workbench.derive.speedup import LEVEL
+from workbench.derive.speedup import LEVEL, Ratio
 from workbench.judge.comparability import COMPILERS, HARDWARE, LIBRARIES
 from workbench.judge.comparison import (
     REGISTERS,
@@ -29,15 +28,12 @@ from workbench.judge.comparison import (
     same_code,
 )
 from workbench.judge.findings import Finding, finding
+from workbench.judge.sessions import Control
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Config
 from workbench.study.model import Study, tolerance_at
 from workbench.study.workspace import CONFIG_FILE
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
-
-if TYPE_CHECKING:
-    from workbench.derive.speedup import Ratio
-    from workbench.judge.sessions import Control
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.derive.matching import LaunchPair, Matching
 from workbench.derive.recordings import OverRecordings, over_recordings
 from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.derive.speedup import Ratio
 from workbench.evidence.layout import timing_name
+from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.judge.findings import Finding, finding
+from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
 from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder
 from workbench.ncu.command import counting
 from workbench.ncu.report_file import OPTIONS, Report
+from workbench.study.config import Gates
 from workbench.words import ABSENT, CLOCK_TOLERANCE
-
-if TYPE_CHECKING:
-    from workbench.evidence.records import CaptureIndex, Provenance
-    from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
-    from workbench.study.config import Gates
-
 
 COMPARED = ("gpu", "driver", "cuda", "torch")
 

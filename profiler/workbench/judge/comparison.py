@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
@@ -20,13 +19,11 @@ from workbench.derive.largest_changes import (
     largest_changes,
     surprise,
 )
+from workbench.evidence.records import BuiltKernel, CaptureIndex
 from workbench.judge.bottlenecks import READABLE
+from workbench.ncu.capture import Capture
 from workbench.ncu.catalog import catalog
 from workbench.study.config import CommitGate
-
-if TYPE_CHECKING:
-    from workbench.evidence.records import BuiltKernel, CaptureIndex
-    from workbench.ncu.capture import Capture
 
 
 @dataclass(frozen=True)

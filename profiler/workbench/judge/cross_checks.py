@@ -10,22 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
+from workbench.derive.speedup import TwoClocks
+from workbench.evidence.timing import GraphNode, Series, Timing
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import UNCHECKED, Gate
-from workbench.judge.known_evidence import clocks_finding
+from workbench.judge.known_evidence import VariantEvidence, clocks_finding
+from workbench.judge.view import View
+from workbench.ncu.capture import Launched
+from workbench.study.model import Work
 from workbench.words import GateState, NodeKind, Regime
-
-if TYPE_CHECKING:
-    from workbench.derive.speedup import TwoClocks
-    from workbench.evidence.timing import GraphNode, Series, Timing
-    from workbench.judge.known_evidence import VariantEvidence
-    from workbench.judge.view import View
-    from workbench.ncu.capture import Launched
-    from workbench.study.model import Work
 
 KERNELS, OUTPUTS, COMPARED = "kernels", "timed outputs", "compared with"
 

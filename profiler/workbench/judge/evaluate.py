@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.roofline.ceilings import DRAM, L2
@@ -29,11 +28,14 @@ from workbench.judge.gates import (
     unseen_gate,
     verdict,
 )
+from workbench.judge.known_evidence import VariantEvidence
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.regimes import in_regimes
 from workbench.judge.rows import Row
 from workbench.judge.sessions import company_gate
-from workbench.ncu.capture import has_lines
+from workbench.judge.view import View
+from workbench.ncu.capture import Capture, has_lines
+from workbench.study.model import Step
 from workbench.words import (
     GENERATED_ROOT,
     HEADLINE,
@@ -45,12 +47,6 @@ from workbench.words import (
     Status,
     Verdict,
 )
-
-if TYPE_CHECKING:
-    from workbench.judge.known_evidence import VariantEvidence
-    from workbench.judge.view import View
-    from workbench.ncu.capture import Capture
-    from workbench.study.model import Step
 
 
 def reference_row(view: View, variant: str) -> Row:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from workbench.derive.figures import Figure
 from workbench.derive.speedup import LEVEL, Ratio
+from workbench.evidence.records import Build, CapturedKernel, Check
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.judge.known_evidence import VariantEvidence
 from workbench.study.config import Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.words import CheckResult, GateState, Verdict, shown
-
-if TYPE_CHECKING:
-    from workbench.derive.figures import Figure
-    from workbench.evidence.records import Build, CapturedKernel, Check
-    from workbench.judge.known_evidence import VariantEvidence
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import (
@@ -21,18 +20,14 @@ from workbench.derive.speedup import (
     two_clocks,
     wrong_outputs,
 )
+from workbench.evidence.journal import Journal
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
+from workbench.evidence.timing import Timing
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.study.model import Step
-from workbench.words import Regime, Status
-
-if TYPE_CHECKING:
-    from workbench.evidence.journal import Journal
-    from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
-    from workbench.evidence.timing import Timing
-    from workbench.ncu.capture import Capture
-    from workbench.study.model import Ladder, Work
-    from workbench.words import Parameter
+from workbench.ncu.capture import Capture
+from workbench.study.model import Ladder, Step, Work
+from workbench.words import Parameter, Regime, Status
 
 
 @dataclass(frozen=True, eq=False)

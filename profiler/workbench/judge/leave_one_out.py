@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
-from workbench.judge.known_evidence import ShapeTimes, main_timing
+from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, main_timing
 from workbench.judge.sessions import warnings_of
 from workbench.study.model import Step, Variant
 from workbench.study.params import base_name
 from workbench.words import Origin, Parameter, shown
-
-if TYPE_CHECKING:
-    from workbench.judge.known_evidence import ShapeEvidence
 
 
 @dataclass(frozen=True)

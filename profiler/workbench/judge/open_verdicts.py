@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
 from workbench.derive.speedup import Key, Ratio, SessionTimes, ratio_of, session_times, time_of
+from workbench.evidence.journal import SpentEntry
+from workbench.evidence.records import Build
+from workbench.evidence.timing import Timing
 from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
-from workbench.study.config import Budget
+from workbench.study.config import Budget, CommitGate, Config, Gates
+from workbench.study.model import Ladder, Step
 from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
-
-if TYPE_CHECKING:
-    from workbench.evidence.journal import SpentEntry
-    from workbench.evidence.records import Build
-    from workbench.evidence.timing import Timing
-    from workbench.study.config import CommitGate, Config, Gates
-    from workbench.study.model import Ladder, Step
 
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:

@@ -11,20 +11,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import Ratio, Time
+from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
-from workbench.judge.known_evidence import ShapeTimes, main_timing
+from workbench.judge.known_evidence import (
+    ShapeEvidence,
+    ShapeTimes,
+    TimedTogether,
+    VariantEvidence,
+    main_timing,
+)
 from workbench.judge.sessions import warnings_of
 from workbench.study.config import Gates
-from workbench.words import CheckResult, GateState, Origin, shown
-
-if TYPE_CHECKING:
-    from workbench.evidence.records import Build
-    from workbench.judge.known_evidence import ShapeEvidence, TimedTogether, VariantEvidence
-    from workbench.words import Parameter
+from workbench.words import CheckResult, GateState, Origin, Parameter, shown
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import TIME, Figure, figure_label, restates
+from workbench.evidence.journal import Journal
 from workbench.study.model import Prediction, Step
 from workbench.words import Known, PredictionResult, Written
-
-if TYPE_CHECKING:
-    from workbench.evidence.journal import Journal
 
 Bounds = tuple[float, float]
 

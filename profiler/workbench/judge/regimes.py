@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import added
 from workbench.derive.speedup import Ratio, Time, smaller
-from workbench.words import Regime, shown
-
-if TYPE_CHECKING:
-    from workbench.evidence.timing import GraphNode
-    from workbench.judge.known_evidence import ShapeTimes
-    from workbench.study.model import Ladder
-    from workbench.words import Parameter
+from workbench.evidence.timing import GraphNode
+from workbench.judge.known_evidence import ShapeTimes
+from workbench.study.model import Ladder
+from workbench.words import Parameter, Regime, shown
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import Figure
 from workbench.derive.recordings import OverRecordings
 from workbench.derive.roofline.ceilings import DRAM, Peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time, smaller
-from workbench.evidence.records import Environment
+from workbench.evidence.records import Build, Check, Environment
+from workbench.evidence.timing import GraphNode
 from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
@@ -24,13 +24,7 @@ from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.study.model import Step, Work
-from workbench.words import ABSENT, Origin, Regime, Role, Status, Verdict
-
-if TYPE_CHECKING:
-    from workbench.evidence.records import Build, Check
-    from workbench.evidence.timing import GraphNode
-    from workbench.words import Parameter
-
+from workbench.words import ABSENT, Origin, Parameter, Regime, Role, Status, Verdict
 
 TABLE_ROWS = 20  # of steps, where not all are asked for
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import (
     Interval,
@@ -21,10 +20,8 @@ from workbench.derive.speedup import (
 )
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
+from workbench.judge.known_evidence import TimedTogether
 from workbench.words import ABSENT, GateState, Regime
-
-if TYPE_CHECKING:
-    from workbench.judge.known_evidence import TimedTogether
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 INTERFERENCE = "interference"

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.findings import Finding
-from workbench.judge.known_evidence import ShapeTimes, main_timing
+from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, main_timing
 from workbench.judge.regimes import AcrossShapes, AtShape, at_shape
 from workbench.judge.sessions import warnings_of
-
-if TYPE_CHECKING:
-    from workbench.judge.known_evidence import ShapeEvidence
-    from workbench.words import Parameter
+from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
 # FLOP a byte under which a rate is in GB/s: no data-centre GPU since Volta does so few

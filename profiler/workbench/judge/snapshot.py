@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from workbench.derive.speedup import Ratio
 from workbench.errors import BadCapture
 from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import Build, Check
 from workbench.judge.known_evidence import (
     ShapeEvidence,
     ShapeTimes,
@@ -21,6 +23,7 @@ from workbench.judge.known_evidence import (
     shapes_of,
     shown_at,
 )
+from workbench.ncu.capture import Capture
 from workbench.ncu.captures import current_capture, reports_of
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
@@ -28,11 +31,6 @@ from workbench.study.model import Step, outcomes
 from workbench.study.sources import source_files, source_texts
 from workbench.study.unseen import unseen_shapes
 from workbench.words import CheckResult, Status
-
-if TYPE_CHECKING:
-    from workbench.derive.speedup import Ratio
-    from workbench.evidence.records import Build, Check
-    from workbench.ncu.capture import Capture
 
 
 class UnseenEvidence(TypedDict, total=False):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.speedup import Ratio
+from workbench.evidence.journal import Journal
 from workbench.judge.advice.ranking import Advice, advise
 from workbench.judge.advice.subject import Spot, subject
 from workbench.judge.comparability import file_warnings, ladder_warnings
@@ -23,13 +23,10 @@ from workbench.judge.known_evidence import (
     VariantEvidence,
     main_timing,
 )
+from workbench.judge.rows import Ablation, Row
 from workbench.study.config import Config
 from workbench.study.model import Ladder
 from workbench.words import Regime
-
-if TYPE_CHECKING:
-    from workbench.evidence.journal import Journal
-    from workbench.judge.rows import Ablation, Row
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,28 +7,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from workbench.derive.speedup import Ratio
+from workbench.errors import WorkbenchError
 from workbench.judge.advice import ranking
+from workbench.judge.advice.ranking import Advice, AdviceRecord
+from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.comparison import Comparison
+from workbench.judge.rows import Ablation, Row
+from workbench.judge.view import VariantPair
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
+from workbench.render.document.checks import CheckedStudy, CheckRow
+from workbench.render.document.environment import DoctorRow
+from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import shorten
 from workbench.words import CheckResult, GateState, Status, Verdict
-
-if TYPE_CHECKING:
-    from workbench.derive.speedup import Ratio
-    from workbench.errors import WorkbenchError
-    from workbench.judge.advice.ranking import Advice, AdviceRecord
-    from workbench.judge.bottlenecks import Bottleneck
-    from workbench.judge.comparison import Comparison
-    from workbench.judge.rows import Ablation, Row
-    from workbench.judge.view import VariantPair
-    from workbench.render.document.checks import CheckedStudy, CheckRow
-    from workbench.render.document.environment import DoctorRow
-    from workbench.render.document.launches import Details
 
 VERSION = 1
 LIMIT, MORE = 4096, 8192  # bytes of an answer, and of `show ID`

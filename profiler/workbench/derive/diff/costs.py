@@ -12,14 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, ISSUING, added, totals
+from workbench.ncu.capture import ColumnTable
+from workbench.ncu.disassembly import Code
 from workbench.words import shown
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import ColumnTable
-    from workbench.ncu.disassembly import Code
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
     "instructions",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from workbench.derive.diff.costs import Cost, LineCosts, add, line_costs
 from workbench.derive.diff.line_diff import (
@@ -28,9 +27,7 @@ from workbench.derive.diff.line_diff import (
     is_host,
 )
 from workbench.derive.diff.side_by_side import Text, changed_spans, numbered, side_by_side, text_of
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture
+from workbench.ncu.capture import Capture
 
 
 def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch, longest, totals
+from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
     FP32_OPS,
     FP64_OPS,
@@ -31,10 +31,6 @@ from workbench.ncu.catalog import (
     TENSOR_OPS,
     TensorOp,
 )
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import ColumnTable
-
 
 # Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
 # FLOPs of one instruction at that rate.

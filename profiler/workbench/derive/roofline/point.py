@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import (
@@ -47,12 +46,9 @@ from workbench.derive.roofline.ceilings import (
     vector_peak,
 )
 from workbench.evidence.records import Ceiling, CeilingsFile
+from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import TENSOR_OPS
 from workbench.words import shown
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import ColumnTable
-
 
 TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 ERROR_MARGIN = 1.05  # a share beyond it is an error in the data

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from workbench.derive.factors import SMS, TimeBudget, budget, duration_parts
 from workbench.derive.figures import (
@@ -23,12 +22,10 @@ from workbench.derive.figures import (
 from workbench.derive.roofline.ceilings import DRAM, L2, Used, counted_flops, op_peak, used
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding
+from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS
+from workbench.study.model import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage
-
-if TYPE_CHECKING:
-    from workbench.ncu.capture import Capture, ColumnTable
-    from workbench.study.model import Work
 
 PIPES = ("tensor", "fma", "xu", "lsu")
 ISSUE = "issue"
