@@ -635,6 +635,21 @@ def test_what_is_no_bytes_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(found, ToolFailed)
 
 
+def test_a_scheduler_without_the_workbench_is_named() -> None:
+    class Refused:
+        status = "error"
+
+        def exception(self) -> Exception:
+            error = RuntimeError("Error during deserialization of the task graph.")
+            error.__cause__ = ModuleNotFoundError("No module named 'workbench'")
+            return error
+
+    found = cluster.DaskCluster("tcp://127.0.0.1:8786", print).failed(Refused())
+    assert "failed: No module named 'workbench'" in found.message
+    assert found.hint is not None
+    assert found.hint.startswith("install workbench")
+
+
 @pytest.mark.slow
 def test_a_worker_without_the_workbench_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

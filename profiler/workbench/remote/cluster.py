@@ -140,11 +140,11 @@ class DaskCluster:
     def failed(self, future: Any) -> WorkbenchError:
         if future.status == "cancelled":
             return ToolFailed(f"the connection to {self.name} is lost", hint="is it running?")
-        error = future.exception()
-        return ToolFailed(
-            f"a task of {self.name} failed: {str(error).strip() or type(error).__name__}",
-            hint="run the same command again: it measures what is missing",
-        )
+        error, hint = future.exception(), "run the same command again: it measures what is missing"
+        if isinstance(error.__cause__, ModuleNotFoundError):  # where the scheduler has none
+            error, hint = error.__cause__, INSTALL_THERE
+        why = str(error).strip() or type(error).__name__
+        return ToolFailed(f"a task of {self.name} failed: {why}", hint=hint)
 
     def client(self) -> Any:
         """Raises EnvironmentLacks where Dask is missing, or no scheduler answers."""
