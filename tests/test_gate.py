@@ -268,6 +268,16 @@ def test_nothing_in_a_folder_of_cubins_runs_here(
     assert (restored, bytes(same.code)) == (report, bytes(code.code))
 
 
+def test_a_kernel_is_built_where_none_can_be_kept(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Such as in a folder of a disk that is read-only, or one that was removed meanwhile."""
+    file = tmp_path / "one.cu"
+    file.write_text('extern "C" __global__ void one(int* x) { x[0] = 1; }\n')
+    for folder in (file, tmp_path / "gone"):
+        monkeypatch.setenv(CUBIN_FOLDER, str(folder))
+        report, _ = Source(file, "one", {}, ()).compile("sm_90a")
+        assert [one.kernel for one in report.kernels] == ["one"]
+
+
 def test_the_machine_code_of_a_kernel_without_its_lines(tmp_path: Path) -> None:
     """Two kernels of one file: a change to one is none of the other."""
     file = tmp_path / "two.cu"

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import metadata
@@ -133,11 +134,11 @@ class Source:
             cubin = base64.b64encode(bytes(code.code)).decode()
             whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
             part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
-            try:
+            with suppress(OSError):  # it only saves time
                 part.write_bytes(whole.encode())
                 part.replace(kept)
-            except OSError:  # it only saves time
-                part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
         return report, code
 
     @property
