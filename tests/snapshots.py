@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Check, Provenance
+from handmade import build_of, built_kernel, made_index
+from workbench.evidence.records import Build, CaptureIndex, Check, Provenance
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.known_evidence import (
     ShapeEvidence,
@@ -44,25 +45,8 @@ def step(variant: str, parent: str | None, shape: str = "", chooses: Sequence[st
 
 
 def build(variant: str, *, error: str = "") -> Build:
-    kernel = BuiltKernel(
-        kernel="k",
-        registers=32,
-        shared_bytes=0,
-        stack_bytes=0,
-        spill_store_bytes=0,
-        spill_load_bytes=0,
-        source=f"{variant}.cu",
-    )
-    return Build(
-        variant=variant,
-        fingerprint="",
-        sources=(kernel.source,),
-        arch="sm_90a",
-        kernels=(kernel,),
-        warnings=(),
-        error=error,
-        provenance=WHEN,
-    )
+    kernel = built_kernel(source=f"{variant}.cu")
+    return build_of(kernel, variant=variant, sources=(kernel.source,), error=error, provenance=WHEN)
 
 
 def check(status: CheckResult = CheckResult.CORRECT, why: str = "") -> Check:
@@ -175,18 +159,7 @@ def capture(microseconds: float) -> Capture:
 
 
 def index(name: str, shape: str) -> CaptureIndex:
-    return CaptureIndex(
-        variant=name,
-        shape=shape,
-        fingerprint="",
-        report="r.ncu-repz",
-        sha256="",
-        range="",
-        launches=1,
-        ncu="2025.3.1",
-        ncu_flags=("--cache-control", "none"),
-        provenance=WHEN,
-    )
+    return made_index(name, shape, ncu_flags=("--cache-control", "none"), provenance=WHEN)
 
 
 def variant(

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment
+from handmade import built_kernel, ceiling_of
+from workbench.evidence.records import Ceiling, Environment
 from workbench.evidence.timing import GraphNode, Series, Session
 from workbench.ncu.command import flags
 from workbench.run import compilation, machine, measurement, process, recording, side_jobs
@@ -134,15 +135,7 @@ class StandIn:
             error = ErrorText(kind="CompileError", message="k.cu does not compile for sm_90a")
             return Failed(variant=run.variant, phase=Phase.BUILD, error=error)
         spilled = self.spills(run)
-        kernel = BuiltKernel(
-            kernel="scale",
-            registers=32,
-            shared_bytes=1024,
-            stack_bytes=0,
-            spill_store_bytes=spilled,
-            spill_load_bytes=0,
-            source="k.cu",
-        )
+        kernel = built_kernel(kernel="scale", shared_bytes=1024, spill_store_bytes=spilled)
         return Built(variant=run.variant, arch="sm_90a", kernels=(kernel,), defines=("",),
                      warnings=())  # fmt: skip
 
@@ -243,17 +236,4 @@ class Benchmarks:
 
 
 def ceiling(number: int) -> Ceiling:
-    return Ceiling(
-        unit="FLOP/s",
-        value=number * 1e12,
-        best=number * 1.1e12,
-        rounds=15,
-        round_ms=8.0,
-        settings=1,
-        ran="a stand-in",
-        sm_clock_mhz=1980.0,
-        memory_clock_mhz=None,
-        temperature_c=None,
-        throttled=False,
-        tried=(),
-    )
+    return ceiling_of(number * 1e12, best=number * 1.1e12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from handmade import metrics
+from handmade import made_index, metrics
 from snapshots import snapshot, step, timing, together
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.evidence.timing import Session
@@ -31,14 +31,10 @@ def provenance(**changes: str) -> Provenance:
 
 
 def index(variant: str, *, ncu: str = "2025.3.1", **changes: str) -> CaptureIndex:
-    return CaptureIndex(
-        variant=variant,
-        shape="s",
-        fingerprint="",
+    return made_index(
+        variant,
+        "s",
         report=f"{variant}.ncu-repz",
-        sha256="",
-        range="",
-        launches=1,
         ncu=ncu,
         ncu_flags=("--set", "full", "--cache-control", "all"),
         provenance=provenance(**changes),

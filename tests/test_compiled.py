@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from workbench.evidence.records import Build, BuiltKernel, CapturedKernel, CaptureIndex, Provenance
+from handmade import build_of, built_kernel, made_index
+from workbench.evidence.records import CapturedKernel, Provenance
 from workbench.judge.evaluate import lines_missing
 from workbench.judge.gates import captured_gate, gate_of
 from workbench.ncu.capture import ColumnTable
@@ -86,22 +87,12 @@ def test_without_a_capture_it_is_open_and_decides_nothing() -> None:
 def evidence(
     kernels: int = 0, resources: Any = (CLEAN,), front_ends: Any = ("Triton",), error: str = ""
 ) -> Any:
-    built = BuiltKernel(
-        kernel="own",
-        registers=30,
-        shared_bytes=0,
-        stack_bytes=0,
-        spill_store_bytes=0,
-        spill_load_bytes=0,
-        source="a.cu",
-    )
-    build = Build(
+    built = built_kernel(kernel="own", registers=30, source="a.cu")
+    build = build_of(
+        *(built,) * kernels,
         variant="a",
         fingerprint="f",
         sources=("a.py",),
-        arch="sm_90a",
-        kernels=(built,) * kernels,
-        warnings=(),
         error=error,
         provenance=Provenance(date="2026-11-21T00:00:00Z"),
     )
@@ -175,16 +166,13 @@ def test_registers_shared_memory_and_spills_are_read() -> None:
 def test_an_index_without_resources_is_written_as_before() -> None:
     import msgspec
 
-    index = CaptureIndex(
-        variant="a",
-        shape="s",
+    index = made_index(
+        "a",
+        "s",
         fingerprint="f",
         report="r",
         sha256="0",
         range="r",
-        launches=1,
-        ncu="2025.3.1",
-        ncu_flags=(),
         provenance=Provenance(date="d"),
     )
     assert "resources" not in json.loads(msgspec.json.encode(index))

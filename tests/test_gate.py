@@ -20,6 +20,7 @@ import snapshots
 import workspaces
 from answers import error_of
 from commits import Repository, repository
+from handmade import built_kernel
 from workbench.app.sides import Side
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
@@ -349,16 +350,7 @@ def test_a_commit_without_a_workspace(tmp_path: Path, capsys: Capture) -> None:
 
 # ---- verdicts ------------------------------------------------------------------------------
 def kernel(code: str = "a", **changed: Any) -> BuiltKernel:
-    plain = BuiltKernel(
-        kernel="k",
-        registers=32,
-        shared_bytes=0,
-        stack_bytes=0,
-        spill_store_bytes=0,
-        spill_load_bytes=0,
-        source="k.cu",
-        code=code,
-    )
+    plain = built_kernel(code=code)
     return msgspec.structs.replace(plain, **changed)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from handmade import build_of, built_kernel
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
-from workbench.evidence.records import Build, BuiltKernel, Check, Provenance
+from workbench.evidence.records import Build, Check, Provenance
 from workbench.judge.findings import NOT_COLLECTED, Finding
 from workbench.judge.gates import (
     UNCHECKED,
@@ -122,24 +123,9 @@ def test_a_time_in_a_stream_can_reject_and_not_keep(low: float, high: float, exp
 
 
 def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) -> Build:
-    kernel = BuiltKernel(
-        kernel="k",
-        registers=32,
-        shared_bytes=0,
-        stack_bytes=0,
-        spill_store_bytes=spilled,
-        spill_load_bytes=0,
-        source="k.cu",
-    )
-    return Build(
-        variant="fix1",
-        fingerprint="",
-        sources=("k.cu",),
-        arch="sm_90a",
-        kernels=(kernel,),
-        warnings=warnings,
-        error=error,
-        provenance=Provenance(date="2026-01-02T03:04:05Z"),
+    kernel = built_kernel(spill_store_bytes=spilled)
+    return build_of(
+        kernel, warnings=warnings, error=error, provenance=Provenance(date="2026-01-02T03:04:05Z")
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from handmade import built_kernel
 from workbench.cli.progress import Progress
-from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
     Built,
     Captured,
@@ -85,18 +85,7 @@ def test_what_was_profiled_in_vain_or_twice_is_not_counted(
 def test_kernels_are_told_together(
     registers: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kernels = tuple(
-        BuiltKernel(
-            kernel="k",
-            registers=count,
-            shared_bytes=0,
-            stack_bytes=0,
-            spill_store_bytes=0,
-            spill_load_bytes=0,
-            source="fix1.cu",
-        )
-        for count in registers
-    )
+    kernels = tuple(built_kernel(registers=count, source="fix1.cu") for count in registers)
     warnings = ("one", "two") if "warnings" in told else ()
     with Progress() as progress:
         progress(Built(variant="fix1", arch="sm_90a", kernels=kernels, warnings=warnings))

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from handmade import built_kernel, ceiling_of
 from workbench.errors import ToolFailed
-from workbench.evidence.records import BuiltKernel, Ceiling, Environment, TriedSetting
+from workbench.evidence.records import Ceiling, Environment, TriedSetting
 from workbench.evidence.timing import Audit, GraphNode, Series, Session
 from workbench.run import protocol
 from workbench.run.process import Tail
@@ -50,15 +51,7 @@ from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 
 ERROR = ErrorText(kind="ValueError", message="no such thing", hint="look again")
-KERNEL = BuiltKernel(
-    kernel="scale",
-    registers=24,
-    shared_bytes=0,
-    stack_bytes=0,
-    spill_store_bytes=0,
-    spill_load_bytes=0,
-    source="baseline.cu",
-)
+KERNEL = built_kernel(kernel="scale", registers=24, source="baseline.cu")
 SESSION = Session(
     number=3,
     instances=4,
@@ -79,18 +72,12 @@ SESSION = Session(
     reasons=("SwPowerCap",),
 )
 NODE = GraphNode(kind=NodeKind.KERNEL, kernel="scale", grid=(4, 1, 1), block=(256, 1, 1))
-CEILING = Ceiling(
-    unit="FLOP/s",
-    value=1.9e13,
+CEILING = ceiling_of(
+    1.9e13,
     best=2e13,
-    rounds=15,
-    round_ms=8.0,
-    settings=1,
     ran="made up",
     sm_clock_mhz=1980.5,
-    memory_clock_mhz=None,
     temperature_c=40,
-    throttled=False,
     tried=(TriedSetting(ran="made up", median=1.9e13),),
 )
 EVERY: list[WorkerEvent] = [

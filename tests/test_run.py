@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from handmade import made_index
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
@@ -585,19 +586,9 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
 
 
 def index_of(**changes: Any) -> CaptureIndex:
-    entry = CaptureIndex(
-        variant="baseline",
-        shape="large",
-        fingerprint="of other sources",
-        report="new.ncu-repz",
-        sha256="",
-        range="",
-        launches=1,
-        ncu="2025.3.1",
-        ncu_flags=tuple(ncu.flags(Config().profiler)),
-        provenance=ORIGIN,
-    )
-    return structs.replace(entry, **changes)
+    flags = tuple(ncu.flags(Config().profiler))
+    own = {"fingerprint": "of other sources", "report": "new.ncu-repz", "provenance": ORIGIN}
+    return made_index("baseline", "large", ncu_flags=flags, **own | changes)
 
 
 def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from handmade import made_index
 from workbench.derive.roofline.ceilings import counted_flops
 from workbench.derive.speedup import two_clocks
 from workbench.evidence.records import CaptureIndex, Provenance
@@ -110,18 +111,7 @@ def timing(
 
 
 def index(variant: str, flags: tuple[str, ...] = ("--cache-control", "all")) -> CaptureIndex:
-    return CaptureIndex(
-        variant=variant,
-        shape=SHAPE,
-        fingerprint="",
-        report="r.ncu-repz",
-        sha256="",
-        range="",
-        launches=1,
-        ncu="",
-        ncu_flags=flags,
-        provenance=ORIGIN,
-    )
+    return made_index(variant, SHAPE, ncu="", ncu_flags=flags, provenance=ORIGIN)
 
 
 def test_a_kernel_has_one_name_in_all_processes() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import workspaces
 from answers import error_of
+from handmade import built_kernel
 from snapshots import WHEN, session
 from workbench.app import watch as saving
 from workbench.app.executor import Local
@@ -37,15 +38,7 @@ from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, Phase
 
 HERE = Local("watch", Stderr())
-KERNEL = BuiltKernel(
-    kernel="scale",
-    registers=96,
-    shared_bytes=0,
-    stack_bytes=0,
-    spill_store_bytes=0,
-    spill_load_bytes=0,
-    source="baseline.cu",
-)
+KERNEL = built_kernel(kernel="scale", registers=96, source="baseline.cu")
 FIRST = Save("baseline", "sm_90a", kernels=(KERNEL,))
 
 
