@@ -169,7 +169,8 @@ def own_names(record: Any) -> list[str]:
 def known_from(record: Any) -> list[str]:
     """The records whose keys it has beside its own."""
     base = [record.__base__.__name__] if getattr(record.__base__, "__struct_fields__", ()) else []
-    return base + ["Report"] * ("of_report" in shown_names(record))
+    flat = " ".join(annotation(record, name) for name in shown_names(record) if name in FLAT)
+    return base + [name for name in re.findall(r"\w+", flat) if name not in OBJECTS]
 
 
 def annotation(record: Any, name: str) -> str:

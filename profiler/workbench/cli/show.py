@@ -29,7 +29,7 @@ from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, brief, source_lines
-from workbench.render.answers import ReportAnswer, ReportLines, VariantLines
+from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, Paragraph, warned, words
 from workbench.render.document.launches import DETAILED, left_out
@@ -67,7 +67,12 @@ def run(options: ShowOptions) -> None:
         return require_current(stale_of(found, [name]))
     tell(
         options,
-        lambda: answers.variant(found, row, damaged),
+        lambda: VariantAnswer(
+            study=found.study,
+            gpu=found.gpu,
+            of_row=answers.whole_row(found, row),
+            warnings=damaged,
+        ),
         lambda: [
             Paragraph(variant.origin(found)),
             variant.variant(row, found),

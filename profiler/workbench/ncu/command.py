@@ -148,8 +148,5 @@ def lasting_kernel(mangled: str) -> str:
     """The mangled name without the numbers that modules and compilations have in a process."""
     if NUMBERED.search(mangled) is None:
         return mangled
-    return COMPILATION.sub(_without, NUMBERED.sub(r"\1", mangled))
-
-
-def _without(tag: re.Match[str]) -> str:
-    return "" if int(tag[1]) == len(tag[2]) + 1 else tag[0]
+    numberless = NUMBERED.sub(r"\1", mangled)
+    return COMPILATION.sub(lambda m: "" if int(m[1]) == len(m[2]) + 1 else m[0], numberless)

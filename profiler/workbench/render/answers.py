@@ -11,17 +11,13 @@ from workbench.derive.diff.costs import InstructionCost
 from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup
 from workbench.derive.recordings import OverRecordings
-from workbench.derive.roofline.point import Point
-from workbench.derive.speedup import Ratio
-from workbench.evidence.records import Build, Check
-from workbench.evidence.timing import GraphNode
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison, rule_words
 from workbench.judge.findings import Finding
-from workbench.judge.gates import Accuracy, Gate
-from workbench.judge.predictions import PredictionOutcome, Score
+from workbench.judge.gates import Gate
+from workbench.judge.predictions import Score
 from workbench.judge.regimes import AcrossShapes, AtShape, InRegime
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
@@ -32,11 +28,16 @@ from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.launches import Details
 from workbench.render.document.phrases import figure
 from workbench.render.source_lines import SourceLine
-from workbench.words import VIRTUAL_ROOT, Change, Regime, Stage, Status, Verdict
+from workbench.words import VIRTUAL_ROOT, Change, Regime, Stage
 
 DIGITS = 4
 TOP = VIRTUAL_ROOT.rpartition("/")[0] + "/"
 MOST_TRIED = 3
+# In the JSON of one variant, not in that of a ladder.
+WHOLE_ROW = (
+    *("call", "figures", "bottlenecks", "roofline", "build", "checks"),
+    *("evidence_state", "tables_only"),
+)
 
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -90,51 +91,25 @@ class AdviceInShort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One variant of ``ablate``. Keys of the ladder's ``columns`` stand beside the others."""
+    """One variant. Keys of its row and of the ladder's columns stand beside the others."""
 
+    of_row: Row | Data  # whole, or without ``WHOLE_ROW``
     columns: Data
-    variant: str
-    status: Status
-    problem: Finding | None
     parent: str | None
     lesson: str
-    verdict: Verdict | None
-    judged_at: str
-    deciding_speedup: Ratio | None
-    regimes: Mapping[Regime, InRegime]
-    accuracy: Accuracy | None
-    gates: Mapping[str, Gate]
-    predictions: tuple[PredictionOutcome, ...]
-    shapes_dropped: tuple[str, ...]
-    kernels: tuple[str, ...]
-    capture: str
-    no_source_lines: Finding | None
     dram_gb_per_s: float | None
-    stalls: Mapping[str, float]
-    occupancy_limiters: tuple[str, ...]
+    regimes: Mapping[Regime, InRegime]
     against_parent: Data | None
-    against_parent_at: str
-    advice: list[AdviceInShort] | list[AdvisedChange] | None
+    gates: Mapping[str, Gate]
+    advice: list[AdvisedChange] | list[AdviceInShort] | None
 
 
-class WholeRow(LadderRow, frozen=True, kw_only=True):
-    """One variant of ``profile``, with every figure."""
-
-    evidence_state: Mapping[str, Status]
-    call: tuple[GraphNode, ...]
-    figures: Mapping[str, Figure]
-    bottlenecks: tuple[Bottleneck, ...]
-    roofline: Point | None
-    build: Build | None
-    checks: Mapping[str, Check]
-    tables_only: bool
-
-
-class VariantAnswer(WholeRow, frozen=True, kw_only=True):
+class VariantAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Of ``show VARIANT``."""
 
     study: str
     gpu: str
+    of_row: LadderRow
     warnings: tuple[Finding, ...]
 
 
@@ -199,14 +174,9 @@ def columns(found: Ablation, row: Row) -> Data:
     return {f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json}
 
 
-R = TypeVar("R", bound=LadderRow)
-
-
-def row_as(kind: type[R], found: Ablation, each: Row, **more: object) -> R:
-    """A row as a record, with ``more`` that it has not itself."""
-    return answer(
-        kind,
-        each,
+def whole_row(found: Ablation, each: Row) -> LadderRow:
+    return LadderRow(
+        of_row=each,
         columns=columns(found, each),
         parent=each.step.parent if each.step else None,
         lesson=each.step.lesson if each.step else "",
@@ -214,24 +184,16 @@ def row_as(kind: type[R], found: Ablation, each: Row, **more: object) -> R:
         regimes={r: known for r, known in each.regimes.items() if r != Regime.CHAINED},
         against_parent=_in_short(each.against_parent),
         gates={gate.name: gate for gate in each.gates},
-        **more,
+        advice=to_try(each.advice, found.record),
     )
 
 
 def row(found: Ablation, each: Row) -> LadderRow:
+    """As ``ablate`` has it."""
     first = ranked.to_try(each.advice, found.record)
     advice = first and [AdviceInShort(id=one.id, gain_up_to=_gain(one)) for one in first]
-    return row_as(LadderRow, found, each, advice=advice)
-
-
-def whole_row(found: Ablation, each: Row) -> WholeRow:
-    return row_as(WholeRow, found, each, advice=to_try(each.advice, found.record))
-
-
-def variant(found: Ablation, each: Row, warnings: tuple[Finding, ...]) -> VariantAnswer:
-    more = {"study": found.study, "gpu": found.gpu, "warnings": warnings}
-    advice = to_try(each.advice, found.record)
-    return row_as(VariantAnswer, found, each, advice=advice, **more)
+    short = shown_fields(each, *WHOLE_ROW)
+    return msgspec.structs.replace(whole_row(found, each), of_row=short, advice=advice)
 
 
 class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):

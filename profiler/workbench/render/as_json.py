@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -21,7 +22,7 @@ from workbench.render.document.sentences import sentence
 from workbench.words import SCHEMA_VERSION
 
 Data = dict[str, object]
-FLAT = ("columns", "of_report")  # fields whose keys stand beside the others
+FLAT = ("columns", "of_row", "of_report")  # fields whose keys stand beside the others
 
 
 @cache
@@ -39,8 +40,8 @@ def plain_data(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, msgspec.Struct):
-        beside = [plain_data(getattr(value, name, {})) for name in FLAT]
-        return shown_fields(value, *FLAT) | beside[0] | beside[1]
+        flat = [plain_data(getattr(value, name, {})) for name in FLAT]
+        return dict(ChainMap(shown_fields(value, *FLAT), *flat))
     if isinstance(value, Finding):
         return {**shown_fields(value), "message": sentence(value)}
     if is_dataclass(value):

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workbench.derive.figures import Figure, figure_label
+from workbench.derive.figures import Figure
 from workbench.judge.rows import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render import answers
@@ -84,19 +83,8 @@ def versions(found: Ablation) -> pd.DataFrame:
 
 def figures(known: Mapping[str, Figure]) -> pd.DataFrame:
     """One row a figure, by its id: what it is called, its value and unit, and the ncu metric."""
-    return frame(
-        (
-            {
-                "figure": name,
-                "label": figure_label(name)[0],
-                "value": each.value if math.isfinite(each.value) else None,
-                "unit": each.unit,
-                "metric": each.metric,
-            }
-            for name, each in known.items()
-        ),
-        "figure",
-    )
+    rows = ({"figure": key, **shown_fields(one, "id", "better")} for key, one in known.items())
+    return frame(rows, "figure")
 
 
 def launched(known: Iterable[Launch]) -> pd.DataFrame:

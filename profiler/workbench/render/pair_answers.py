@@ -18,7 +18,7 @@ from workbench.judge.view import VariantPair
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.answers import (
     AdvisedChange,
-    WholeRow,
+    LadderRow,
     answer,
     shape_of,
     to_try,
@@ -70,7 +70,7 @@ class PairAnswer(SourceCosts, frozen=True, kw_only=True):
     speedup: Ratio | None
     speedups: Mapping[Regime, Ratio]
     comparison: Comparison | None
-    versions: list[WholeRow]
+    versions: list[LadderRow]
     figures: Mapping[str, FigurePair]
     warnings: tuple[Finding, ...]
 
