@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.findings import Finding
 from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, main_timing
-from workbench.judge.regimes import AcrossShapes, AtShape, at_shape
+from workbench.judge.regimes import LEAST_INTENSITY, AcrossShapes, AtShape, at_shape
 from workbench.judge.sessions import warnings_of
 from workbench.words import Parameter
 
 FEWEST = 2  # sizes that make a range
-# FLOP a byte under which a rate is in GB/s: no data-centre GPU since Volta does so few
-# FLOP of its plain fp32 units in the time of a DRAM byte (V100: 15.7 TFLOP/s over 0.9 TB/s is 17).
-LOW_INTENSITY = 10.0
 # The measured ceiling that a type's arithmetic is held against.
 ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
               "float64": "fp64"}  # fmt: skip
@@ -101,7 +98,7 @@ def over_sizes(
     """
     first = shapes[0]
     work = shapes[-1].work
-    in_flops = work is not None and work.flops >= LOW_INTENSITY * work.bytes
+    in_flops = work is not None and work.flops >= LEAST_INTENSITY * work.bytes
     names = [*variants, *references]
     times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
 
