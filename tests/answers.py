@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.capture import CaptureResult
 
 from workbench.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
 
 
-def _run(arguments: tuple[object, ...], project: Path | None, code: int) -> None:
+def both_of(
+    capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0
+) -> CaptureResult[str]:
+    """Output and errors."""
     where = [] if project is None else ["--project", str(project)]
     assert main([*map(str, arguments), *where]) == code
+    return capsys.readouterr()
 
 
 def text_of(capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0) -> str:
-    _run(arguments, project, code)
-    return capsys.readouterr().out
+    return both_of(capsys, *arguments, project=project, code=code).out
 
 
 def json_of(capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0) -> Any:
@@ -32,5 +36,4 @@ def json_of(capsys: Capture, *arguments: object, project: Path | None = None, co
 def error_of(
     capsys: Capture, *arguments: object, project: Path | None = None, code: int = 2
 ) -> str:
-    _run(arguments, project, code)
-    return capsys.readouterr().err
+    return both_of(capsys, *arguments, project=project, code=code).err

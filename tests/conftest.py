@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,3 +119,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = ("gpu", "quic", "sync", "background-networking", "component-update")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The machine's own Chromium without a window: a ``playwright.sync_api.Browser``."""
+    api = pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip("no chromium on this machine")
+    options = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in QUIET)]
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=options)
+        yield found
+        found.close()

@@ -33,9 +33,7 @@ from workbench.judge.advice.ranking import (
     trust,
 )
 from workbench.judge.advice.subject import AdvisedKernel, subject
-from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import answers as advice_json
 from workbench.render import as_json, markdown
@@ -45,7 +43,7 @@ from workbench.render.document.sentences import sentence
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict
-from workspaces import FIXTURE, GOOD, ROOT, make
+from workspaces import FIXTURE, GOOD, ROOT, make, recorded_ladder
 
 HERE = ["--project", str(FIXTURE)]
 STREAM = Work(flops=1e6, bytes=20e6, dtype="float32")  # as many bytes as 0.05 of the DRAM rate
@@ -459,10 +457,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
 
 @pytest.fixture(scope="module")
 def ladder() -> Ablation:
-    """The recorded one."""
-    target = find_target(Local(), FIXTURE, None, None)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]))
-    return judge(evidence, target.workspace.config)
+    return recorded_ladder()
 
 
 def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 import standin
+from answers import both_of
 from workbench.cli.main import main
 from workbench.errors import ToolFailed
 from workbench.evidence import store
@@ -269,8 +270,7 @@ def test_without_a_gpu_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert main(["calibrate", "--project", str(FIXTURE)]) == 3
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "calibrate", project=FIXTURE, code=3)
     assert out == ""
     assert "error: no NVIDIA GPU was found" in err
     assert "hint: ceilings are measured on the GPU itself" in err
@@ -296,8 +296,7 @@ def test_it_writes_and_shows_what_was_measured(
     found = map(ceiling, side_jobs.CEILINGS[:-1])
     last = failed(side_jobs.CEILINGS[-1], "no FP8 here")
     monkeypatch.setattr(side_jobs, "Worker", Scripted(ended(ENVIRONMENT, *found, last, Done())))
-    assert main(["calibrate", "--project", str(root)]) == 0
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "calibrate", project=root)
     assert "| FP32 " in out
     assert "19.0 TFLOP/s" in out
     assert "no FP8 here" in out

@@ -12,11 +12,10 @@ import pytest
 from msgspec import convert
 
 import pages
-from answers import error_of
+from answers import both_of, error_of
 from handmade import metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
-from workbench.cli.main import main
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.point import (
     MeasuredCeilings,
@@ -271,8 +270,7 @@ def test_a_recorded_workspace_that_is_calibrated_reports_it(
     data = on_file(ceilings={"fp32": entry("FLOP/s", 9e13, 1980.0)})  # 134 % of theory
     (folder,) = (root / "ablations" / "attention" / "evidence").iterdir()
     put(EvidenceFolder(folder), json.dumps(data))
-    assert main(["report", "--html", "--project", str(root)]) == 0
-    capsys.readouterr()
+    both_of(capsys, "report", "--html", project=root)
     out = root / "reports" / "attention"
     text = (out / "OPTIMIZATION_REPORT.md").read_text()
     page = (out / "report.html").read_text()

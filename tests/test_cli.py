@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of, json_of, text_of
+from answers import both_of, error_of, json_of, text_of
 from workbench.cli import main as cli
 from workbench.cli import streams
 from workbench.cli.main import main
@@ -41,8 +41,7 @@ HERE = ["--project", str(FIXTURE)]
 def test_a_wrong_name_ends_in_a_hint_and_exit_code_2(
     arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, *HERE]) == 2
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *arguments, *HERE, code=2)
     assert out == ""
     assert message in err.splitlines()[0]
     assert hint in err.split("hint:")[1]
@@ -76,15 +75,12 @@ def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
     root = copy_of_fixture(tmp_path)
     ladder = root / "ablations" / "attention" / "ablation.toml"
     command = ["check", "--json", "--project", str(root)]
-    assert main(command) == 0
-    assert "fix3 is wrong, as declared" in capsys.readouterr().err
+    assert "fix3 is wrong, as declared" in error_of(capsys, *command, code=0)
     plain = ladder.read_text().replace('expected = "wrong"\n', "")
     ladder.write_text(plain.replace('variant = "fix4"\n', 'variant = "fix4"\nexpected = "wrong"\n'))
-    assert main(command) == 1
-    assert "fix4 is declared wrong and is correct" in capsys.readouterr().err
+    assert "fix4 is declared wrong and is correct" in error_of(capsys, *command, code=1)
     ladder.write_text(plain)
-    assert main(command) == 1
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *command, code=1)
     wrong = {r["variant"] for r in json.loads(out)["checks"] if r["status"] == "wrong"}
     assert wrong == {"fix3"}
     assert "error: fix3: wrong at b2h8s512d64: with outliers inputs" in err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, json_of, text_of
+from answers import both_of, error_of, json_of, text_of
 from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
@@ -265,8 +265,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
         ["show", "fix2"],
         ["diff", "fix1", "fix2"],
     ):
-        assert main([*verb, *here]) == 5
-        said = capsys.readouterr()
+        said = both_of(capsys, *verb, *here, code=5)
         assert "error: all recorded evidence of fix2 is stale: the sources changed" in said.err
         assert said.out
     assert main(["list", *here]) == 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from workbench.cli.main import main
+from answers import json_of
 
 FIXTURE = Path(__file__).parent / "fixture"
 COMMANDS = (
@@ -167,8 +167,7 @@ def test_figures_have_paths() -> None:
 def test_figures_are_those_of_the_frozen_commit(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command.split(), "--project", str(FIXTURE)]) == 0
-    now = dict(figures(json.loads(capsys.readouterr().out)))
+    now = dict(figures(json_of(capsys, *command.split(), project=FIXTURE)))
     before = frozen()[command]
     assert len(before) > 50
     open_here = [name for name in OPEN if f"show {name} " in command]

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -32,17 +31,11 @@ from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import CheckResult, Role, Verdict
-from workspaces import FIXTURE, GOOD, ROOT, make
-
-
-@cache
-def recorded(workspace: Path = FIXTURE, study: str | None = None) -> Ablation:
-    target = find_target(Local(), workspace, study, None)
-    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+from workspaces import FIXTURE, GOOD, ROOT, make, recorded_ladder
 
 
 def test_every_step_stands_once_in_a_ladder_with_its_parent() -> None:
-    found = recorded()
+    found = recorded_ladder()
     assert found.ladders[0].shape == found.shape
     steps = [r.variant for ladder in found.ladders for r in ladder.rows if r.role != Role.START]
     assert sorted(steps) == sorted(r.variant for r in found.rows)
@@ -58,7 +51,7 @@ def test_every_step_stands_once_in_a_ladder_with_its_parent() -> None:
 
 
 def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
-    found = recorded()
+    found = recorded_ladder()
     for ladder in found.ladders:
         for row in ladder.rows:
             assert row.judged_at == ""
@@ -78,7 +71,7 @@ def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
 
 
 def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
-    found = recorded()
+    found = recorded_ladder()
     ladder = next(ladder for ladder in found.ladders if ladder.shape == "b4h16s2048d64")
     here, there = found.row("fix6"), ladder.row("fix6")
     assert (here.judged_at, there.judged_at) == ("b4h16s2048d64", "")
@@ -97,7 +90,7 @@ def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
 
 
 def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
-    found = recorded()
+    found = recorded_ladder()
     row = found.ladders[0].row("fix15")
     assert row.role == Role.CHOICE
     assert row.chosen == "fix11[stagger=1,polynomial=3]"
@@ -155,7 +148,7 @@ def test_each_shape_has_its_steps_and_their_parents_in_the_order_of_the_ladder()
 
 @pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose"])
 def test_a_table_ends_with_the_winner_and_has_the_parent_of_each_row(study: str) -> None:
-    found = recorded(ROOT, study)
+    found = recorded_ladder(ROOT, study)
     assert found.best is not None
     shown = [row.variant for row in found.table_rows]
     assert shown[-1] == found.best.variant

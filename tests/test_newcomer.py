@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import workspaces
-from answers import error_of, text_of
+from answers import both_of, error_of, text_of
 from workbench.cli.main import VERBS, main
 from workbench.run import machine
 from workspaces import FIXTURE
@@ -120,8 +120,7 @@ def test_a_missing_package_is_what_the_machine_lacks(
 ) -> None:
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
     (made / "kernels/scale/baseline.py").write_text("import no_such_package\n")
-    assert main(["build", "--project", str(made)]) == 3
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "build", project=made, code=3)
     assert "hint: pip install no_such_package" in err
     assert out == ""  # no table without a row
 
@@ -144,8 +143,7 @@ def test_one_time_is_no_sweep(
 ) -> None:
     """The ladder's own record of the default is nobody's best of several."""
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert main(["sweep", "fix2[warps=2|8]"]) == 3
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "sweep", "fix2[warps=2|8]", code=3)
     assert out == ""
     assert "no sweep of fix2[warps=2|8] is recorded" in err
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import workbench
+from answers import both_of
 from workbench.app.executor import Local
 from workbench.app.target import Target, find_recorded, of_one_gpu
 from workbench.cli.main import main
@@ -36,12 +37,10 @@ def other(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_verb_that_only_reads_tells_what_is_on_record(
     verb: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*verb.split(), *HERE]) == 0
-    without, err = capsys.readouterr()
+    without, err = both_of(capsys, *verb.split(), *HERE)
     assert TOLD not in err
     request.getfixturevalue("other")
-    assert main([*verb.split(), *HERE]) == 0
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *verb.split(), *HERE)
     assert out == without
     assert TOLD in err
 
@@ -50,8 +49,7 @@ def test_a_report_is_not_emptied(
     request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def report() -> tuple[str, str]:
-        assert main(["report", *HERE]) == 0
-        out, err = capsys.readouterr()
+        out, err = both_of(capsys, "report", *HERE)
         (written,) = re.findall(r"wrote (\S+\.md)", out + err)
         return Path(written).read_text(), err
 
@@ -117,8 +115,7 @@ def test_without_a_gpu_tables_over_shapes_are_of_one(
     command = ["ablate", "online", "--project", str(tmp_path)]
     (path,) = (evidence / "nvidia-b200" / "4096x8192" / "timings").glob("*")
     path.rename(path.with_name(f"2030{path.name[4:]}"))
-    assert main([*command, "--all-shapes", "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *command, "--all-shapes", "--json")
     shapes = [table["shape"]["name"] for table in json.loads(out)["tables"]]
     assert (only in shapes, both in shapes) == (False, True)
     assert f"{only}: left out, since nothing of it is recorded on nvidia-b200" in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,25 +14,10 @@ from workbench.render.document.hunks import costliest, costs, where
 from workbench.render.numbers import number
 from workbench.study.sources import virtual_name
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
-from playwright.sync_api import Browser, Page, expect  # noqa: E402
+pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
+from playwright.sync_api import Browser, Page, expect
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
+pytestmark = pytest.mark.slow
 Scheme = Literal["light", "dark"]
 DESKTOP, LAPTOP, TABLET, PHONE = (1440, 900), (1280, 800), (1024, 768), (390, 844)
 SIZES = {"desktop": DESKTOP, "laptop": LAPTOP, "tablet": TABLET, "phone": PHONE}
@@ -41,14 +25,6 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 MOST_SECONDS = 1.0
 MOST_PRINTED = 25
 BLUE = "rgb(0, 104, 176)"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield found
-        found.close()
 
 
 class Desk:

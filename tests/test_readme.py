@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from answers import json_of
-from workbench.cli.main import VERBS, command, main
+from answers import json_of, text_of
+from workbench.cli.main import VERBS, command
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -46,8 +46,7 @@ def test_its_rows_are_rows_of_the_table_that_ablate_prints(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = README.split("<!-- rows: workbench ablate -->\n")[1].split("<!-- /rows -->")[0]
-    assert main(["ablate", "--project", str(ROOT)]) == 0
-    printed = tables(capsys.readouterr().out)[0]
+    printed = tables(text_of(capsys, "ablate", project=ROOT))[0]
     rows = tables(shown)[0]
     assert len(rows) == 6
     for version, row in rows.items():
@@ -130,8 +129,7 @@ def test_its_outputs_are_what_the_commands_print(
     ladder = root / "ablations" / "attention" / "ablation.toml"
     ladder.write_text("\n".join([ladder.read_text(), *CAPTURED]))
     monkeypatch.chdir(root)
-    assert main(command.split()) == 0
-    said = capsys.readouterr().out
+    said = text_of(capsys, *command.split())
     for part in shown.split("\n...\n"):
         assert f"{part}\n" in said
         said = said.split(part, 1)[1]

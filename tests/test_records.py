@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from answers import both_of
 from snapshots import timing
-from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder, timing_name
@@ -294,8 +294,7 @@ def test_a_verb_names_the_file_and_ends_in_exit_code_2(
         path = root / EVIDENCE.relative_to(FIXTURE) / name
         whole = path.read_bytes() if path.exists() else b""
         path.write_bytes(store.packed(path, b'{"schema_version": 1}'))
-        assert main(["ablate", "--project", str(root)]) == 2
-        out, err = capsys.readouterr()
+        out, err = both_of(capsys, "ablate", project=root, code=2)
         assert out == ""
         first, hint = err.splitlines()
         assert first.startswith(f"error: {path} is damaged: Object missing required field `")

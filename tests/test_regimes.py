@@ -208,6 +208,15 @@ def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
     assert failed.row(early.variant).predictions[0].after is None
 
 
+def fix_is_zero(session: Session) -> Session:
+    """As if outputs of ``fix`` had been zeros in it."""
+    audits = (
+        msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
+        for audit in session.audits
+    )
+    return msgspec.structs.replace(session, audits=tuple(audits))
+
+
 def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     """The table is of a newer timing, which has all steps but the baseline: the ratio of the first
     step over it is of the older one, whose outputs were wrong.
@@ -216,16 +225,7 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
     found = snapshot(steps, {"s": times})
     older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
-    wrong = tuple(
-        msgspec.structs.replace(
-            session,
-            audits=tuple(
-                msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
-                for audit in session.audits
-            ),
-        )
-        for session in older.sessions
-    )
+    wrong = tuple(map(fix_is_zero, older.sessions))
     newer = timing("s", {name: value for name, value in times.items() if name != "base"})
     timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
     shape = dataclasses.replace(found.shapes["s"], timings=timings)
@@ -365,18 +365,8 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     assert [result.shape for result in right.across.shapes] == ["s", "t"]
     shape = found.shapes["t"]
     known = shape.timings[0].timing
-    sessions = [
-        msgspec.structs.replace(
-            session,
-            audits=tuple(
-                msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
-                for audit in session.audits
-            ),
-        )
-        for session in known.sessions
-    ]
-    sessions[1:] = known.sessions[1:]
-    wrong = msgspec.structs.replace(known, sessions=tuple(sessions))
+    sessions = (fix_is_zero(known.sessions[0]), *known.sessions[1:])
+    wrong = msgspec.structs.replace(known, sessions=sessions)
     shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
     judged = judge(dataclasses.replace(found, shapes=shapes), Config())
     assert judged.across is not None

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from answers import error_of
+from answers import both_of, error_of
 from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
@@ -306,8 +306,7 @@ def test_a_ladder_measured_remotely_is_the_one_measured_here(
     one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     there, own = workspace(tmp_path / "there"), workspace(tmp_path / "own")
-    assert main(["ablate", "--on", HOST, "--project", str(there)]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "ablate", "--on", HOST, project=there)
     assert f"measured on {HOST} in" in told.err
     assert "timed 3 variants, session 1" in told.err, "events come while it measures"
     with monkeypatch.context() as patched:
@@ -324,8 +323,7 @@ def test_a_range_of_shapes_is_a_job_each(one: Cards, tmp_path: Path, capsys: Cap
     root = workspace(tmp_path / "ws")
     command = ["sweep", "fix", "--shape", "n=1024..4096*2", "--on", HOST, "--project", str(root)]
     one.fault("crash")
-    assert main(command) == 4
-    assert "error: the worker ended: exit -9" in capsys.readouterr().err
+    assert "error: the worker ended: exit -9" in error_of(capsys, *command, code=4)
     sessions = journal.load_journal(evidence(root)).sessions
     assert sorted(each.shape for each in sessions) == ["n2048", "n4096"], "the others are recorded"
     assert main(command) == 0
@@ -348,8 +346,7 @@ def test_a_sweep_and_a_gate_measure_remotely(
 ) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD}, {"fix": TUNED})
     on = ["--on", HOST, "--project", str(root)]
-    assert main(["sweep", "fix[warps=2|4|8]", "--json", *on]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "sweep", "fix[warps=2|4|8]", "--json", *on)
     (found,) = json.loads(told.out)["sweeps"]
     assert {c["variant"]: c["state"] for c in found["combinations"]} == {
         "fix[warps=2]": "timed",
@@ -371,8 +368,7 @@ def test_ceilings_are_those_measured_here(
 ) -> None:
     there, own = workspace(tmp_path / "there"), workspace(tmp_path / "own")
     monkeypatch.setattr(sys, "argv", ["workbench", "calibrate", "--on", HOST])
-    assert main(["calibrate", "--on", HOST, "--project", str(there)]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "calibrate", "--on", HOST, project=there)
     assert "FP64: 5.00 TFLOP/s" in told.err
     with monkeypatch.context() as patched:
         here(patched)
@@ -468,8 +464,7 @@ def test_every_save_is_checked_and_timed_remotely(
     rounds = watch.rounds
     monkeypatch.setattr(watch, "rounds", lambda options, here, _: rounds(options, here, pause))
     one.fault("crash")  # it is printed, and the next save goes on
-    assert main(["watch", "fix", "--on", HOST, "--project", str(root)]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "watch", "fix", "--on", HOST, project=root)
     assert "error: the worker ended: exit -9" in told.err
     assert f"every save is checked and timed on the NVIDIA H200 of {HOST}" in told.err
     assert told.out.splitlines().count("  check: correct, max error 0") == 1
@@ -483,8 +478,7 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
     one.fault("hang")
     ctrl_c_when(lambda: len(one.ran) == 1)
     command = ["check", "fix", "--on", HOST, "--project", str(root)]
-    assert main(command) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command goes on from there" in error_of(capsys, *command, code=130)
     assert not alive(one)
     assert main(command) == 0
 

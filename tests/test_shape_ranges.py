@@ -335,8 +335,7 @@ def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> N
 
 def test_a_range_is_of_numbers(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["sweep", "wide", "--shape", "causal=0|1", "--project", str(root)]
-    assert main(arguments) == 2
-    assert "differ in a number alone: large, causal" in capsys.readouterr().err
+    assert "differ in a number alone: large, causal" in error_of(capsys, *arguments)
 
 
 def test_a_range_beside_another_parameter_is_two_ranges(

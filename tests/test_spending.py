@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, json_of, text_of
+from answers import both_of, error_of, json_of, text_of
 from commits import repository
 from remotes import card, install
 from workbench.app.executor import Local, Reporter
@@ -37,8 +37,7 @@ def test_a_damaged_line_of_the_ledger_is_told(
     whole = '{"schema_version": 1, "date": "2026", "verb": "ablate", "study": "scale", '
     text = f'{whole}"gpu": "x", "seconds": 2.0}}\n{whole}\n'
     (root / "ablations" / "ledger.jsonl").write_text(text)
-    assert main(["status", "--json", "--project", str(root)]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "status", "--json", project=root)
     assert [one["seconds"] for one in json.loads(told.out)["spent"]] == [2.0]
     assert "line 2 of ledger.jsonl is passed over" in told.err
 

@@ -15,7 +15,7 @@ import pytest
 
 import fake_nvml
 import hosts
-from answers import error_of, json_of
+from answers import both_of, error_of, json_of
 from hosts import Host
 from standin import StandIn
 from test_remote import but_for_provenance, evidence, workspace
@@ -71,8 +71,7 @@ def test_a_ladder_measured_over_ssh_is_the_one_measured_here(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     there, here = workspace(tmp_path / "there"), workspace(tmp_path / "here")
-    assert main(["ablate", "--on", host.on, "--project", str(there)]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "ablate", "--on", host.on, project=there)
     assert f"measured on {host.on} in" in told.err
     with monkeypatch.context() as patched:
         StandIn(patched, lambda run: {"baseline": 10.0, "fix": 8.0}.get(run.variant, 5.0))
@@ -169,8 +168,7 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
     with hosts.running(tmp_path / "host", given) as host:
         host.use(monkeypatch)
         root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD})
-        assert main(["doctor", "--on", host.on]) == 0
-        capsys.readouterr()
+        both_of(capsys, "doctor", "--on", host.on)
         for row in json_of(capsys, "ablate", "--on", host.on, project=root)["versions"]:
             assert row["status"] == "current", row["problem"]
             assert row["capture"]

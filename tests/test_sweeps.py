@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, json_of
+from answers import both_of, error_of, json_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of, time_of
@@ -259,8 +259,7 @@ def test_a_sweep_is_written_beside_the_reports(
     monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     StandIn(monkeypatch, by_warps)
-    assert main(["sweep", "fix[warps=2..16*2]", "--project", str(root)]) == 0
-    out, _ = capsys.readouterr()
+    out, _ = both_of(capsys, "sweep", "fix[warps=2..16*2]", project=root)
     assert "is the fastest of 4" in out
     assert "fresh sessions that had no part in picking it" in out
     folder = root / "reports" / "scale"

@@ -12,32 +12,21 @@ from pathlib import Path
 import pytest
 from benchmarks import controls
 
-from workbench.app.executor import Local
-from workbench.app.target import find_target
 from workbench.derive.speedup import over_sessions
 from workbench.judge.cross_checks import CLOCKS
-from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation
 from workbench.judge.sessions import TimingFacts
-from workbench.judge.snapshot import snapshot
 from workbench.render.document.sentences import sentence
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict
-from workspaces import FIXTURE, ROOT, copy_of_fixture
+from workspaces import ROOT, copy_of_fixture, recorded_ladder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
 DURATION = re.compile(r"a call adds ([\d.]+) µs, and its launches took ([\d.]+) µs")
 
 
-@cache
-def recorded(root: Path = ROOT) -> Ablation:
-    target = find_target(Local(), root, None, None)
-    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
-
-
 def test_the_cross_checks_have_the_names_of_gates() -> None:
-    gates = {gate.name for row in recorded(FIXTURE).rows for gate in row.gates}
+    gates = {gate.name for row in recorded_ladder().rows for gate in row.gates}
     first = PAGE.partition("## Error rates")[0]
     rows = [line.split("|")[3] for line in first.splitlines() if line.count("|") == 4][2:]
     assert len(rows) == 6
@@ -47,7 +36,7 @@ def test_the_cross_checks_have_the_names_of_gates() -> None:
 
 @pytest.mark.slow
 def test_what_the_controls_of_the_ladder_say_is_told() -> None:
-    timing = recorded().timing
+    timing = recorded_ladder(ROOT).timing
     assert timing is not None
     assert len(timing.controls) == 6
     (out,) = (control for control in timing.controls if not _interval_holds(control.ratio))
@@ -90,10 +79,7 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
     record = json.loads(path.read_text())
     del record["shapes"]["edges"]
     path.write_text(json.dumps(record))
-    target = find_target(Local(), root, "transpose", None)
-    row = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config).row(
-        "chosen"
-    )
+    row = recorded_ladder(root, "transpose").row("chosen")
     (correct,) = (gate for gate in row.gates if gate.name == "correct")
     assert (correct.passed, sentence(correct.why)) == (None, "not collected at edges")
     assert row.verdict == Verdict.INCONCLUSIVE
@@ -103,7 +89,7 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
 def test_captures_account_for_the_times_as_told() -> None:
     why = [
         sentence(gate.why)
-        for row in recorded().rows
+        for row in recorded_ladder(ROOT).rows
         for gate in row.gates
         if gate.name == "duration"
     ]

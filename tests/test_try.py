@@ -12,21 +12,18 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, json_of, text_of
+from answers import both_of, error_of, json_of, text_of
 from workbench.app.executor import Local
-from workbench.app.target import find_target
 from workbench.app.try_ import attempt, kept
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
 from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.render.document import variant as document
 from workbench.run import machine
 from workbench.run.worker.guard import Opened
-from workspaces import FIXTURE, ROOT
+from workspaces import ROOT, recorded_ladder
 
 SOFTMAX = """import torch
 
@@ -56,8 +53,7 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "workbench.toml").touch()
-    assert main(["try", str(mine), "--vs", "torch.softmax", "--keep", "softmax"]) == 0
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "try", str(mine), "--vs", "torch.softmax", "--keep", "softmax")
     assert out.splitlines()[0] == "**correct**"
     assert out.splitlines()[2] == "**softmax.py, a Python function: its function softmax(x)**"
     assert "takes x float32[8, 16]; gives float32[8, 16]" in out
@@ -167,8 +163,7 @@ def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def judged() -> Ablation:
-    target = find_target(Local(), FIXTURE, None, None)
-    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+    return recorded_ladder()
 
 
 def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation) -> None:

@@ -15,6 +15,9 @@ from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.recorded import Evidence
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import current_capture
 from workbench.study.workspace import find_workspace
@@ -118,6 +121,12 @@ def copy_of_fixture(root: Path, *studies: str) -> Path:
     own = studies[0] if studies else "attention"
     (root / "workbench.toml").write_text(config.replace('"attention"', f'"{own}"'))
     return root
+
+
+@cache
+def recorded_ladder(workspace: Path = FIXTURE, study: str | None = None) -> Ablation:
+    target = find_target(Local(), workspace, study, None)
+    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
 
 
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:

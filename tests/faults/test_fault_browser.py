@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import pages
 from nasty import WORST
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
-from playwright.sync_api import Browser, Dialog  # noqa: E402
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Dialog
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = pytest.mark.slow
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    options = ["--no-sandbox", "--disable-gpu", "--no-first-run"]
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield found
-        found.close()
 
 
 @pytest.mark.parametrize("policy", [True, False])

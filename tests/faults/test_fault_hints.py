@@ -30,8 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fails(capsys: pytest.CaptureFixture[str], arguments: list[str], *needed: str) -> str:
-    assert main(arguments) == 2
-    told = capsys.readouterr().err
+    told = error_of(capsys, *arguments)
     for words in needed:
         assert words in told, told
     return told

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import error_of, json_of, text_of
+from answers import both_of, error_of, json_of, text_of
 from faulty import examples
 from standin import StandIn
 from test_gates import build as build_of
@@ -65,8 +65,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     }
     config = "[limits]\nseconds_per_step = 6\n"
     make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
-    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "build", "--json", project=tmp_path, code=4)
     built = json.loads(out)["builds"]
     assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
     errors = {b["variant"]: b["error"] for b in built}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import json_of
+from answers import both_of, error_of, json_of
 from faulty import examples
 from workbench.app import show
 from workbench.cli.main import main
@@ -142,8 +142,7 @@ def test_outside_a_workspace_users_files_are_kept(
 ) -> None:
     for name in ("OPTIMIZATION_REPORT.md", "report.html", "roofline-dark.svg"):
         (outside / name).write_text("mine")
-    assert main(["report", "fix1"]) == 0
-    told = capsys.readouterr()
+    told = both_of(capsys, "report", "fix1")
     assert told.err.count(BUILT_IN) == 1
     assert {p.read_text() for p in outside.iterdir() if p.is_file()} == {"mine"}
     written = outside / "workbench-reports" / "attention" / "fix1"
@@ -153,8 +152,7 @@ def test_outside_a_workspace_users_files_are_kept(
     written.mkdir()
     (written / "roofline-dark.svg").write_text("mine")
     capsys.readouterr()
-    assert main(["report", "fix1"]) == 2
-    told = capsys.readouterr()
+    told = both_of(capsys, "report", "fix1", code=2)
     assert f"{written} was not written by the workbench" in told.err
     assert (written / "roofline-dark.svg").read_text() == "mine"
 
@@ -163,8 +161,7 @@ def test_a_folder_that_takes_nothing_costs_only_the_report(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (copy_of_fixture(outside) / "reports").write_text("a file where a folder is wanted")
-    assert main(["ablate", "fix1"]) == 3
-    told = capsys.readouterr()
+    told = both_of(capsys, "ablate", "fix1", code=3)
     assert "| fix1" in told.out
     assert "error: no report could be written to reports/attention/fix1" in told.err
     assert "is the folder writable" not in told.err
@@ -196,8 +193,7 @@ def test_every_verb_says_once_that_it_is_the_built_in_study(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for verb in (["list"], ["show", "fix1"], ["diff", "fix1", "fix2"], ["ablate", "fix1"]):
-        assert main(verb) == 0
-        assert capsys.readouterr().err.count(BUILT_IN) == 1, verb
+        assert error_of(capsys, *verb, code=0).count(BUILT_IN) == 1, verb
 
 
 INTERRUPTS = """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import error_of
+from answers import both_of, error_of
 from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -192,8 +192,7 @@ def test_a_source_that_is_not_utf_8_costs_only_its_variant(
     assert {"bad.py", "bad.cu"} <= {p.name for p in source_files(study, study.variants["bad"])}
     assert "caf\ufffd" in "".join(source_texts(study, study.variants["bad"]).values())
     capsys.readouterr()
-    assert main(["build", "--json", "--project", str(tmp_path)]) == 4
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "build", "--json", project=tmp_path, code=4)
     built = {found["variant"]: found for found in json.loads(out)["builds"]}
     assert built["baseline"]["error"] == ""
     assert f"{name} is not UTF-8: byte 0xe9 at offset {len(mark) + 4}" in built["bad"]["error"]

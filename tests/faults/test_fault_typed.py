@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from answers import both_of, text_of
 from faulty import examples
 from nasty import WORST, steering, texts
 from workbench.cli import mcp, show
@@ -36,8 +37,7 @@ ABROAD = ["--project", str(FIXTURE)]
 
 def refused(capsys: Capture, arguments: list[str]) -> str:
     """What is said in exit code 2, by an error and a hint and nothing else."""
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *arguments, code=2)
     assert out == ""
     assert not steering(err)
     assert err.startswith("error: ")
@@ -153,8 +153,7 @@ def test_a_hint_of_usage_leads_to_the_help(capsys: Capture) -> None:
     for arguments in (["nosuch"], ["show"], ["list", "--nosuch"]):
         told = refused(capsys, arguments)
         (command,) = re.findall(r"hint: `workbench (.*)` lists what can be given", told)
-        assert main(command.split()) == 0
-        assert "Usage: workbench" in capsys.readouterr().out
+        assert "Usage: workbench" in text_of(capsys, *command.split())
 
 
 def test_no_verb_is_answered_by_the_help(capsys: Capture) -> None:
@@ -177,8 +176,7 @@ def test_show_says_names_of_a_report_printable(
         return dataclasses.replace(found, launches=tuple(named))
 
     monkeypatch.setattr(show, "read_report", hostile)
-    assert main(["show", str(own)]) == 0
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "show", str(own))
     assert not steering(out + err)
     assert RED not in out
     assert "x1b[31m" in out
@@ -189,8 +187,7 @@ def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> 
     path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "builds" / "fix10.json"
     why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"
     path.write_text(json.dumps({**json.loads(path.read_text()), "error": why}))
-    assert main(["check", "fix10", "--project", str(root)]) == 1
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "check", "fix10", project=root, code=1)
     for text in (out, err):
         assert text.count("b.cu does not compile") == 1
         assert "failed at every shape" in text
