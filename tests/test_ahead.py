@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from workbench.cli.main import main
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda import compiler as nvrtc
 from workbench.cuda.compiler import Compiled, Source
@@ -142,6 +143,23 @@ def test_extensions_are_found_again_by_the_next_measurement_of_a_command(tmp_pat
     with scratch_folder(study, kept) as scratch:
         alone = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
     assert alone == scratch.resolve() / "extensions"
+
+
+def test_links_to_nothing_in_a_study_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Emacs locks a file by one while it is changed. Of another file the path and reason are
+    reported.
+    """
+    make(tmp_path, {"baseline": GOOD})
+    study = find_workspace(tmp_path).study()
+    (study.folder / ".#baseline.py").symlink_to("user@host.1:2")
+    with scratch_folder(study) as scratch:
+        copied = {path.name for path in (scratch / "kernels" / study.name).iterdir()}
+    assert copied == {"baseline.cu", "baseline.py", "study.py"}
+    os.mkfifo(study.folder / "pipe")
+    assert main(["build", "--project", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == f"error: `{study.folder / 'pipe'}` is a named pipe\n"
 
 
 def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(

@@ -6,6 +6,7 @@ import gc
 import importlib
 import inspect
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -187,5 +188,7 @@ def refused(error: OSError) -> EnvironmentLacks:
 
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     what = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # of copytree
+        what = error.args[0][0][-1]
     full = disk_full(path or Path(), error)
     return full or EnvironmentLacks(f"{path}: {what}" if path is not None else what)

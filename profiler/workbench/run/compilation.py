@@ -62,6 +62,7 @@ def _copy_study(study: Study, folder: Path) -> None:
         study.folder,
         folder / "kernels" / study.name,
         ignore=shutil.ignore_patterns("__pycache__"),
+        ignore_dangling_symlinks=True,  # such as an editor's lock
         dirs_exist_ok=True,
     )
 
