@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from _pytest.capture import CaptureResult
 from workbench.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
+Told = Callable[..., dict[str, Any]]
 
 
 def both_of(

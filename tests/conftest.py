@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import faulty
+from answers import Told, json_of
 from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
 from inprocess import same_draws as same_draws
@@ -20,6 +21,7 @@ from inprocess import trials_here as trials_here
 from workbench.run import machine
 from workbench.run.gpu import VISIBLE
 from workbench.study.workspace import Workspace
+from workspaces import copy_of_fixture
 
 ROOT = Path(__file__).parents[1]
 
@@ -119,6 +121,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the frozen one, to be changed; in no git repository."""
+    return copy_of_fixture(tmp_path_factory.mktemp("workspace"))
+
+
+@pytest.fixture
+def told(root: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+    """The JSON of a verb in the workspace ``root`` of a test's own module."""
+
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        capsys.readouterr()
+        return dict(json_of(capsys, *arguments, project=root, code=code))
+
+    return run
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

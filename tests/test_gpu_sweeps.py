@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from answers import json_of
+from answers import Told
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.gpu
@@ -46,14 +45,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def told(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    capsys.readouterr()
-    return dict(json_of(capsys, *arguments, project=root))
-
-
-def test_a_sweep_finds_the_faster_ones(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_finds_the_faster_ones(told: Told) -> None:
     """Sixteen writes of the same are slower than one; blocks of 64 do not compile."""
-    (found,) = told(root, capsys, "sweep", "fix[block=64|256|512,repeat=1|16]")["sweeps"]
+    (found,) = told("sweep", "fix[block=64|256|512,repeat=1|16]")["sweeps"]
     states = {(c["values"]["block"], c["values"]["repeat"]): c for c in found["combinations"]}
     assert states[64, 1]["state"] == states[64, 16]["state"] == "not built"
     timed = [c["values"]["repeat"] for c in found["combinations"] if c["state"] == "timed"]
@@ -62,19 +56,15 @@ def test_a_sweep_finds_the_faster_ones(root: Path, capsys: pytest.CaptureFixture
     assert states[256, 1]["occupancy_percent"] > 10
 
 
-def test_a_switch_that_costs_is_worth_less_than_nothing(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = told(root, capsys, "ablate", "--leave-one-out", "fix[block=512,repeat=16]")
+def test_a_switch_that_costs_is_worth_less_than_nothing(told: Told) -> None:
+    found = told("ablate", "--leave-one-out", "fix[block=512,repeat=16]")
     worth = {each["switch"]["name"]: each["at_the_end"] for each in found["switches"]}
     assert worth["repeat"]["high"] < 1
 
 
-def test_a_range_of_shapes_takes_longer_the_larger_it_is(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_range_of_shapes_takes_longer_the_larger_it_is(told: Told) -> None:
     shape = "n=1048576..16777216*4"
-    (over,) = told(root, capsys, "sweep", "fix", "baseline", "--shape", shape)["sizes"]
+    (over,) = told("sweep", "fix", "baseline", "--shape", shape)["sizes"]
     for line in over["variants"]:
         times = [point["microseconds"]["value"] for point in line["shapes"]]
         assert len(times) == 3

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from answers import error_of, text_of
+from answers import Told, error_of, text_of
 from standin import Run, StandIn
-from workbench.cli.main import main
 from workspaces import GOOD, make, step
 
 MODULE = """import torch
@@ -40,17 +36,7 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-Told = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def told(root: Path, capsys: pytest.CaptureFixture[str]) -> Told:
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        given = ["ablate", "--leave-one-out", *arguments, "--json", "--project", str(root)]
-        assert main(given) == code
-        return dict(json.loads(capsys.readouterr().out))
-
-    return run
+LEAVE_OUT = ("ablate", "--leave-one-out")
 
 
 def time(run: Run) -> float:
@@ -64,7 +50,7 @@ def test_each_switch_is_put_back_in_the_same_sessions(
     monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     gpu = StandIn(monkeypatch, time)
-    found = told(ALL)
+    found = told(*LEAVE_OUT, ALL)
     (timed,) = gpu.timed
     assert set(timed) == {
         "fix",
@@ -90,7 +76,7 @@ def test_each_switch_is_put_back_in_the_same_sessions(
 
 def test_what_cannot_be_put_back_is_said(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     StandIn(monkeypatch, time, wrong=lambda run: run.variant == "fix[stagger=1,terms=3]")
-    found = told(ALL, code=1)
+    found = told(*LEAVE_OUT, ALL, code=1)
     (early,) = (each for each in found["switches"] if each["switch"]["name"] == "early")
     assert early["at_the_end"] is None
     assert "wrong" in early["why"]["message"]

@@ -6,13 +6,11 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from answers import error_of, text_of
+from answers import Told, error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -119,19 +117,6 @@ def linear(run: Run) -> float:
     """A microsecond an element, one in two for ``wide``."""
     n = 4096 if run.shape == "large" else int(run.shape.removeprefix("n"))
     return 10 + n / 1000 * {"baseline": 1, "wide": 0.5, "eager": 0.8}[run.variant]
-
-
-Told = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def told(root: Path, capsys: pytest.CaptureFixture[str]) -> Told:
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        capsys.readouterr()
-        assert main([*arguments, "--json", "--project", str(root)]) == code
-        return dict(json.loads(capsys.readouterr().out))
-
-    return run
 
 
 def evidence(root: Path) -> EvidenceFolder:

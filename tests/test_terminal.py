@@ -19,7 +19,7 @@ from workbench.cli.main import main
 from workbench.cli.printing import Output
 from workbench.render.document.blocks import Block, Paragraph, Table, plain
 from workbench.render.terminal import write
-from workspaces import FIXTURE, ROOT, copy_of_fixture
+from workspaces import FIXTURE, ROOT
 
 RECORDED = ROOT / "tests" / "recorded" / "terminal"
 COMMANDS = {
@@ -40,12 +40,6 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Block]:
     monkeypatch.setattr(Output, "show", lambda _, *told: blocks.extend(told))
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     return blocks
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """In no git repository, by whose history `list` says what has changed."""
-    return copy_of_fixture(tmp_path_factory.mktemp("terminal"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -34,7 +34,6 @@ from workspaces import (
     RAW,
     ROOT,
     STUDY,
-    copy_of_fixture,
     make,
     recorded_report,
 )
@@ -592,11 +591,6 @@ def test_reports_are_copied_or_named_again(tmp_path: Path, run: Run) -> None:
 
 
 # ---- evidence and what is written ------------------------------------------------------------
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_fixture(tmp_path_factory.mktemp("followed"))
-
-
 def evidence(workspace: Path) -> Path:
     return workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name
 

@@ -23,7 +23,7 @@ from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record
 from workbench.evidence.timing import Timing, TimingHead
 from workbench.study import json_text
-from workspaces import EVIDENCE, copy_of_fixture, told_in
+from workspaces import EVIDENCE, told_in
 
 SHAPE = "b4h16s2048d128-causal"
 SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
@@ -162,11 +162,6 @@ def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
     name = f"{SHAPE}/captures/fix10.json"
     data = json.dumps({**CONTENT[name], "report": report}).encode()
     assert "no file in the folder of reports" in read(name, data)
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_fixture(tmp_path_factory.mktemp("records"))
 
 
 VERBS = (

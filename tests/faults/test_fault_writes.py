@@ -91,11 +91,6 @@ def test_a_living_writer_and_the_files_of_users_are_left_alone(tmp_path: Path) -
     }
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_fixture(tmp_path_factory.mktemp("writes"))
-
-
 def evidence(workspace: Path) -> EvidenceFolder:
     return EvidenceFolder(workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name)
 
