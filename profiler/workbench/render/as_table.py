@@ -72,13 +72,11 @@ def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
 
 def versions(found: Ablation) -> pd.DataFrame:
     """One row a step, then the references: what the columns of the ladder have, with intervals."""
-    return frame(
-        (
-            {**answers.columns(found, row), "status": row.status, "problem": sentence(row.problem)}
-            for row in found.everything
-        ),
-        "variant",
+    rows = (
+        answers.columns(found, row) | {"status": row.status, "problem": sentence(row.problem)}
+        for row in found.everything
     )
+    return frame(rows, "variant")
 
 
 def figures(known: Mapping[str, Figure]) -> pd.DataFrame:
@@ -89,16 +87,12 @@ def figures(known: Mapping[str, Figure]) -> pd.DataFrame:
 
 def launched(known: Iterable[Launch]) -> pd.DataFrame:
     """One row a launch; grid and block as ``x*y*z``."""
-    return frame(
-        (
-            {
-                **plain_data(each),
-                **{k: "*".join(map(str, getattr(each, k) or ())) for k in ("grid", "block")},
-            }
-            for each in known
-        ),
-        "index",
+    extents = ("grid", "block")
+    rows = (
+        plain_data(one) | {key: "*".join(map(str, getattr(one, key) or ())) for key in extents}
+        for one in known
     )
+    return frame(rows, "index")
 
 
 def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:

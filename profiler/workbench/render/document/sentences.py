@@ -228,16 +228,12 @@ def sentence(found: Finding | None) -> str:
     return "".join(
         WORDS.vformat(part, (), values)
         for place, part in enumerate(parts)
-        if place % 2 == 0 or all(name in values for name in _names(part))
+        if place % 2 == 0 or all(name in values for _, name, _, _ in WORDS.parse(part) if name)
     )
 
 
 def sentences(found: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(map(sentence, found))
-
-
-def _names(part: str) -> Sequence[str]:
-    return [name for _, name, _, _ in string.Formatter().parse(part) if name]
 
 
 def _more(found: Finding) -> dict[str, str]:

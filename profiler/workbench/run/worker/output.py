@@ -149,7 +149,7 @@ def differs(kept: Outputs, again: Outputs) -> tuple[bool, str]:
 
 def refuse_kind(out: torch.Tensor, expected: torch.Tensor, name: str = "") -> str:
     """Why its shape or the kind of its type is not the reference's; "" where they are."""
-    what = _result(name)
+    what = f"'{name}' has " if name else ""
     if out.shape != expected.shape:
         return f"{what}shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
     if kind_of(out.dtype) != kind_of(expected.dtype):
@@ -219,10 +219,6 @@ def _inside(name: str, key: object) -> str:
 
 def _at(name: str) -> str:
     return f" at '{name}'" if name else ""
-
-
-def _result(name: str) -> str:
-    return f"'{name}' has " if name else ""
 
 
 def _short(dtype: torch.dtype) -> str:
