@@ -45,10 +45,7 @@ BUILDS = "builds"  # in the folder of a measurement: compiled kernels
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what
 # is built there: what was checked is what is timed and profiled, and an autotuner chooses once.
 # They are no earlier run's, since what is kept there has the paths of the sources of that run.
-EXTENSIONS_DIR, EXTENSIONS = (
-    "TORCH_EXTENSIONS_DIR",
-    "extensions",
-)  # may be shared: ``scratch_folder``
+EXTENSIONS_DIR, EXTENSIONS = "TORCH_EXTENSIONS_DIR", "extensions"  # or ``scratch_folder``'s
 FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",

@@ -118,7 +118,8 @@ def convert(data: object, kind: type[Filled], path: Path) -> Filled:
         hint = nearest(named[2], map(str, get_args(wanted) or wanted))
     elif named:
         hint = f"write {named[2]} = "
-    what = what.replace("`object`", "a table").replace("`array`", "a list")
+    for theirs, ours in (("`object`", "a table"), ("`array`", "a list"), (" | null`", "`")):
+        what = what.replace(theirs, ours)
     raise UsageError(f"{path}: '{said}': {what[0].lower()}{what[1:]}", hint=hint)
 
 
