@@ -634,6 +634,7 @@ BROKEN = {
     "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),
     "no format": ("FORMAT = 3", "tiles_format:FORMAT is of type int, not Format"),
     "no object": ("", ""),
+    "is_of": (OF_A_PACKAGE.format(priority=70, is_of="1 / 0"), "ZeroDivisionError"),
 }
 
 
@@ -648,6 +649,14 @@ def test_a_broken_package_is_named_and_stops_no_other_format(
     found = detect.read(Request(source=path), told.append)
     assert found.kind == "a Python function"
     assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
+
+
+def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
+    made = OF_A_PACKAGE.format(priority=70, is_of="True")
+    installed(site, made.replace("python_function.read", "lambda request: request.launches"))
+    error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
+    assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
+    assert error.exit_code == 4
 
 
 TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import entry_points
 
-from workbench.errors import UsageError
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.problems import (
     cuda_file,
     flashinfer_bench,
@@ -45,17 +45,17 @@ def formats(tell: Tell) -> list[Format]:
         except (Exception, SystemExit) as error:
             tell(f"{package}: its problem format '{entry.name}' is left out: {in_words(error)}")
         else:
-            found.append(offered)
+            found.append(replace(offered, package=package))
     return sorted(found, key=lambda each: -each.priority)
 
 
 def read(request: Request, tell: Tell = lambda text: None) -> Problem:
     """The problem that was asked for, under a name that a study can have. Raises UsageError, with a
-    way out, for what is of no format.
+    way out, for what is of no format, and ToolFailed where the format of a package breaks.
     """
     request = replace(request, source=require(request.source))
     known = formats(tell)
-    found = next((each for each in known if each.is_of(request)), None)
+    found = next((each for each in known if _is_of(each, request, tell)), None)
     if found is None:
         raise _of_none(request, known)
     for option in OPTIONS:
@@ -66,8 +66,30 @@ def read(request: Request, tell: Tell = lambda text: None) -> Problem:
                 f"{request.source.name} is one",
                 hint=f"it belongs to {' or '.join(others)}; leave it out",
             )
-    problem = found.read(request)
+    try:
+        problem = found.read(request)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        if not found.package:
+            raise
+        raise ToolFailed(
+            f"{found.package} fails to read {request.source.name}: {in_words(error)}",
+            hint=f"report it to its authors, or uninstall it: pip uninstall {found.package}",
+        ) from error
     return replace(problem, name=request.name or study_name(problem.name))
+
+
+def _is_of(one: Format, request: Request, tell: Tell) -> bool:
+    try:
+        return one.is_of(request)
+    except WorkbenchError:
+        raise
+    except Exception as error:
+        if not one.package:
+            raise
+        tell(f"{one.package}: {one.label} is left out: {in_words(error)}")
+        return False
 
 
 def _of_none(request: Request, known: list[Format]) -> UsageError:

@@ -120,7 +120,8 @@ class Format:
     whose ``is_of`` accepts a request the one with the highest ``priority`` reads it: built-in
     formats that know their files by the content have 40 to 60, by the ending alone 10. ``options``
     are those fields of a request that it reads besides ``source``, ``function`` and ``versus``.
-    ``read`` raises UsageError for what is wrong in the files.
+    ``read`` raises UsageError for what is wrong in the files. ``package`` is filled in when an
+    entry point is loaded.
     """
 
     label: str
@@ -129,6 +130,7 @@ class Format:
     is_of: Callable[[Request], bool]
     read: Callable[[Request], Problem]
     options: frozenset[str] = frozenset()
+    package: str = ""
 
 
 def split(source: str) -> tuple[Path, str]:
