@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from typing import TYPE_CHECKING
 
-from workbench.judge.open_verdicts import Spent
 from workbench.render.document.blocks import (
     Block,
     Cell,
@@ -27,6 +27,9 @@ from workbench.render.numbers import number
 from workbench.study.params import base_name
 from workbench.words import NONE, Status
 from workbench.words import shown as is_shown
+
+if TYPE_CHECKING:  # `list` judges nothing: it need not import what does
+    from workbench.judge.open_verdicts import Spent
 
 
 @dataclass(frozen=True)
