@@ -161,6 +161,9 @@ def test_a_session_warms_up_shortly_after_one_without_power_limit(
         assert not server.cool
         server.session(["fix1", "torch"], alone=False)
         assert server.cool == cool
+        server.session = lambda variants, alone: set()
+        server.sessions(["fix1"], 1)
+        assert not server.cool
 
 
 @pytest.mark.parametrize("cool", [True, False])

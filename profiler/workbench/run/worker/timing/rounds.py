@@ -148,10 +148,8 @@ class Rounds:
         self.take_window(order, times) if window else self.take(order, times)
 
     def take_window(self, order: Sequence[Replayed], times: Times) -> None:
-        one, calls = (
-            order[0].instance,
-            len(order) * self.instances[order[0].instance].calls[Regime.CHAINED],
-        )
+        one = order[0].instance
+        calls = len(order) * self.instances[one].calls[Regime.CHAINED]
         column, nanoseconds = self.columns[one, Regime.ALONE], float(times.calls.sum())
         column.microseconds.append(max(0.0, round(nanoseconds / calls / 1e3, 4)))
         self.sent((one, Regime.ALONE.value, column.microseconds[-1]))
@@ -183,11 +181,9 @@ class Rounds:
 
 
 def is_settled(microseconds: Sequence[float]) -> bool:
-    """Whether the last STEADY windows take as long as those before them."""
-    last, before = (
-        microseconds[-STEADY_WINDOWS:],
-        microseconds[-2 * STEADY_WINDOWS : -STEADY_WINDOWS],
-    )
+    """Whether the last STEADY_WINDOWS take as long as those before them."""
+    last = microseconds[-STEADY_WINDOWS:]
+    before = microseconds[-2 * STEADY_WINDOWS : -STEADY_WINDOWS]
     if len(before) < STEADY_WINDOWS:
         return False
     return abs(fmean(last) - fmean(before)) <= SETTLED_WITHIN * fmean(last)
