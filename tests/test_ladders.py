@@ -407,6 +407,23 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
     assert [markdown.spans(row.cells["traffic"].text) for row in shown.rows] == ["2.00", "1.00"]
 
 
+@pytest.mark.parametrize(
+    ("time", "expected", "why"),
+    [
+        (10.0, "inconclusive", "not profiled here, so not kept: run workbench profile"),
+        (30.0, "slower", ""),
+    ],
+)
+def test_a_step_that_is_not_profiled_can_be_slower_and_not_kept(
+    time: float, expected: str, why: str
+) -> None:
+    steps = [step("base", None), step("fix", "base")]
+    times = {"base": 20.0, "fix": time, "library": 15.0}
+    (ladder,) = judge(by_hand(steps, {"normal": times}, captured=False), Config()).ladders
+    row = next(row for row in ladder.rows if row.variant == "fix")
+    assert (row.verdict, note(row)) == (expected, why)
+
+
 def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:
     steps = [step("base", None), step("fix", "base")]
     times = {"base": 20.0, "fix": 10.0, "library": 15.0}

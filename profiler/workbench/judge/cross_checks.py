@@ -16,14 +16,15 @@ from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, 
 from workbench.derive.speedup import TwoClocks
 from workbench.evidence.timing import GraphNode, Series, Timing
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.judge.gates import UNCHECKED, Gate
+from workbench.judge.gates import DURATION as DURATION_GATE
+from workbench.judge.gates import KERNELS, UNCHECKED, WORK, Gate
 from workbench.judge.known_evidence import VariantEvidence, clocks_finding
 from workbench.judge.view import View
 from workbench.ncu.capture import Launched
 from workbench.study.model import Work
 from workbench.words import GateState, NodeKind, Regime
 
-KERNELS, OUTPUTS, COMPARED = "kernels", "timed outputs", "compared with"
+OUTPUTS, COMPARED = "timed outputs", "compared with"
 
 
 def cross_check_gates(case: Case) -> tuple[Gate, ...]:
@@ -192,7 +193,6 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
     return (Gate(CLOCKS, state, clocks_finding(case.clocks)),)
 
 
-DURATION_GATE = "duration"
 # A call cannot take half as long as its longest launch does in another process, under ncu. No
 # closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.15 times this
 # or more (docs/trust.md).
@@ -253,7 +253,6 @@ def _refilling(case: Case) -> float:
     return figures["dram_read"].value * 1e12 / rates[DRAM]
 
 
-WORK = "work"
 PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
 LEAST_WORK = 0.90  # counters of several replay passes agree to some per cent
 MARGIN = 1.05  # of a peak: clocks of two passes differ by so much in short kernels

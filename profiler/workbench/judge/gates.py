@@ -18,6 +18,8 @@ from workbench.words import CheckResult, GateState, Verdict, shown
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
+KERNELS, DURATION, WORK = "kernels", "duration", "work"
+BY_PROFILE = (KERNELS, DURATION, WORK)  # the gates that need a profile
 UNCHECKED = "kernels.unchecked"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
@@ -225,8 +227,8 @@ def faster_gate(
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate.
 
-    A time without a graph holds what the host takes, too: a call that is too slow so is slower, and
-    one that is fast enough is not kept.
+    A profile can only confirm a speed, so a step that is slow needs none; nor does a call without
+    a graph, whose time holds what the host takes, too.
     """
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
     if failed - {FASTER, UNSEEN}:
@@ -234,9 +236,9 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     if failed == {UNSEEN}:
         return Verdict.UNSEEN_SHAPE
     by_ratio = speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
-    missing = [g.why.code for g in gates if g.state == GateState.OPEN and g.binding]
+    missing = {gate.name for gate in gates if gate.state == GateState.OPEN and gate.binding}
     if missing:
-        slow = missing == [UNCHECKED] and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
+        slow = missing <= set(BY_PROFILE) and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
         return by_ratio if slow else Verdict.INCONCLUSIVE
     if failed and by_ratio == Verdict.KEPT:  # in turn, and not alone
         return Verdict.NO_GAIN

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from workbench.derive.speedup import Ratio, smaller
-from workbench.judge.gates import shows_bug
+from workbench.judge.findings import NOT_COLLECTED
+from workbench.judge.gates import KERNELS, shows_bug
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
 from workbench.render.document.sentences import sentence
@@ -72,6 +73,7 @@ def note(row: Row) -> str:
         f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
         _bug_fix(row),
         _decided(row),
+        _not_profiled(row),
     ]
     return "; ".join(filter(None, parts))
 
@@ -97,6 +99,14 @@ def _decided(row: Row) -> str:
     if row.judged_at or over is None or own is None or over.sessions == own.sessions:
         return ""
     return f"by {over.sessions} sessions {interval(over)} over {parent_of(row)}"
+
+
+def _not_profiled(row: Row) -> str:
+    """Why a ratio that is clear has no verdict."""
+    if row.verdict != Verdict.INCONCLUSIVE or row.judged_at or row.step is None or not row.time:
+        return ""
+    absent = any(gate.name == KERNELS and gate.why == NOT_COLLECTED for gate in row.gates)
+    return "not profiled here, so not kept: run workbench profile" if absent else ""
 
 
 def _why_failed(row: Row) -> list[str]:
