@@ -1,5 +1,4 @@
-// An element a thread, straight from one matrix to the other. A warp reads 32 neighbours of a row
-// and writes 32 elements that are a row of the result apart.
+// Loads are coalesced. Stores are not: the lanes of a warp write to 32 rows of the result.
 #include "element.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

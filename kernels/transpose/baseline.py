@@ -1,4 +1,4 @@
-"""One element a thread."""
+"""One element per thread."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""16 bytes an access where rows are whole pieces of 16 bytes, else element by element."""
+"""16-byte accesses if rows and columns are multiples of 16 bytes, else the padded tile."""
 
 import torch
 
@@ -9,6 +9,6 @@ any_size = cuda.variant("padded")
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
-    vector = 16 // x.element_size()
-    ragged = any(size % vector for size in x.shape)
-    return (any_size if ragged else aligned).run(x)
+    vector_size = 16 // x.element_size()
+    unaligned = any(size % vector_size for size in x.shape)
+    return (any_size if unaligned else aligned).run(x)

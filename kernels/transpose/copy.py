@@ -1,6 +1,7 @@
-"""The same bytes copied and not transposed: what bandwidth there is.
+"""A copy of the same bytes, not transposed: the bandwidth that a transpose can reach.
 
-Called ``t()`` it has the right elements in the wrong order in memory, which a step may not.
+The result is a transposed view of the copy. Its elements are correct, but it is not contiguous,
+which is allowed only for a reference.
 """
 
 import torch
@@ -12,9 +13,9 @@ kernel = cuda.kernel("copy.cu", "copy", defines={"threads": THREADS, "loads": LO
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
-    pieces = x.numel() * x.element_size() // 16
-    if pieces * 16 != x.numel() * x.element_size():
-        raise NotImplementedError("whole pieces of 16 bytes")
+    vectors = x.numel() * x.element_size() // 16
+    if vectors * 16 != x.numel() * x.element_size():
+        raise NotImplementedError("the size must be a multiple of 16 bytes")
     out = torch.empty_like(x)
-    kernel[-(-pieces // (THREADS * LOADS)), THREADS](x, out, pieces)
+    kernel[-(-vectors // (THREADS * LOADS)), THREADS](x, out, vectors)
     return out.t()

@@ -1,4 +1,4 @@
-"""PyTorch: a view, made contiguous."""
+"""PyTorch: a transposed view made contiguous."""
 
 import torch
 

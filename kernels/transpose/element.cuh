@@ -1,4 +1,4 @@
-// Nothing is computed, so an element is so many bits: SIZE bytes.
+// A transpose only moves elements: an unsigned integer of SIZE bytes stands for any type.
 #pragma once
 
 #if SIZE == 4
@@ -7,17 +7,17 @@ using Element = unsigned;
 using Element = unsigned short;
 #endif
 
-constexpr int kVector = 16 / sizeof(Element);  // elements of one access of 16 bytes
+constexpr int kVectorSize = 16 / sizeof(Element);  // elements in a 16-byte vector
 
-struct alignas(16) Chunk {
-    Element at[kVector];
+struct alignas(16) Vector {
+    Element elements[kVectorSize];
 };
 
-// The square of kVector rows that a thread holds, transposed: only names of registers for four
-// bytes, byte permutations for two.
-__device__ __forceinline__ Chunk column(const Chunk (&rows)[kVector], int k) {
-    Chunk result;
+// Column k of a square sub-tile in registers. With 4-byte elements, this only renames registers.
+// With 2-byte elements, it takes byte permutations.
+__device__ __forceinline__ Vector column(const Vector (&rows)[kVectorSize], int k) {
+    Vector result;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) result.at[i] = rows[i].at[k];
+    for (int i = 0; i < kVectorSize; ++i) result.elements[i] = rows[i].elements[k];
     return result;
 }

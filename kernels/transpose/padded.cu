@@ -1,4 +1,4 @@
-// As tiled, with rows of 33 elements: the elements of a column are in banks of their own.
+// As tiled.cu, with tile rows of 33 elements: a 4-byte tile column then spans all 32 banks.
 #include "element.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,4 +1,4 @@
-"""Rows of the tile an element longer."""
+"""Tile rows padded by one element."""
 
 import torch
 

@@ -1,6 +1,6 @@
-"""Transposing a matrix: out[c, r] = x[r, c], contiguous. Not one operation, only traffic.
+"""Matrix transpose: out[c, r] = x[r, c], contiguous. No arithmetic, only memory traffic.
 
-Read on machines without torch too, so torch is imported inside the functions.
+The workbench also reads this file without torch, so functions import torch themselves.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ shapes = {
     "two columns": _shape(4099, 2, profiled=False),
 }
 default_shape = "8192x8192"
-tolerance = Tolerance(absolute=0, relative=0)  # nothing is rounded
-contiguous = True  # else a copy that is called x.t() would pass for a transpose
+tolerance = Tolerance(absolute=0, relative=0)  # nothing is computed, so nothing is rounded
+contiguous = True  # otherwise a view, x.t(), would pass for a transpose
 
 
 def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
 
 
 def _denormal(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """So small that arithmetic which flushes them would show."""
+    """Denormal numbers: a kernel that flushes them to zero fails."""
     import torch
 
     x = inputs["x"]
@@ -56,7 +56,7 @@ def _denormal(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, A
 
 
 def _largest(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """The largest numbers of either sign: whatever is added to them overflows."""
+    """The largest finite numbers of both signs: the sum of two of them overflows."""
     import torch
 
     x = inputs["x"]
@@ -68,10 +68,10 @@ adversarial = {"denormal": _denormal, "largest": _largest}
 
 
 def reference(x: torch.Tensor) -> torch.Tensor:
-    """The same in float64, [cols, rows]."""
+    """The transpose in float64: [cols, rows]."""
     return x.double().t().contiguous()
 
 
 def work(shape: Shape) -> Work:
-    """No arithmetic; every element read once and written once."""
+    """No arithmetic. Every element is read once and written once."""
     return Work(flops=0, bytes=2 * shape.rows * shape.cols * BYTES[shape.dtype], dtype=shape.dtype)

@@ -1,4 +1,4 @@
-"""Columns of the tile exchanged row by row, in place of the padding."""
+"""Tile columns permuted by the row number instead of padding."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Tiles of 32 x 32 through shared memory."""
+"""32 x 32 tiles through shared memory."""
 
 import torch
 

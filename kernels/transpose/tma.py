@@ -1,15 +1,15 @@
-"""Tiles fetched and written by the copy engine (TMA)."""
+"""Tiles loaded and stored by TMA."""
 
 import torch
 
 from workbench import cuda
 
-PIECES = 16  # of 16 bytes along either side of a tile
+TILE_VECTORS = 16  # 16-byte vectors in a row and in a column of a tile
 params = cuda.params(swizzle=1)
 
 
 def shared_bytes(size: int) -> int:
-    return 2 * (PIECES * 16 // size) * PIECES * 16 + 2 * 1024
+    return 2 * (TILE_VECTORS * 16 // size) * TILE_VECTORS * 16 + 2 * 1024
 
 
 kernels = {
@@ -23,10 +23,10 @@ kernels = {
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
     size = x.element_size()
-    vector = 16 // size
-    if rows % vector or cols % vector:
-        raise NotImplementedError("rows and columns of whole pieces of 16 bytes")
-    out, tile = x.new_empty(cols, rows), PIECES * vector
+    vector_size = 16 // size
+    if rows % vector_size or cols % vector_size:
+        raise NotImplementedError("rows and columns must be multiples of 16 bytes")
+    out, tile = x.new_empty(cols, rows), TILE_VECTORS * vector_size
     swizzled = bool(params["swizzle"])
     box = (tile, 128 // size if swizzled else tile)
     maps = [cuda.tensor_map(matrix, box, swizzled=swizzled) for matrix in (x, out)]

@@ -1,31 +1,30 @@
-// As swizzled, 16 bytes an access. A thread reads a square of kVector rows, transposes it in its
-// registers and writes its columns, now pieces of rows, into shared memory, from where rows of the
-// tile leave in pieces of 16 bytes again. Piece i of row c lies at i ^ c / kVector.
+// As swizzled.cu, with 16-byte accesses. Each thread transposes a square sub-tile in registers, so
+// its stores to shared memory are 16 bytes too. Vector i of tile row r is at i ^ r / kVectorSize.
 #include "element.cuh"
 
-constexpr int kPieces = 16, kTile = kPieces * kVector;
+constexpr int kTileVectors = 16, kTile = kTileVectors * kVectorSize;
 
 extern "C" __global__ void __launch_bounds__(256)
 transpose(const Element* __restrict__ in, Element* __restrict__ out, int rows, int cols) {
-    __shared__ Chunk tile[kTile][kPieces];
-    const int i = threadIdx.x / kPieces, j = threadIdx.x % kPieces;
+    __shared__ Vector tile[kTile][kTileVectors];
+    const int i = threadIdx.x / kTileVectors, j = threadIdx.x % kTileVectors;
     const int first_row = blockIdx.y * kTile, first_col = blockIdx.x * kTile;
 
-    Chunk square[kVector] = {};
-    const int row = first_row + i * kVector, col = first_col + j * kVector;
+    Vector sub_tile[kVectorSize] = {};
+    const int row = first_row + i * kVectorSize, col = first_col + j * kVectorSize;
 #pragma unroll
-    for (int t = 0; t < kVector; ++t)
+    for (int t = 0; t < kVectorSize; ++t)
         if (row < rows && col < cols)
-            square[t] = *reinterpret_cast<const Chunk*>(
+            sub_tile[t] = *reinterpret_cast<const Vector*>(
                 in + static_cast<size_t>(row + t) * cols + col);
 #pragma unroll
-    for (int t = 0; t < kVector; ++t) tile[j * kVector + t][i ^ j] = column(square, t);
+    for (int t = 0; t < kVectorSize; ++t) tile[j * kVectorSize + t][i ^ j] = column(sub_tile, t);
     __syncthreads();
 
-    const int to_row = first_col + i * kVector, to_col = first_row + j * kVector;
+    const int out_row = first_col + i * kVectorSize, out_col = first_row + j * kVectorSize;
 #pragma unroll
-    for (int t = 0; t < kVector; ++t)
-        if (to_row < cols && to_col < rows)
-            *reinterpret_cast<Chunk*>(out + static_cast<size_t>(to_row + t) * rows + to_col) =
-                tile[i * kVector + t][j ^ i];
+    for (int t = 0; t < kVectorSize; ++t)
+        if (out_row < cols && out_col < rows)
+            *reinterpret_cast<Vector*>(out + static_cast<size_t>(out_row + t) * rows + out_col) =
+                tile[i * kVectorSize + t][j ^ i];
 }

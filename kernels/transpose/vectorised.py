@@ -1,4 +1,4 @@
-"""16 bytes an access on both sides."""
+"""16-byte loads and stores."""
 
 import torch
 
@@ -11,9 +11,9 @@ kernels = {
 
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
-    vector = 16 // x.element_size()
-    if rows % vector or cols % vector:
-        raise NotImplementedError("rows and columns of whole pieces of 16 bytes")
-    out, tile = x.new_empty(cols, rows), 16 * vector
+    vector_size = 16 // x.element_size()
+    if rows % vector_size or cols % vector_size:
+        raise NotImplementedError("rows and columns must be multiples of 16 bytes")
+    out, tile = x.new_empty(cols, rows), 16 * vector_size
     kernels[x.element_size()][(-(-cols // tile), -(-rows // tile)), 256](x, out, rows, cols)
     return out
