@@ -16,6 +16,7 @@ import snapshots
 from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
+from workbench.judge.findings import finding
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
 from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
 from workbench.judge.ladder import judge
@@ -34,7 +35,7 @@ from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
-from workbench.words import CheckResult, NodeKind, Regime, Verdict
+from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
 REFERENCE = "library"
@@ -307,6 +308,10 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     said = plain(result.answer(found))
     assert f"fix takes 10.0 µs per call: 3.00x [3.00, 3.00] the speed of {REFERENCE} (30.0" in said
     assert "Its error beside that of library is not collected" in said
+    correct = Gate("correct", GateState.PASSED, finding("correct", max_error=0.0))
+    exact = dataclasses.replace(row, gates=(correct,))
+    rows = tuple(exact if each is row else each for each in found.rows)
+    assert "Its results are exact." in plain(result.answer(dataclasses.replace(found, rows=rows)))
 
 
 def gate(row: Row, name: str) -> Gate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.derive.speedup import Ratio
-from workbench.judge.gates import FASTER
+from workbench.judge.gates import CORRECT, FASTER
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
     Text,
@@ -49,6 +49,8 @@ def answer(ablation: Ablation) -> Text:
     if error is not None:
         text = line(text, f" Its largest error is {factor(error.times_reference)} that of ",
                     code(ablation.reference), ".")  # fmt: skip
+    elif any(g.name == CORRECT and g.why.values.get("max_error") == 0 for g in best.gates):
+        text = line(text, " Its results are exact.")
     elif ablation.reference:
         text = line(text, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
     if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
