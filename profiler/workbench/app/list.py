@@ -48,7 +48,8 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
                 state = here.state(name)
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    why = here.capture_index(name).why
+                    damaged = state["capture"] == Status.DAMAGED
+                    why = here.capture_index(name).why if damaged else ""
                     found[name].append(EvidenceState(*of, **state, why=why))
     return found
 

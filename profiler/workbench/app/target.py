@@ -6,13 +6,12 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from workbench.app.executor import Executor
 from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.evidence.recorded import Evidence
-from workbench.judge.rows import Ablation
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, pick_shapes
 from workbench.study.sources import virtual_name
@@ -24,6 +23,10 @@ from workbench.study.workspace import (
     including,
 )
 from workbench.words import Status
+
+if TYPE_CHECKING:  # a verb that only reads needs neither
+    from workbench.app.executor import Executor
+    from workbench.judge.rows import Ablation
 
 READ_ONLY = "its evidence is only read"
 

@@ -36,7 +36,7 @@ CONTENT = b',"content":"'  # what stands in tables between their report's sha256
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
-_OWN_LINE = re.compile(rb'^ "schema_version": ([0-9]{1,9}),?$', re.MULTILINE)
+_OWN_LINE = re.compile(rb'\n "schema_version": ([0-9]{1,9}),?$', re.MULTILINE)
 _FIRST = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\s*[,}]')
 
 

@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from workbench.derive.speedup import Ratio
 from workbench.render.numbers import finite, interval, number, one_line, quantity, with_unit
 from workbench.words import NONE
+
+if TYPE_CHECKING:
+    from workbench.derive.speedup import Ratio
 
 
 @dataclass(frozen=True)
@@ -314,11 +316,16 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _SENTENCE = re.compile(r"[.!?](?=\s)")
+_CLAUSE = re.compile(r"[,;:]? \(|[,;:] ")
 
 
 def authored(text: str) -> Text:
     """One paragraph. Strong or emphasis that is opened but never closed ends with it."""
     return _merged(_spans(one_line(text)))
+
+
+def first_clause(text: str) -> str:
+    return _CLAUSE.split(plain(authored(text)))[0]
 
 
 def paragraphs(text: str) -> tuple[Paragraph, ...]:

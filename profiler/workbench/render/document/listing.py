@@ -18,11 +18,11 @@ from workbench.render.document.blocks import (
     code,
     field,
     figure_cell,
+    first_clause,
     line,
     table,
     words,
 )
-from workbench.render.document.phrases import first_clause
 from workbench.render.numbers import number
 from workbench.study.params import base_name
 from workbench.words import NONE, Status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,13 +10,20 @@ from workbench.derive.speedup import Ratio, smaller
 from workbench.judge.findings import NOT_COLLECTED
 from workbench.judge.gates import KERNELS, shows_bug
 from workbench.judge.rows import Ablation, Row, ShapeLadder
-from workbench.render.document.blocks import Cell, Marking, Text, authored, code, joined, plain
+from workbench.render.document.blocks import (
+    Cell,
+    Marking,
+    Text,
+    authored,
+    code,
+    first_clause,
+    joined,
+)
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, shorten
 from workbench.words import ABSENT, GateState, NodeKind, Role, Status, Verdict
 
 REASON_WIDTH, NOTE_WIDTH = 60, 160
-_CLAUSE = re.compile(r"[,;:]? \(|[,;:] ")
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
 
 
@@ -134,10 +140,6 @@ def key_change(row: Row) -> Cell:
 def short_change(row: Row) -> str:
     """The label of a step; of one without the first clause of its change."""
     return first_clause((row.step.label or row.step.key_change) if row.step else row.title)
-
-
-def first_clause(text: str) -> str:
-    return _CLAUSE.split(plain(authored(text)))[0]
 
 
 def figure(row: Row, name: str) -> float | None:
