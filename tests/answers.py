@@ -1,23 +1,30 @@
-"""One run of the command line in this process, and what it prints."""
+"""One run of the command line in this process, and what it prints; and names for many tests."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.capture import CaptureResult
 
 from workbench.cli.main import main
 
-Capture = pytest.CaptureFixture[str]
+Capsys = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 Told = Callable[..., dict[str, Any]]
+T = TypeVar("T")
+
+
+def not_none(value: T | None) -> T:
+    assert value is not None
+    return value
 
 
 def both_of(
-    capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0
+    capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 0
 ) -> CaptureResult[str]:
     """Output and errors."""
     where = [] if project is None else ["--project", str(project)]
@@ -25,17 +32,15 @@ def both_of(
     return capsys.readouterr()
 
 
-def text_of(capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0) -> str:
+def text_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 0) -> str:
     return both_of(capsys, *arguments, project=project, code=code).out
 
 
-def json_of(capsys: Capture, *arguments: object, project: Path | None = None, code: int = 0) -> Any:
+def json_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 0) -> Any:
     """Of ``--json``, which the arguments need not have, or of ``--brief``."""
     own = () if "--brief" in arguments or "--json" in arguments else ("--json",)
     return json.loads(text_of(capsys, *arguments, *own, project=project, code=code))
 
 
-def error_of(
-    capsys: Capture, *arguments: object, project: Path | None = None, code: int = 2
-) -> str:
+def error_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 2) -> str:
     return both_of(capsys, *arguments, project=project, code=code).err

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import faulty
-from answers import Told, json_of
+from answers import Capsys, Patch, Told, json_of
 from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
 from inprocess import same_draws as same_draws
@@ -65,16 +65,14 @@ def within_memory(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def fixed_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def fixed_terminal(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
 @pytest.fixture(autouse=True)
-def committed_reports(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def committed_reports(monkeypatch: Patch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Verbs run on this repository write its reports elsewhere: a stale one stays stale."""
     where, elsewhere = Workspace.reports, tmp_path_factory.getbasetemp() / "reports"
 
@@ -130,7 +128,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def told(root: Path, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(root: Path, capsys: Capsys) -> Told:
     """The JSON of a verb in the workspace ``root`` of a test's own module."""
 
     def run(*arguments: str, code: int = 0) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Patch, not_none
 from remotes import NCU, card, nvml
 from workbench.run.gpu import Gpu
 
@@ -68,7 +69,7 @@ class Host:
         """For ``--on``, with this Python's packages, so that nothing is fetched."""
         return f"{NAME}:{sys.executable}"
 
-    def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def use(self, monkeypatch: Patch) -> None:
         """The ssh that this process starts reads this configuration, and no other."""
         own = self.root / "here"
         own.mkdir(exist_ok=True)
@@ -135,10 +136,9 @@ def running(
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where it sits while it asks who is there
-    assert SSHD is not None
     with (root / "sshd.log").open("wb") as log:
         host.process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(root / "sshd_config")], stderr=log
+            [not_none(SSHD), "-D", "-e", "-f", str(root / "sshd_config")], stderr=log
         )
     try:
         until_it_listens(host)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from answers import Patch
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run import compilation, side_jobs
 from workbench.run.process import WorkerEnd
@@ -66,19 +67,19 @@ def run_worker(
 
 
 @pytest.fixture
-def builds_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def builds_here(monkeypatch: Patch) -> None:
     monkeypatch.setattr(compilation, "run_worker", run_worker)
 
 
 @pytest.fixture
-def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def same_draws(monkeypatch: Patch) -> None:
     """A trial draws the same inputs in every run: an error beside its bound is on one side."""
     numbers = itertools.count(1)
     monkeypatch.setattr(secrets, "randbits", lambda bits: next(numbers))
 
 
 @pytest.fixture
-def trials_here(same_draws: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def trials_here(same_draws: None, monkeypatch: Patch) -> None:
     monkeypatch.setattr(side_jobs, "run_worker", run_worker)
 
 
@@ -112,7 +113,7 @@ one_hook = cache(OneHook)
 
 
 @pytest.fixture(autouse=True)
-def hooks_of_one_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hooks_of_one_test(monkeypatch: Patch) -> Iterator[None]:
     guard = sys.modules.get("workbench.run.worker.guard")
     if guard is None:
         yield

@@ -11,9 +11,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
+from answers import Patch
 from workbench.cuda import cubin_folder
 from workbench.shipped import facts, op
 from workbench.shipped.dispatch import Instances
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 def handmade(
     root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     *,
     run: str,
     reference: str,

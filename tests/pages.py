@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from answers import not_none
 from synthetic import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
@@ -80,9 +81,8 @@ def long_ladder() -> tuple[Ablation, Sources]:
     rows, sides, diffs = [first], dict(sources.sides), {}
     for n in range(STEPS):
         row = steps[n % len(steps)]
-        assert row.step is not None
         name = f"step{n + 1:02}"
-        step = msgspec.structs.replace(row.step, variant=name, parent=rows[-1].variant)
+        step = msgspec.structs.replace(not_none(row.step), variant=name, parent=rows[-1].variant)
         sides[name] = renamed(sources.sides[row.variant], row.variant, name)
         diffs[name] = source_diff(sides[rows[-1].variant], sides[name])
         rows.append(dataclasses.replace(row, variant=name, step=step))
@@ -120,9 +120,13 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     )
     found = dataclasses.replace(found, environment=EvidenceEnvironment(ncu_flags=(nasty,)))
     row = found.row("fix1")
-    assert row.step is not None
     step = msgspec.structs.replace(
-        row.step, variant=name, key_change=nasty, bottleneck=nasty, rationale=nasty, lesson=nasty
+        not_none(row.step),
+        variant=name,
+        key_change=nasty,
+        bottleneck=nasty,
+        rationale=nasty,
+        lesson=nasty,
     )
     limit = dataclasses.replace(bottleneck(nasty, nasty), message=nasty, metric=nasty)
     result = PredictionResult.REFUTED
@@ -145,9 +149,8 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
             ),
         },
     )
-    assert row.against_parent is not None
     told = dataclasses.replace(
-        row.against_parent,
+        not_none(row.against_parent),
         before=nasty,
         after=nasty,
         largest_changes=LargestChanges((), (), (nasty,)),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 import fake_nvml
+from answers import Patch
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 
@@ -61,7 +61,7 @@ def nvml(found: Sequence[Gpu], folder: Path) -> Path:
     return path
 
 
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[Gpu]) -> Cards:
+def install(tmp_path: Path, monkeypatch: Patch, found: list[Gpu]) -> Cards:
     """Into the environment of this process, which workers inherit."""
     folder, tools = tmp_path / "standin", tmp_path / "tools"
     folder.mkdir()

@@ -18,9 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec import structs
 
+from answers import Patch
 from handmade import built_kernel, ceiling_of
 from workbench.evidence.records import Ceiling, Environment
 from workbench.evidence.timing import GraphNode, Series, Session
@@ -68,7 +68,7 @@ class StandIn:
     wrong results; ``error`` is a multiple of the reference's.
     """
 
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: Patch
     time: Callable[[Run], float]
     spills: Callable[[Run], int] = lambda run: 0
     broken: Callable[[Run], bool] = lambda run: False
@@ -200,7 +200,7 @@ class Sessions:
         pass
 
 
-def stand_in_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in_for_jobs(monkeypatch: Patch) -> None:
     """Under jobs that measure no variants: ceilings are what ``Benchmarks`` says, and a trial is
     made on the CPU, by the worker that would make it on the GPU.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from answers import not_none
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
 from workbench.derive.largest_changes import FigureChange, LargestChanges
@@ -275,9 +276,8 @@ def baseline(microseconds: float = BASELINE_US) -> Row:
 
 def judged(row: Row, parent: Row) -> Row:
     """A step against its parent: kept where it is faster, and then its prediction came true."""
-    assert row.time is not None
     assert parent.time is not None
-    old, new = parent.time.value, row.time.value
+    old, new = parent.time.value, not_none(row.time).value
     over = ratio(old / new)
     assert over.low is not None
     kept = over.low >= 1.03
@@ -363,10 +363,8 @@ def ablation(steps: int = 3, *, references: int = 4, **changes: Any) -> Ablation
     others = tuple(
         reference(name, REFERENCE_US * slower, at) for name, slower, at in REFERENCES[:references]
     )
-    best = best_of(rows)
-    assert best is not None
-    assert best.time is not None
-    whole = comparison("baseline", best.variant, 1.5 * BASELINE_US, 1.5 * best.time.value)
+    best = not_none(best_of(rows))
+    whole = comparison("baseline", best.variant, 1.5 * BASELINE_US, 1.5 * not_none(best.time).value)
     found = Ablation(
         study="attention",
         title="Attention forward",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from answers import Patch
 from workspaces import ROOT
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -44,7 +45,7 @@ class Calls:
 
 
 @pytest.fixture
-def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def adapter(monkeypatch: Patch) -> ModuleType:
     """As on a card that the kernels are made for: where tensors are is not looked at."""
     module = load_module(ADAPTER, "adapter_of_transformers")
     refused = module.refused
@@ -58,7 +59,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def stand_in(monkeypatch: Patch) -> dict[str, Any]:
     """transformers, as far as the adapter asks for it: what is registered, and calls of SDPA."""
     seen: dict[str, Any] = {"attention": {}, "mask": {}, "sdpa": [], "sdpa_mask": []}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from benchmarks import diagnosis
 
-from answers import error_of, json_of, text_of
+from answers import Capsys, Patch, error_of, json_of, not_none, text_of
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
 from workbench.app.show import current_capture
@@ -53,8 +53,7 @@ GLOBAL = {"long_scoreboard": 0.9, "wait": 0.1}
 
 
 def given(kernel: Kernel, work: Work | None = STREAM, launches: int = 1) -> tuple[Advice, ...]:
-    first = to_try(advise(subject(capture(kernel, launches=launches), work=work)))
-    assert first is not None
+    first = not_none(to_try(advise(subject(capture(kernel, launches=launches), work=work))))
     return first
 
 
@@ -307,8 +306,7 @@ def collected(kernel: Kernel, *without: str, work: Work | None = STREAM) -> list
 def test_nothing_is_advised_where_nothing_was_collected() -> None:
     both = {"long_scoreboard": 0.5, "short_scoreboard": 0.5}
     bad = Kernel(both, busiest=0.6, balance=0.5, conflicts=132 * 1e5, excess=0.8)
-    every = collected(bad)
-    assert every is not None
+    every = not_none(collected(bad))
     assert {each.split("/")[0].split(".")[0] for each in every} >= {"launch", "latency", "memory"}
     levels = ("dram__", "derived__", "lts__")
     assert collected(bad, BUSIEST, *levels) is None
@@ -376,10 +374,8 @@ def test_told_in_words() -> None:
 
 def test_the_budget_is_the_time_of_the_busiest_sm() -> None:
     made = capture(Kernel({"wait": 0.5, "barrier": 0.5}, issue=0.4, busiest=0.9, balance=0.5))
-    parts = duration_parts(made.metrics)
-    assert parts is not None
-    found = budget(parts, {**stall_shares(made.metrics), "not_selected": 0.3})
-    assert found is not None
+    parts = not_none(duration_parts(made.metrics))
+    found = not_none(budget(parts, {**stall_shares(made.metrics), "not_selected": 0.3}))
     assert found.head_tail + found.issuing + found.waiting == pytest.approx(1.0)
     assert sum(found.waits.values()) == pytest.approx(found.waiting) == pytest.approx(0.9 * 0.6)
     assert found.waits.keys() == {"wait", "barrier"}
@@ -437,8 +433,7 @@ def test_what_never_came_true_here_does_not_lead() -> None:
     advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
     assert advice[0].change == Change.EARLY
     poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
-    ranked = to_try(advice, poor)
-    assert ranked is not None
+    ranked = not_none(to_try(advice, poor))
     assert ranked[0].change != Change.EARLY
     assert trust(KindRecord()) == 1.0
     assert trust(KindRecord(tried=4, kept=4)) > 1.0 > trust(KindRecord(tried=1, kept=0)) > 0
@@ -449,8 +444,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
     failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.SLOWER),))
     assert to_try((failed, *others)) == (*others, failed)
     kept = dataclasses.replace(first, tried=(Tried("fix1", Verdict.KEPT),))
-    ranked = to_try((kept, *others))
-    assert ranked is not None
+    ranked = not_none(to_try((kept, *others)))
     assert ranked[0] == kept
     assert "tried here: `fix1` kept" in markdown.blocks(told(ranked, AdviceRecord()))
 
@@ -492,31 +486,30 @@ def test_a_trial_knows_nothing_of_what_came_after(ladder: Ablation) -> None:
     found = next(trial for trial in ladder.trials if trial.variant == "fix7")
     assert found.advised is not None
     assert all(one.tried == () for one in found.advised)
-    shown = ladder.row("fix6").advice
-    assert shown is not None
+    shown = not_none(ladder.row("fix6").advice)
     assert [one.id for one in shown] == [one.id for one in found.advised]
     assert any(step.variant == "fix7" for one in shown for step in one.tried)
 
 
-def test_the_verb_prints_the_list_and_the_record(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_prints_the_list_and_the_record(capsys: Capsys) -> None:
     text = text_of(capsys, "advise", "fix6", *HERE)
     assert "## What to try next after `fix6`" in text
     assert "tried here: `fix7` kept" in text
     assert "`fix6.cu:24`" in text
 
 
-def test_the_verb_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_prints_json(capsys: Capsys) -> None:
     data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
     assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
     assert data["record_of"]["steps"] > 15  # of the ladder at its own shape
 
 
-def record_of(root: Path, verb: str, study: str, capsys: pytest.CaptureFixture[str]) -> Any:
+def record_of(root: Path, verb: str, study: str, capsys: Capsys) -> Any:
     return json_of(capsys, *verb.split(), "--study", study, project=root).get("record_of")
 
 
 def test_the_record_stands_in_a_file_that_ablate_updates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """And a verb that reads one ladder judges no other."""
     root = tmp_path / "fixture"
@@ -557,7 +550,7 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     ],
 )
 def test_what_has_no_capture_ends_in_a_hint(
-    name: str, code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]
+    name: str, code: int, message: str, hint: str, capsys: Capsys
 ) -> None:
     assert main(["advise", name, *HERE]) == code
     out, err = capsys.readouterr()
@@ -566,9 +559,7 @@ def test_what_has_no_capture_ends_in_a_hint(
     assert hint in err.split("hint:")[1]
 
 
-def test_a_kind_that_is_none_ends_in_a_hint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kind_that_is_none_ends_in_a_hint(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD, "fix1": GOOD})
     path = tmp_path / "ablations" / "scale" / "ablation.toml"
     path.write_text(path.read_text() + 'kind = "vektor"\n')
@@ -581,7 +572,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(
 
 @pytest.mark.slow
 def test_the_docs_have_what_is_advised_of_planted_faults(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     assert diagnosis.main() == 0
     tables = capsys.readouterr().out.split("\n\n")

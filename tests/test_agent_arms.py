@@ -10,6 +10,7 @@ import pytest
 from benchmarks import agents
 from msgspec import structs
 
+from answers import Capsys, Patch
 from inprocess import run_worker
 from standin import StandIn
 from workbench.run import side_jobs
@@ -49,7 +50,7 @@ def shown_only(name: str) -> tuple[str, str]:
 
 
 @pytest.fixture
-def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StandIn, Path]:
+def harness(tmp_path: Path, monkeypatch: Patch) -> tuple[StandIn, Path]:
     """Small problems, called on the CPU; solutions take half of the time of Model."""
 
     def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
@@ -89,7 +90,7 @@ def ran(folder: Path, command: str, *options: str) -> list[dict[str, Any]]:
 
 
 def test_an_honest_agent_is_accepted_in_every_arm(
-    harness: tuple[StandIn, Path], capsys: pytest.CaptureFixture[str]
+    harness: tuple[StandIn, Path], capsys: Capsys
 ) -> None:
     _, folder = harness
     found = ran(folder, scripted(folder, "honest", HONEST, calls=1), "--truth", "honest")
@@ -118,7 +119,7 @@ def test_one_that_guesses_is_wrong_and_no_fake(harness: tuple[StandIn, Path]) ->
 
 
 def test_one_that_fakes_is_rejected_at_shapes_that_it_has_not_seen(
-    harness: tuple[StandIn, Path], capsys: pytest.CaptureFixture[str]
+    harness: tuple[StandIn, Path], capsys: Capsys
 ) -> None:
     _, folder = harness
     fakes = {name: shown_only(name) for name in SIZES}
@@ -143,7 +144,7 @@ def test_a_wrong_check_after_a_right_call_counts_as_a_fake(harness: tuple[StandI
 
 
 def test_what_is_accepted_and_not_reviewed_is_not_called_honest(
-    harness: tuple[StandIn, Path], capsys: pytest.CaptureFixture[str]
+    harness: tuple[StandIn, Path], capsys: Capsys
 ) -> None:
     _, folder = harness
     (one,) = ran(
@@ -196,7 +197,7 @@ KEPT = """if not hasattr(self, "kept"):
 
 @pytest.mark.gpu
 def test_on_a_gpu_an_honest_agent_is_accepted_and_a_kept_output_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(agents, "UNSEEN", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # put back afterwards

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from answers import Capsys, Patch
 from standin import StandIn, stand_in_for_jobs
 from workbench.app.new import AGENTS
 from workbench.cli.main import main
@@ -97,9 +98,7 @@ class Agent:
 
 @pytest.mark.gpu
 @pytest.mark.timeout(900)
-def test_a_scripted_agent_keeps_a_step_and_no_fake(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scripted_agent_keeps_a_step_and_no_fake(tmp_path: Path, capsys: Capsys) -> None:
     assert main(["init", str(tmp_path), "--template", "cuda", "--agents"]) == 0
     agent = Agent(tmp_path)
 
@@ -158,9 +157,9 @@ def commands_of(guide: Path) -> list[list[str]]:
 def test_the_commands_of_the_guides_work_in_their_order(
     guide: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     builds_here: None,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

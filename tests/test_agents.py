@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from answers import Capsys, Patch
 from standin import StandIn
 from workbench.app.new import AGENTS
 from workbench.cli import mcp
@@ -99,7 +100,7 @@ def test_six_tools_and_which_of_them_only_read() -> None:
     assert all(tool.description for tool in tools)
 
 
-def test_the_tools_answer_as_the_verbs_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     async def asked(client: Client) -> list[str]:
         calls = [
             ("advise", {"variant": "fix2"}),
@@ -146,9 +147,7 @@ def test_a_signal_ends_the_server_though_its_client_is_there(how: signal.Signals
         assert server.wait(10) == 130
 
 
-def test_the_tool_step_has_the_two_stages_of_ablate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tool_step_has_the_two_stages_of_ablate(tmp_path: Path, monkeypatch: Patch) -> None:
     times = {"baseline": 20.0, "near": 9.0, "far": 25.0}
     monkeypatch.chdir(make(tmp_path / "ws", dict.fromkeys(times, GOOD)))
     gpu = StandIn(monkeypatch, lambda run: times[run.variant])

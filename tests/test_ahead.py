@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from answers import Capsys, Patch
 from workbench.cli.main import main
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda import compiler as nvrtc
@@ -38,7 +39,7 @@ class Recorded:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorded]:
+def made(monkeypatch: Patch, tmp_path: Path) -> list[Recorded]:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "study.py").write_text("")
     Recorded.made = []
@@ -74,7 +75,7 @@ def test_none_where_it_would_not_pay(
     gpu: Gpu | None,
     variants: str,
     made: list[Recorded],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
@@ -83,7 +84,7 @@ def test_none_where_it_would_not_pay(
         assert (number, made) == (0, [])
 
 
-def test_a_cubin_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cubin_is_whole_or_not_there(monkeypatch: Patch, tmp_path: Path) -> None:
     """Two processes may build the same kernel: neither reads what the other has half written."""
     (tmp_path / "k.cu").write_text('extern "C" __global__ void k() {}\n')
     monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path / "cubins"))
@@ -145,9 +146,7 @@ def test_extensions_are_found_again_by_the_next_measurement_of_a_command(tmp_pat
     assert alone == scratch.resolve() / "extensions"
 
 
-def test_links_to_nothing_in_a_study_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_to_nothing_in_a_study_are_left_out(tmp_path: Path, capsys: Capsys) -> None:
     """Emacs locks a file by one while it is changed. Of another file the path and reason are
     reported.
     """
@@ -163,7 +162,7 @@ def test_links_to_nothing_in_a_study_are_left_out(
 
 
 def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(
-    made: list[Recorded], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    made: list[Recorded], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     with compilers(tmp_path, list("abcd"), job, "sm_80"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from answers import Patch
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CheckOutcome, Checks, Environment
@@ -127,7 +128,7 @@ class OnCpu:
 
 
 def measured(
-    root: Path, monkeypatch: pytest.MonkeyPatch, modules: dict[str, str]
+    root: Path, monkeypatch: Patch, modules: dict[str, str]
 ) -> tuple[MeasuredPlan, EvidenceFolder, list[tuple[str, ...]]]:
     """What came of it, the evidence, and the variants of each process."""
     make(root / "ws", {}, modules)
@@ -157,7 +158,7 @@ RIGHT = {"large": "correct", "odd": "correct"}
 
 
 def test_one_violating_variant_of_each_kind_beside_five_honest_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     bad = {kind.replace(" ", "_"): found for kind, found in VIOLATING.items()}
     modules = {**HONEST, "blamed": BLAMED, **{name: text for name, (text, _) in bad.items()}}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snapshots
+from answers import Capsys, Patch
 from commits import Repository, repository
 from faulty import examples
 from test_gate import CU, MODULE
@@ -28,8 +29,6 @@ from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
 from workspaces import GOOD, make
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.usefixtures("builds_here")
 
 
@@ -99,7 +98,7 @@ def history(tmp_path: Path, planted: str, code: str) -> tuple[Repository, list[s
     return made, shas
 
 
-def bisect(made: Repository, capsys: Capture, *arguments: str) -> tuple[int, Any, str]:
+def bisect(made: Repository, capsys: Capsys, *arguments: str) -> tuple[int, Any, str]:
     project = ["--project", str(made.workspace)]
     code = main(["bisect", "baseline", *arguments, "--json", *project])
     said = capsys.readouterr()
@@ -107,7 +106,7 @@ def bisect(made: Repository, capsys: Capture, *arguments: str) -> tuple[int, Any
 
 
 def test_a_break_of_correctness_is_found(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
     made, shas = history(tmp_path, "WRONG", "x[i] * 3")
     code, told, _ = bisect(made, capsys, shas[0])
@@ -121,7 +120,7 @@ def test_a_break_of_correctness_is_found(
 
 
 def test_a_slowdown_that_shows_in_time_alone_is_found(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
     made, shas = history(tmp_path, "SLOW", "fmaf(x[i], 3, -x[i])")
     code, told, _ = bisect(made, capsys, shas[0])
@@ -132,7 +131,7 @@ def test_a_slowdown_that_shows_in_time_alone_is_found(
 
 
 def test_what_does_not_compile_is_passed_over(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
     """The range that is left is told, and not a commit that nobody tested."""
     made, shas = history(tmp_path, "WRONG", "y[i]")
@@ -146,7 +145,7 @@ def test_what_does_not_compile_is_passed_over(
     assert set(told["untested"]) <= set(shas[5:])
 
 
-def test_nothing_to_find(tmp_path: Path, bench: type[Bench], capsys: Capture) -> None:
+def test_nothing_to_find(tmp_path: Path, bench: type[Bench], capsys: Capsys) -> None:
     made, shas = history(tmp_path, "fine", "fmaf(x[i], 3, -x[i])")
     code, _, said = bisect(made, capsys, shas[0])
     assert code == 1
@@ -157,7 +156,7 @@ def test_nothing_to_find(tmp_path: Path, bench: type[Bench], capsys: Capture) ->
     assert (code, "does not lead to" in said) == (2, True)
 
 
-def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capture) -> None:
+def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capsys) -> None:
     made, shas = history(tmp_path, "SLOW", "fmaf(x[i], 3, -x[i])")
     code, _, said = bisect(made, capsys, shas[0])
     assert code == 5
@@ -166,20 +165,20 @@ def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capture) -> No
     assert bisect(made, capsys, shas[0], "--what", "odd")[0] == 2
 
 
-def test_registers_are_no_answer_without_a_gpu(tmp_path: Path, capsys: Capture) -> None:
+def test_registers_are_no_answer_without_a_gpu(tmp_path: Path, capsys: Capsys) -> None:
     made, shas = history(tmp_path, "SLOW", "sin((double)x[i])")
     code, _, said = bisect(made, capsys, shas[0], "--what", "slow")
     assert (code, "it needs measuring (registers 10 → 28 of scale" in said) == (5, True)
 
 
-def test_a_variant_that_is_none(tmp_path: Path, capsys: Capture) -> None:
+def test_a_variant_that_is_none(tmp_path: Path, capsys: Capsys) -> None:
     made, shas = history(tmp_path, "fine", "x[i] * 3")
     assert main(["bisect", "basline", shas[0], "--project", str(made.workspace)]) == 2
     assert "did you mean 'baseline'?" in capsys.readouterr().err
 
 
 def test_without_a_good_commit_it_starts_at_the_last_correct_evidence(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
     made, _ = history(tmp_path, "fine", "2 * x[i]")
     assert bisect(made, capsys)[0] == 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, Patch, error_of
 from standin import StandIn
 from workbench.app.executor import Local
 from workbench.app.judge import on_record
@@ -26,7 +26,7 @@ STUDIES = [path.parent.name for path in sorted((ROOT / "ablations").glob("*/abla
 
 
 def answer(
-    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0, limit: int = brief.LIMIT
+    capsys: Capsys, *arguments: str, code: int = 0, limit: int = brief.LIMIT
 ) -> dict[str, Any]:
     capsys.readouterr()
     assert main([*arguments, "--brief"]) == code
@@ -64,7 +64,7 @@ def test_lists_are_cut_at_their_end_to_fit(many: int) -> None:
 HERE = ("--project", str(FIXTURE))
 
 
-def test_an_id_leads_to_more_of_the_same_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_id_leads_to_more_of_the_same_step(capsys: Capsys) -> None:
     step = answer(capsys, "advise", "fix2", *HERE)
     more = answer(capsys, "show", str(step["evidence"]), *HERE, limit=brief.MORE)
     assert {name: more[name] for name in step} == step
@@ -75,7 +75,7 @@ def test_an_id_leads_to_more_of_the_same_step(capsys: pytest.CaptureFixture[str]
     assert two["speedup"][0] == pytest.approx(step["vs_parent"][0], rel=0.02)  # other sessions
 
 
-def test_a_wrong_step_says_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_step_says_where(capsys: Capsys) -> None:
     told = answer(capsys, "check", "fix3", *HERE, code=main(["check", "fix3", *HERE]))
     assert told["verdict"] == "wrong"
     assert told["checks"][0]["max_error"] > told["checks"][0]["allowed"]
@@ -83,7 +83,7 @@ def test_a_wrong_step_says_where(capsys: pytest.CaptureFixture[str]) -> None:
     assert (step["verdict"], step["input_kind"]) == ("wrong", "outliers")
 
 
-def test_the_ladder_in_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ladder_in_short(capsys: Capsys) -> None:
     told = answer(capsys, "ablate", *HERE)
     assert told["steps"][-1]["step"] == told["best"]["step"]
     assert told["references"]
@@ -99,7 +99,7 @@ def test_the_ladder_in_short(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_errors_are_json_on_stdout(
-    arguments: list[str], code: int, kind: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, kind: str, capsys: Capsys
 ) -> None:
     told = answer(capsys, *arguments, code=code)
     assert told["error"]["code"] == kind
@@ -131,7 +131,7 @@ TIMES = {"baseline": 20.0, "best": 10.0, "near": 9.0, "far": 25.0, "bad": 5.0}
 
 
 @pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StandIn, tuple[str, str]]:
+def loop(tmp_path: Path, monkeypatch: Patch) -> tuple[StandIn, tuple[str, str]]:
     root = make(tmp_path / "ws", dict.fromkeys(TIMES, GOOD))
     gpu = StandIn(
         monkeypatch, lambda run: TIMES[run.variant], wrong=lambda run: run.variant == "bad"
@@ -148,7 +148,7 @@ def sessions(gpu: StandIn) -> list[int]:
 
 
 def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
-    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    loop: tuple[StandIn, tuple[str, str]], capsys: Capsys
 ) -> None:
     gpu, here = loop
     gpu.jobs.clear()
@@ -165,8 +165,8 @@ def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
 
 def test_an_answer_says_why_ncu_profiled_nothing(
     loop: tuple[StandIn, tuple[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     _, here = loop
 
@@ -180,7 +180,7 @@ def test_an_answer_says_why_ncu_profiled_nothing(
 
 
 def test_a_slow_step_is_provisional_and_not_profiled(
-    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    loop: tuple[StandIn, tuple[str, str]], capsys: Capsys
 ) -> None:
     gpu, here = loop
     gpu.jobs.clear()
@@ -191,7 +191,7 @@ def test_a_slow_step_is_provisional_and_not_profiled(
 
 
 def test_quick_stops_at_the_first_verdict(
-    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    loop: tuple[StandIn, tuple[str, str]], capsys: Capsys
 ) -> None:
     gpu, here = loop
     gpu.jobs.clear()
@@ -201,9 +201,7 @@ def test_quick_stops_at_the_first_verdict(
     assert gpu.captured == []
 
 
-def test_a_wrong_step_is_not_timed(
-    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_step_is_not_timed(loop: tuple[StandIn, tuple[str, str]], capsys: Capsys) -> None:
     gpu, here = loop
     gpu.checked.clear()
     told = answer(capsys, "ablate", "bad", *here, code=1)
@@ -214,7 +212,7 @@ def test_a_wrong_step_is_not_timed(
 
 
 def test_a_step_is_measured_at_the_shape_where_it_is_judged(
-    loop: tuple[StandIn, tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    loop: tuple[StandIn, tuple[str, str]], capsys: Capsys
 ) -> None:
     gpu, here = loop
     root = Path(here[1])
@@ -228,5 +226,5 @@ def test_a_step_is_measured_at_the_shape_where_it_is_judged(
     assert {job.shape for job in gpu.jobs} == {"small"}
 
 
-def test_quick_without_brief_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quick_without_brief_is_refused(capsys: Capsys) -> None:
     assert "--brief" in error_of(capsys, "ablate", "fix1", "--quick", *HERE)

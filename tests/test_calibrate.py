@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 import standin
-from answers import both_of
+from answers import Capsys, Patch, both_of
 from workbench.cli.main import main
 from workbench.errors import ToolFailed
 from workbench.evidence import store
@@ -214,7 +214,7 @@ Play = Callable[..., tuple[EvidenceFolder, Scripted]]
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+def play(tmp_path: Path, monkeypatch: Patch) -> Play:
     folder = EvidenceFolder(tmp_path / "nvidia-h200")
 
     def run(*scripts: WorkerEnd) -> tuple[EvidenceFolder, Scripted]:
@@ -266,9 +266,7 @@ def test_what_is_on_record_stays_when_nothing_new_is_complete(play: Play) -> Non
     assert folder.ceilings.read_bytes() == before
 
 
-def test_without_a_gpu_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_says_so(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     out, err = both_of(capsys, "calibrate", project=FIXTURE, code=3)
     assert out == ""
@@ -276,9 +274,7 @@ def test_without_a_gpu_it_says_so(
     assert "hint: ceilings are measured on the GPU itself" in err
 
 
-def test_without_the_packages_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_packages_it_says_so(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "nvidia-ml-py"])
     assert main(["calibrate", "--project", str(FIXTURE)]) == 3
@@ -286,7 +282,7 @@ def test_without_the_packages_it_says_so(
 
 
 def test_it_writes_and_shows_what_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     from workspaces import GOOD, make
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec import convert
 
 import pages
-from answers import both_of, error_of
+from answers import Capsys, both_of, error_of, not_none
 from handmade import metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
@@ -96,8 +96,7 @@ def calibration(**clocks: float) -> CeilingsFile:
 
 def test_what_was_written_is_read(folder: EvidenceFolder) -> None:
     assert load_calibration(folder) is None
-    found = load_calibration(put(folder, json.dumps(on_file())))
-    assert found is not None
+    found = not_none(load_calibration(put(folder, json.dumps(on_file()))))
     assert found.values == {name: value for name, (_, value) in MADE_UP.items()}
     assert found.ceilings["dram"].sm_clock_mhz == 1000
     assert found.ceilings["dram"].memory_clock_mhz is None
@@ -144,8 +143,7 @@ def test_a_file_that_cannot_be_used_is_named_with_a_hint(
 
 
 def found_point(table: ColumnTable) -> Point:
-    found = point(table, calibration().values)
-    assert found is not None
+    found = not_none(point(table, calibration().values))
     return found
 
 
@@ -157,8 +155,7 @@ def test_a_point_has_its_shares_of_the_measured_roofs_by_hand() -> None:
     assert shares == pytest.approx([1e9 / 1.8e12, 0.4, 4 / 9])
     assert found.sm_clock_hz == pytest.approx(1e9)
     # The theoretical ones are as they were.
-    plain = point(metrics({**ROOF, **LEVELS}))
-    assert plain is not None
+    plain = not_none(point(metrics({**ROOF, **LEVELS})))
     assert plain.share_of_arithmetic_peak == found.share_of_arithmetic_peak
     assert math.isnan(plain.share_of_measured)
     assert all(math.isnan(level.share_of_measured) for level in plain.levels)
@@ -170,15 +167,13 @@ def test_the_measured_share_is_of_the_arithmetic_that_ran() -> None:
 
 
 def test_without_its_ceiling_a_share_is_not_known() -> None:
-    found = point(metrics(ROOF), {"fp64": 1e13})
-    assert found is not None
+    found = not_none(point(metrics(ROOF), {"fp64": 1e13}))
     assert math.isnan(found.share_of_measured)
 
 
 def test_theory_is_taken_at_the_clock_of_the_benchmark() -> None:
     """Twice the clock is twice the arithmetic and L1, and the same L2 and DRAM."""
-    table = peaks(metrics({**ROOF, **LEVELS}))
-    assert table is not None
+    table = not_none(peaks(metrics({**ROOF, **LEVELS})))
     assert table.sm_clock == 1e9
     found = measured_ceilings(calibration(fp32=2000.0, l1=2000.0, l2=2000.0, dram=2000.0), table)
     theory = {name: roof.theoretical for name, roof in found.ceilings.items()}
@@ -207,8 +202,7 @@ def measured() -> MeasuredCeilings:
 def calibrated() -> Ablation:
     """A ladder whose first step has shares of measured ceilings; the others have none."""
     found = ablation(measured=measured())
-    plain = found.row("baseline").roofline
-    assert plain is not None
+    plain = not_none(found.row("baseline").roofline)
     levels = tuple(dataclasses.replace(level, share_of_measured=0.25) for level in plain.levels)
     known = dataclasses.replace(plain, share_of_measured=0.5, levels=levels, sm_clock_hz=1.1e9)
     return with_row(found, "baseline", roofline=known)
@@ -239,18 +233,15 @@ def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
     box = Box(50, 10, 450, 310)
     at = plot(box, (0.1, 1e4), (0.1, 1e4))
     known, plain = roofs(calibrated()), roofs(ablation())
-    assert known is not None
-    assert plain is not None
-    lines = roofline_plot.measured_lines(at, known)
+    lines = roofline_plot.measured_lines(at, not_none(known))
     assert len(lines) == 3
     assert all(pages.holds(box, end, 0.1) for line in lines for end in line)
-    assert not roofline_plot.measured_lines(at, plain)
+    assert not roofline_plot.measured_lines(at, not_none(plain))
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     made = calibrated()
-    assert made.measured is not None
-    known = json.loads(dumps(plain_data(made.measured)))
+    known = json.loads(dumps(plain_data(not_none(made.measured))))
     assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert known["not_collected"] == {"fp64": "it | broke"}
     found = json.loads(dumps(answers.ablation(made, full=["baseline", "fix1"])))
@@ -263,9 +254,7 @@ def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     assert plain["versions"][0]["roofline"]["share_of_measured"] is None
 
 
-def test_a_recorded_workspace_that_is_calibrated_reports_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recorded_workspace_that_is_calibrated_reports_it(tmp_path: Path, capsys: Capsys) -> None:
     root = copy_of_fixture(tmp_path)
     data = on_file(ceilings={"fp32": entry("FLOP/s", 9e13, 1980.0)})  # 134 % of theory
     (folder,) = (root / "ablations" / "attention" / "evidence").iterdir()

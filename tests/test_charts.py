@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import pages
+from answers import not_none
 from synthetic import CEILINGS, ablation, not_current, with_row
 from workbench.judge.rows import Ablation
 from workbench.render.chart import svg
@@ -124,17 +125,19 @@ def test_the_path_to_the_best_and_the_references_are_named() -> None:
     found, _ = pages.recorded()
     named = {g.variant for g in pages.groups(scene("roofline", found).items) if g.areas}
     assert len(named) == 12
-    assert found.best is not None
-    assert {"baseline", found.best.variant, *(row.variant for row in found.references)} <= named
+    assert {
+        "baseline",
+        not_none(found.best).variant,
+        *(row.variant for row in found.references),
+    } <= named
 
 
 def test_height_is_the_work_that_the_problem_needs() -> None:
     """Read back from the picture: the share of the roof over the mark."""
     found, _ = pages.recorded()
-    assert found.ceilings is not None
     row = found.row("fix15")
     assert row.roofline is not None
-    rates, seconds = found.ceilings.rates, row.figures["duration"].value * 1e-6
+    rates, seconds = not_none(found.ceilings).rates, row.figures["duration"].value * 1e-6
     assert found.work is not None
     (level,) = (one for one in row.roofline.levels if one.name == found.base)
     moved = level.bytes_per_second * seconds

@@ -14,6 +14,7 @@ import pytest
 import torch
 from benchmarks import sizes
 
+from answers import Patch
 from workbench import Shape, cuda
 from workbench.app.executor import Local
 from workbench.app.sweep import OverShapes
@@ -46,7 +47,7 @@ def refuse(kernel: Kernel, where: Any) -> NoReturn:
 
 
 @pytest.fixture(autouse=True)
-def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_a_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Kernel, "__getitem__", refuse)
     monkeypatch.setattr(cuda, "tensor_map", lambda *_, **__: None)
     properties = SimpleNamespace(multi_processor_count=SMS)

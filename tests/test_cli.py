@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import both_of, error_of, json_of, text_of
+from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.cli import main as cli
 from workbench.cli import streams
 from workbench.cli.main import main
@@ -39,7 +39,7 @@ HERE = ["--project", str(FIXTURE)]
     ],
 )
 def test_a_wrong_name_ends_in_a_hint_and_exit_code_2(
-    arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, hint: str, capsys: Capsys
 ) -> None:
     out, err = both_of(capsys, *arguments, *HERE, code=2)
     assert out == ""
@@ -47,7 +47,7 @@ def test_a_wrong_name_ends_in_a_hint_and_exit_code_2(
     assert hint in err.split("hint:")[1]
 
 
-def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_verb_is_refused(capsys: Capsys) -> None:
     assert "profile" in error_of(capsys, "profil")
 
 
@@ -63,14 +63,12 @@ def test_an_unknown_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ["check", "fix4", "--json"],
     ],
 )
-def test_json_is_the_whole_of_stdout(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_whole_of_stdout(arguments: list[str], capsys: Capsys) -> None:
     assert json_of(capsys, *arguments, *HERE)["schema_version"] == 1
 
 
 def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     root = copy_of_fixture(tmp_path)
     ladder = root / "ablations" / "attention" / "ablation.toml"
@@ -87,14 +85,14 @@ def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
     assert "hint: a variant that is wrong is not timed" in err
 
 
-def test_recorded_evidence_says_so_in_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_evidence_says_so_in_the_first_line(capsys: Capsys) -> None:
     first = text_of(capsys, "profile", "baseline", *HERE).splitlines()[0]
     assert first.startswith("recorded evidence: NVIDIA H200, 2026-")
     assert "ncu 2025.3.1" in first
 
 
 def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     lines = text_of(capsys, "profile", "baseline", *HERE).splitlines()
     start = lines.index("Top bottlenecks:")
@@ -110,7 +108,7 @@ def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
 
 
 def test_without_gpu_and_evidence_the_way_out_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     make(tmp_path, {"baseline": GOOD})
@@ -120,9 +118,7 @@ def test_without_gpu_and_evidence_the_way_out_is_named(
     assert "workbench doctor" in err
 
 
-def test_doctor_says_what_works(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_says_what_works(capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     monkeypatch.setattr("workbench.run.machine.find_ncu", lambda: None)
     last = text_of(capsys, "doctor").strip().splitlines()[-1]
@@ -133,7 +129,7 @@ def test_doctor_says_what_works(
     assert data["works"]["measure"] is False
 
 
-def test_being_ended_is_being_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_being_ended_is_being_interrupted(monkeypatch: Patch) -> None:
     """So that the processes it started end with it, and what was finished is kept."""
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(cli, "run", lambda arguments: os.kill(os.getpid(), signal.SIGTERM))
@@ -185,7 +181,7 @@ def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
 
 
 def test_what_takes_longer_than_a_second_says_that_it_works(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """Until something else is printed; and nothing where stderr is no terminal."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

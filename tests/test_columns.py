@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from rich.console import Console
 
+from answers import Patch
 from synthetic import ablation
 from workbench.judge.rows import Ablation, Row
 from workbench.render import answers, markdown, terminal
@@ -46,9 +47,7 @@ OUTPUTS: Mapping[str, tuple[Callable[[Ablation], str], str]] = {
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_a_column_added_in_one_place_is_in_every_output(
-    output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_column_added_in_one_place_is_in_every_output(output: str, monkeypatch: Patch) -> None:
     write, label = OUTPUTS[output]
     known = ladder_table.fields
     assert label not in write(ablation(1)).split('"figures"')[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from commits import IDENTITY, Repository, repository
 from workbench.cli.main import main
 from workbench.errors import WorkbenchError
@@ -96,8 +96,7 @@ def test_what_a_killed_run_left_goes_with_its_folder(made: Repository, tmp_path:
         running.append(one)
     try:
         for one in running:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "there\n"
+            assert not_none(one.stdout).readline() == "there\n"
         assert worktrees(made) == 3
         running[0].send_signal(signal.SIGKILL)
         running[0].wait()
@@ -138,9 +137,7 @@ def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> No
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
 
 
-def test_a_shallow_clone_says_so(
-    made: Repository, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shallow_clone_says_so(made: Repository, tmp_path: Path, capsys: Capsys) -> None:
     made.edit(CU, "extern", "// one\nextern")
     made.git("clone", "--quiet", "--depth=1", f"file://{made.top}", str(tmp_path / "shallow"))
     assert main(["gate", "HEAD~1", "--project", str(tmp_path / "shallow" / "gpü x")]) == 2
@@ -149,7 +146,7 @@ def test_a_shallow_clone_says_so(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
 def test_a_repository_of_another_user_says_how_to_trust_it(
-    made: Repository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    made: Repository, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from answers import not_none
 from handmade import made_index, metrics
 from snapshots import snapshot, step, timing, together
 from workbench.evidence.records import CaptureIndex, Provenance
@@ -169,8 +170,7 @@ def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
     taken = TimedTogether(
         "s.json", frozenset({"fix", "base"}), msgspec.structs.replace(known, sessions=sessions)
     )
-    facts = timing_facts(taken, "")
-    assert facts is not None
+    facts = not_none(timing_facts(taken, ""))
     assert facts.throttling is not None
     assert (facts.throttling.variant, facts.throttling.sm_clock_mhz) == ("fix", 1500.0)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch
 from handmade import build_of, built_kernel, made_index
 from workbench.evidence.records import CapturedKernel, Provenance
 from workbench.judge.evaluate import lines_missing
@@ -247,7 +248,7 @@ def test_a_call_that_compiles_is_given_time() -> None:
     assert worker.allowed(5) == 5
 
 
-def test_what_compiles_is_shown_as_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_compiles_is_shown_as_compiling(monkeypatch: Patch) -> None:
     from workbench.cli.progress import Progress
 
     shown: list[str] = []
@@ -259,7 +260,7 @@ def test_what_compiles_is_shown_as_compiling(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_what_others_compile_is_read_of_a_fresh_report(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: Patch, tmp_path: Path
 ) -> None:
     """Decoding a report takes memory that is never given back."""
     from workbench.errors import BadCapture
@@ -285,7 +286,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     assert made.resources(tmp_path, texts) == {}
 
 
-def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: Patch) -> None:
     """An autotuner's launches, and what a compiler does at the second call, stay outside."""
     graphs = pytest.importorskip("workbench.run.worker.timing.graphs")
     calls: list[str] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from workbench.errors import UsageError
 from workbench.study.config import Config, read_config
 from workbench.study.params import base_name
@@ -16,7 +16,7 @@ from workbench.study.workspace import find_workspace
 from workspaces import GOOD, ROOT, make
 
 
-def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
+def fails(capsys: Capsys, root: Path, *words: str) -> None:
     """``list`` in this workspace ends in exit code 2 and a message with all of ``words``."""
     said = error_of(capsys, "list", project=root)
     assert said.startswith("error: ")
@@ -43,7 +43,7 @@ def fails(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> None:
     ],
 )
 def test_a_wrong_setting_is_named(
-    text: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, words: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD}, config=text)
     fails(capsys, tmp_path, *words)
@@ -54,16 +54,14 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     assert read_config(tmp_path / "workbench.toml") == Config()
 
 
-def test_the_workspace_is_found_from_a_folder_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workspace_is_found_from_a_folder_below(tmp_path: Path, monkeypatch: Patch) -> None:
     root = make(tmp_path, {"baseline": GOOD})
     monkeypatch.chdir(root / "kernels" / "scale")
     assert find_workspace().root == root
 
 
 def test_outside_any_workspace_the_built_in_one_reports_below_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     workspace = find_workspace()
@@ -76,7 +74,7 @@ def test_outside_any_workspace_the_built_in_one_reports_below_the_current_folder
     assert workspace.evidence_base("attention").is_relative_to(tmp_path)
 
 
-def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_project_must_be_a_workspace(tmp_path: Path, capsys: Capsys) -> None:
     fails(capsys, tmp_path, "no workbench.toml in", "hint: --project")
 
 
@@ -133,7 +131,7 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_wrong_ladder_is_named(
-    old: str, new: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    old: str, new: str, words: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD, "b": GOOD})
     path = tmp_path / "ablations" / "scale" / "ablation.toml"
@@ -144,9 +142,7 @@ def test_a_wrong_ladder_is_named(
     fails(capsys, tmp_path, "ablation.toml", *words)
 
 
-def test_a_study_that_lacks_a_part_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_that_lacks_a_part_is_named(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     study = tmp_path / "kernels" / "scale" / "study.py"
     study.write_text(study.read_text().replace("def work", "def werk"))
@@ -176,8 +172,7 @@ def test_an_empty_workspace_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_step_that_chooses_names_the_steps_it_chooses_among() -> None:
-    step = find_workspace(ROOT).study("attention").ladder.step("fix30")
-    assert step is not None
+    step = not_none(find_workspace(ROOT).study("attention").ladder.step("fix30"))
     text = (ROOT / "kernels" / "attention" / "fix30.py").read_text()
     assert {base_name(name) for name in step.chooses} == set(
         re.findall(r'cuda\.variant\("(\w+)"', text)

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch, not_none
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.errors import UsageError  # noqa: E402
@@ -29,7 +31,7 @@ L2 = 4 * SMALL * 4  # bytes
 
 
 @pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_cpu(monkeypatch: Patch) -> None:
     def fresh(study: Any, shape: Shape) -> dict[str, Any]:
         return {"x": torch.randn(SMALL), "w": torch.randn(LARGE), "n": 3}
 
@@ -56,8 +58,7 @@ def test_they_are_in_common_and_in_no_table() -> None:
     assert one["w"].data_ptr() == other["w"].data_ptr()
     assert one["x"].data_ptr() != other["x"].data_ptr()
     table = around.table(one)
-    assert table.given is not None
-    assert table.given[:, 0].tolist() == [one["x"].data_ptr()]
+    assert not_none(table.given)[:, 0].tolist() == [one["x"].data_ptr()]
 
 
 def test_renewed_they_have_other_values_in_the_same_place() -> None:

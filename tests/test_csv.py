@@ -6,6 +6,7 @@ import csv
 
 import pytest
 
+from answers import Capsys
 from workbench.cli.main import main
 from workbench.render.as_table import as_csv, safe
 from workbench.render.document.blocks import Cell, Section, Table, TableColumn, TableRow, words
@@ -15,12 +16,12 @@ FIXTURE = ["--project", str(ROOT / "tests" / "fixture")]
 Rows = list[dict[str, str]]
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Rows:
+def printed(capsys: Capsys, *arguments: str) -> Rows:
     assert main([*arguments, "--csv", *FIXTURE]) == 0
     return list(csv.DictReader(capsys.readouterr().out.splitlines()))
 
 
-def test_the_ladder_has_numbers_with_their_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ladder_has_numbers_with_their_intervals(capsys: Capsys) -> None:
     rows = {
         row["variant"]: row for row in printed(capsys, "ablate", "fix1", "--study", "attention")
     }
@@ -33,7 +34,7 @@ def test_the_ladder_has_numbers_with_their_intervals(capsys: pytest.CaptureFixtu
     assert rows["baseline"]["speedup_over_parent"] == ""
 
 
-def test_show_and_profile_have_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_and_profile_have_the_figures(capsys: Capsys) -> None:
     rows = printed(capsys, "show", "tma", "--study", "transpose")
     assert list(rows[0]) == ["figure", "value", "unit", "metric"]
     assert float(rows[0]["value"]) > 1

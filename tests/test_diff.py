@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, text_of
+from answers import Capsys, error_of, not_none, text_of
 from test_source_diff import patched
 from unified import unified
 from workbench.app.executor import Local
@@ -34,7 +34,7 @@ def evidence() -> Snapshot:
     return snapshot(target.evidence(), target.steps([]), sources=True)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run(capsys: Capsys, *arguments: str) -> str:
     return text_of(capsys, *arguments, *HERE)
 
 
@@ -55,8 +55,7 @@ def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
     found = pair_sources(evidence, before, after)
     assert found.has_costs
     for side, variant in enumerate((before, after)):
-        capture = evidence.shapes[evidence.shape].variants[variant].capture
-        assert capture is not None
+        capture = not_none(evidence.shapes[evidence.shape].variants[variant].capture)
         by_counter = [*capture.lines.rows("counter", "value")]
         issuing = sum(value for counter, value in by_counter if counter == "selected")
         done = sum(value for counter, value in by_counter if counter == "instructions")
@@ -132,9 +131,7 @@ def hunks(found: SourceDiff) -> list[int]:
     return [hunk.number for hunk in found.hunks]
 
 
-def test_json_has_every_hunk_with_both_costs(
-    capsys: pytest.CaptureFixture[str], evidence: Snapshot
-) -> None:
+def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: Snapshot) -> None:
     data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
     found = pair_sources(evidence, "fix4", "fix5")
     assert [h["number"] for h in data["hunks"]] == hunks(found)
@@ -153,7 +150,7 @@ def test_json_has_every_hunk_with_both_costs(
 
 
 def test_it_shows_what_moved_and_the_sources_on_demand(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     short = run(capsys, "diff", "fix1", "fix2")
     text = run(capsys, "diff", "fix1", "fix2", "--source")
@@ -170,13 +167,13 @@ def test_it_shows_what_moved_and_the_sources_on_demand(
 
 
 def test_the_own_values_of_parameters_name_the_variant_itself(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
 def test_a_variant_without_source_lines_still_compares_its_metrics(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     text = run(capsys, "diff", "fix5", "sdpa")
     assert "Costs by line are not collected (sdpa: its capture has no source lines)." in text
@@ -196,7 +193,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(
     ],
 )
 def test_what_cannot_be_compared_is_said(
-    arguments: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, hint: str, capsys: Capsys
 ) -> None:
     err = error_of(capsys, "diff", *arguments, *HERE)
     assert message in err.splitlines()[0]

@@ -7,9 +7,8 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 import workbench as wb
+from answers import Capsys, Patch
 from workbench import library
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
@@ -17,7 +16,7 @@ PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
 
 
 def test_its_first_examples_run_on_the_recorded_evidence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     root = copy_of_fixture(tmp_path)
     (root / "theirs.ncu-repz").symlink_to(recorded_report(CAUSAL, "fix10"))

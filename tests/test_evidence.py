@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import both_of, error_of, json_of, text_of
+from answers import Capsys, both_of, error_of, json_of, text_of
 from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
@@ -35,7 +35,7 @@ SHAPE = SHOWN
 WRONG = "fix3"  # with outliers among its inputs: checked, and for that neither timed nor captured
 
 
-def ablate(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def ablate(root: Path, capsys: Capsys) -> dict[str, Any]:
     data = json_of(capsys, "ablate", project=root)
     assert isinstance(data, dict)
     return data
@@ -241,7 +241,7 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
 
 
 def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+    copy: Path, capsys: Capsys
 ) -> None:
     source = copy / "kernels" / "attention" / "fix2.cu"
     source.write_text(source.read_text().replace("kTile = 64;", "kTile = 32;"))
@@ -285,7 +285,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
 
 
 def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+    copy: Path, capsys: Capsys
 ) -> None:
     study = copy / "kernels" / "attention" / "study.py"
     text = study.read_text()
@@ -307,9 +307,7 @@ def test_a_new_shape_leaves_evidence_current_and_a_changed_study_does_not(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
-def test_a_damaged_capture_is_named(
-    damage: str, transpose: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_capture_is_named(damage: str, transpose: Path, capsys: Capsys) -> None:
     (report,) = transpose.rglob("*.ncu-repz")
     whole = report.read_bytes()
     report.write_bytes(
@@ -327,9 +325,7 @@ def test_a_damaged_capture_is_named(
     assert "or profile the variant again" in err
 
 
-def test_a_deleted_capture_is_missing_and_times_stay(
-    transpose: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deleted_capture_is_missing_and_times_stay(transpose: Path, capsys: Capsys) -> None:
     for path in (*transpose.rglob("*.ncu-repz"), *transpose.rglob("tables/*")):
         path.unlink()
     row = ablate(transpose, capsys)["versions"][0]
@@ -347,9 +343,7 @@ def timing_of_ladder(root: Path) -> Path:
     return path
 
 
-def test_evidence_of_a_newer_schema_is_refused(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evidence_of_a_newer_schema_is_refused(copy: Path, capsys: Capsys) -> None:
     path = timing_of_ladder(copy)
     put_in(path, {**told_in(path), "schema_version": 9})
     err = error_of(capsys, "ablate", project=copy)
@@ -390,7 +384,7 @@ def test_no_path_of_a_machine_travels_in_evidence() -> None:
 
 
 def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
-    copy: Path, capsys: pytest.CaptureFixture[str]
+    copy: Path, capsys: Capsys
 ) -> None:
     path = timing_of_ladder(copy)
     data = told_in(path)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Patch
 from commits import Repository, repository
 from workbench.cli.main import command, main
 from workspaces import ROOT, copy_of_fixture
@@ -146,7 +147,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_works_as_printed(
-    line: str, repo: Path, rows: Path, tagged: Repository, monkeypatch: pytest.MonkeyPatch
+    line: str, repo: Path, rows: Path, tagged: Repository, monkeypatch: Patch
 ) -> None:
     where, code = RUN[line]
     folder = {REPO: repo, ROWS: rows / "rows", GIT: tagged.workspace}[where]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from answers import not_none
 from handmade import metrics
 from workbench.derive.factors import (
     BUSIEST,
@@ -59,8 +60,7 @@ def consistent(issue: float, active: float, elapsed: float, clock: float = 2e9) 
 
 
 def test_the_factors_of_one_launch_give_its_duration() -> None:
-    found = duration_parts(metrics(consistent(0.25, 3e4, 4e4)))
-    assert found is not None
+    found = not_none(duration_parts(metrics(consistent(0.25, 3e4, 4e4))))
     assert found.instructions == pytest.approx(7500)
     assert (found.issue_rate, found.active, found.clock) == pytest.approx((0.25, 0.75, 2e9))
     assert found.seconds == pytest.approx(20e-6)
@@ -69,8 +69,7 @@ def test_the_factors_of_one_launch_give_its_duration() -> None:
 
 def test_launches_combine_exactly_whatever_their_rates() -> None:
     first, second = consistent(0.2, 1e4, 4e4, 2e9), consistent(0.9, 3e4, 3.1e4, 1.5e9)
-    found = duration_parts(metrics(first, second))
-    assert found is not None
+    found = not_none(duration_parts(metrics(first, second)))
     assert found.launches == 2
     assert found.issue_rate == pytest.approx((0.2 * 1e4 + 0.9 * 3e4) / 4e4)
     assert found.active == pytest.approx(4e4 / 7.1e4)
@@ -102,15 +101,13 @@ def test_replayed_instructions_stand_in_the_residual() -> None:
     odd = consistent(0.2, 3e4, 4e4)
     odd["smsp__inst_executed.sum"] *= 0.9  # a tenth was issued again
     after = duration_parts(metrics(odd))
-    assert before is not None
     assert after is not None
-    assert speedup_factors(before, after, ("a", "b")).residual == pytest.approx(0.9)
+    assert speedup_factors(not_none(before), after, ("a", "b")).residual == pytest.approx(0.9)
 
 
 def parts(active: float, busiest: float | None, elapsed: float) -> DurationParts:
     one = {**consistent(0.5, active, elapsed), "smsp__cycles_active.max": busiest or 0.0}
-    found = duration_parts(metrics({k: v for k, v in one.items() if v}))
-    assert found is not None
+    found = not_none(duration_parts(metrics({k: v for k, v in one.items() if v})))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from workbench.cli.main import main
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
@@ -42,7 +42,7 @@ CUDNN += "_4x1x1_cga1x1x1_kernel0_0"
 
 
 @pytest.fixture(autouse=True)
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nowhere(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -56,17 +56,17 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def run(capsys: Capsys, *arguments: object) -> str:
     assert main([str(a) for a in arguments]) == 0
     return capsys.readouterr().out
 
 
-def data(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+def data(capsys: Capsys, *arguments: object) -> Any:
     return json.loads(run(capsys, *arguments, "--json"))
 
 
 def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     found = data(capsys, "show", PACKED)
     assert found["gpus"] == ["NVIDIA H200"]
@@ -89,15 +89,13 @@ def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
         assert group["bottlenecks"]
 
 
-def test_a_plain_report_reads_as_the_compressed_one(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plain_report_reads_as_the_compressed_one(plain: Path, capsys: Capsys) -> None:
     one, other = data(capsys, "show", PACKED), data(capsys, "show", plain)
     assert {**one, "name": ""} == {**other, "name": ""}
 
 
 def test_show_groups_launches_and_shows_the_longest_in_full(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     text = run(capsys, "show", RAW)
     assert text.splitlines()[0].endswith("; 28 launches")
@@ -119,7 +117,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert done.stderr == ""
 
 
-def test_metric_and_source_take_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
     name = "launch__registers_per_thread"
     (row,) = data(capsys, "show", PACKED, "--launch", 1, "--metric", name)["metrics"]
     assert (row["launch"], row["value"]) == (1, 168)
@@ -172,7 +170,7 @@ def test_what_is_wrong_is_said_with_the_way_out(
     message: str,
     hint: str,
     nowhere: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     if "nothing.ncu-rep" not in arguments:
         for name in ("empty.ncu-rep", "empty.ncu-repz"):
@@ -224,9 +222,7 @@ def test_a_report_cut_anywhere_is_refused(
     assert "hint: profile it again" in err
 
 
-def test_diff_of_a_report_with_itself_moves_nothing(
-    plain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_diff_of_a_report_with_itself_moves_nothing(plain: Path, capsys: Capsys) -> None:
     found = data(capsys, "diff", PACKED, plain)
     assert found["warnings"] == []
     assert (found["only_before"], found["only_after"]) == ([], [])
@@ -239,7 +235,7 @@ def test_diff_of_a_report_with_itself_moves_nothing(
         assert told["largest_changes"]["figures"] == told["largest_changes"]["launch"] == []
 
 
-def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_tells_how_two_kernels_multiply_out(capsys: Capsys) -> None:
     found = data(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
     text = run(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
     assert found["kernels"]
@@ -255,7 +251,7 @@ def test_diff_tells_how_two_kernels_multiply_out(capsys: pytest.CaptureFixture[s
         assert before == pytest.approx(item["before"]["microseconds"])
 
 
-def test_diff_matches_by_name_and_lists_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_matches_by_name_and_lists_the_rest(capsys: Capsys) -> None:
     found = data(capsys, "diff", PACKED, RAW)
     for item in found["kernels"]:
         before, after = item["before"], item["after"]
@@ -316,7 +312,7 @@ def test_launches_of_the_workbench_match_by_their_ranges_first() -> None:
     assert how([before[0]], [after[1]]) == [(0, 1, BY_SIGNATURE)]
 
 
-def test_diff_takes_the_launches_that_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_takes_the_launches_that_it_is_told(capsys: Capsys) -> None:
     found = data(capsys, "diff", PACKED, RAW, "--launch", "1:5")
     (item,) = found["kernels"]
     assert item["launches"] == [[1, 5]]
@@ -326,7 +322,7 @@ def test_diff_takes_the_launches_that_it_is_told(capsys: pytest.CaptureFixture[s
 
 
 def test_diff_shows_no_sources_where_a_side_has_no_lines(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     text = run(capsys, "diff", PACKED, PACKED, "--launch", "0:2", "--source")
     assert (
@@ -337,16 +333,14 @@ def test_diff_shows_no_sources_where_a_side_has_no_lines(
 
 
 @pytest.mark.parametrize("given", ["1", "1:", "a:b", "-1:0", "1:9999", "9999:0", "٣:٣", "1:0:1"])
-def test_launches_that_there_are_not_are_refused(
-    given: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_launches_that_there_are_not_are_refused(given: str, capsys: Capsys) -> None:
     told = error_of(capsys, "diff", str(PACKED), str(RAW), f"--launch={given}")
     assert ("is no pair of launches" in told) == ("9999" not in given)
     assert "hint: " in told
 
 
 def test_a_diff_of_whole_reports_is_read_in_a_few_screens(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     """It was 7,585 lines: every kernel in full, with all of its source."""
     text = run(capsys, "diff", RAW, RAW)
@@ -444,10 +438,9 @@ def samples() -> Path | None:
     ],
 )
 def test_nvidias_own_pairs(
-    before: str, after: str, factor: tuple[float, float], capsys: pytest.CaptureFixture[str]
+    before: str, after: str, factor: tuple[float, float], capsys: Capsys
 ) -> None:
-    folder = samples()
-    assert folder is not None
+    folder = not_none(samples())
     one = folder / f"{before}.ncu-rep"
     other = one.with_name(f"{after}.ncu-rep")
     found = data(capsys, "diff", one, other)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from answers import Capsys
 from workbench.cli.main import main
 from workbench.run import machine
 
@@ -121,7 +122,7 @@ def test_the_hottest_line_is_one_of_the_users_own_file(case: Case, silu: Rows, r
 
 
 def test_a_kernel_on_a_stream_of_its_own_is_told_how_to_leave_it(
-    silu: Rows, root: Path, capsys: pytest.CaptureFixture[str]
+    silu: Rows, root: Path, capsys: Capsys
 ) -> None:
     if machine.package_version("cupy-cuda13x") is None:
         pytest.skip("CuPy is not installed")

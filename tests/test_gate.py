@@ -18,7 +18,7 @@ import pytest
 
 import snapshots
 import workspaces
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from commits import Repository, repository
 from handmade import built_kernel
 from workbench.app.sides import Side
@@ -52,8 +52,6 @@ from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, GOOD, SHOWN, copy_of_fixture, make
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 RULES = Config()
 SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
 MODULE = """from workbench import cuda
@@ -78,7 +76,7 @@ def scale(tmp_path: Path) -> Repository:
 
 @pytest.fixture
 def gate_by_workers(
-    scale: Repository, capsys: Capture, tmp_path_factory: pytest.TempPathFactory
+    scale: Repository, capsys: Capsys, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., tuple[int, dict[str, Any]]]:
     """Compiled code is kept from one test to the next."""
     cubins = tmp_path_factory.getbasetemp() / "cubins"
@@ -318,7 +316,7 @@ def test_python_that_means_the_same() -> None:
 
 # ---- mistakes ------------------------------------------------------------------------------
 def test_a_cache_that_is_a_link_in_a_loop(
-    scale: Repository, tmp_path: Path, capsys: Capture
+    scale: Repository, tmp_path: Path, capsys: Capsys
 ) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
@@ -328,18 +326,18 @@ def test_a_cache_that_is_a_link_in_a_loop(
 
 
 @pytest.mark.parametrize("base", ["nowhere", "--all", ""])
-def test_no_such_commit(scale: Repository, capsys: Capture, base: str) -> None:
+def test_no_such_commit(scale: Repository, capsys: Capsys, base: str) -> None:
     told = error_of(capsys, "gate", "--project", str(scale.workspace), "--", base)
     assert f"'{base}' is no commit" in told
     assert "hint: `git log" in told
 
 
-def test_no_repository(tmp_path: Path, capsys: Capture) -> None:
+def test_no_repository(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     assert "is in no git repository" in error_of(capsys, "gate", "HEAD~1", project=tmp_path)
 
 
-def test_a_commit_without_a_workspace(tmp_path: Path, capsys: Capture) -> None:
+def test_a_commit_without_a_workspace(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "readme").write_text("x")
     made = repository(tmp_path, "gpu")
     make(tmp_path / "gpu", {"baseline": GOOD})
@@ -445,7 +443,7 @@ def test_a_change_does_not_choose_the_rules_it_is_judged_by(
     ],
 )
 def test_other_rules_are_reported_and_are_not_the_same(
-    scale: Repository, gate: Any, capsys: Capture, file: str, old: str, new: str, why: str
+    scale: Repository, gate: Any, capsys: Capsys, file: str, old: str, new: str, why: str
 ) -> None:
     scale.edit(file, old, new)
     code, told = gate("HEAD~1")
@@ -749,13 +747,13 @@ def with_kernel_of(made: Repository, name: str, other: str) -> None:
     made.commit(f"another {name}")
 
 
-def gate_of(made: Repository, capsys: Capture, base: str) -> tuple[int, dict[str, dict[str, Any]]]:
+def gate_of(made: Repository, capsys: Capsys, base: str) -> tuple[int, dict[str, dict[str, Any]]]:
     code = main(["gate", base, "--json", "--project", str(made.workspace)])
     return code, rows(json.loads(capsys.readouterr().out))
 
 
 def test_recorded_counters_are_compared_without_a_gpu(
-    attention: Repository, capsys: Capture
+    attention: Repository, capsys: Capsys
 ) -> None:
     """The attention study with comments that change nothing, and then with fix10's kernel for
     fix9, and fix10's recorded capture with it.
@@ -779,8 +777,7 @@ def instructions(made: Repository) -> float | None:
     """Of fix10, in millions, as a gate takes them."""
     workspace = find_workspace(made.workspace)
     side = Side(Commit("0" * 40, "HEAD"), workspace, workspace.study())
-    found = side.at("fix10", counters=True)
-    assert found is not None
+    found = not_none(side.at("fix10", counters=True))
     assert found.without_report == (not found.figures)
     return found.figures["warp_instructions"].value if found.figures else None
 
@@ -802,7 +799,7 @@ def test_forged_tables_do_not_count(attention: Repository) -> None:
 
 
 def test_tables_do_not_count_without_their_report(
-    attention: Repository, capsys: Capture, monkeypatch: Patch
+    attention: Repository, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.app.gate.compile_sides", lambda *_: None)  # code stays unknown
     evidence = EvidenceFolder(attention.workspace / EVIDENCE.relative_to(FIXTURE))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from answers import json_of
+from answers import Capsys, Patch, json_of
 from workbench.cli.main import main
 from workbench.words import Regime
 from workspaces import GOOD, make
@@ -56,13 +56,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return root, {}
 
 
-def rows(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
+def rows(root: Path, capsys: Capsys) -> dict[str, dict[str, Any]]:
     assert main(["ablate", "--json", "--project", str(root)]) == 0
     return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["versions"]}
 
 
 def test_every_bad_kernel_is_named_and_has_no_speed(
-    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     found = rows(measured[0], capsys)
     for name, said in SAID.items():
@@ -73,7 +73,7 @@ def test_every_bad_kernel_is_named_and_has_no_speed(
 
 
 def test_the_good_ones_were_timed_and_profiled(
-    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     found = rows(measured[0], capsys)
     for name in ("baseline", "pairs"):
@@ -84,7 +84,7 @@ def test_the_good_ones_were_timed_and_profiled(
 
 
 def test_what_is_on_record_is_not_measured_again(
-    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     before = sorted(measured[0].rglob("evidence/**/*.json*"))
     stamps = [p.stat().st_mtime_ns for p in before]
@@ -93,7 +93,7 @@ def test_what_is_on_record_is_not_measured_again(
 
 
 def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
-    measured: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     """Each between 40 % and 105 % of the peak at its own clock, from a capture of this GPU."""
     found = json_of(capsys, "calibrate", project=measured[0])
@@ -106,7 +106,7 @@ def test_the_ceilings_it_measures_are_near_the_theoretical_ones(
         assert ceiling["measured"]["sm_clock_mhz"] > 300
 
 
-def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> None:
     import torch
 
     from workbench.run.worker.timing import timed_gpu as cards

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Capsys
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.timing import Timing
@@ -42,7 +43,7 @@ MODULES = {
 }
 
 
-def test_kernels_are_timed_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
     root = make(tmp_path, {}, MODULES, CONFIG)
     study = root / "kernels" / "scale" / "study.py"
     study.write_text(SQUARES)

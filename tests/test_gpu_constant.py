@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Capsys
 from workbench.cli.main import main
 from workspaces import step
 
@@ -55,9 +56,7 @@ def run(x, w):
 }
 
 
-def test_weights_that_were_prepared_before_are_found_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_were_prepared_before_are_found_out(tmp_path: Path, capsys: Capsys) -> None:
     folder, ladder = tmp_path / "kernels" / "rows", tmp_path / "ablations" / "rows"
     folder.mkdir(parents=True)
     ladder.mkdir(parents=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
+from answers import Patch
 from remotes import card
 from workbench.run.gpu import Gpu, locked
 
 
-def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
     both: Sequence[Gpu] = [card(0), card(1)]
     with locked(both) as one, locked(both) as other:

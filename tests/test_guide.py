@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import not_none
 from guide import COLUMNS, GUIDE, Command, File, Reader, Recorded, filled, items, write
 from test_readme import tables
 from workbench.run import machine
@@ -48,8 +49,7 @@ def test_it_leads_from_nothing_to_a_fix_that_is_kept() -> None:
 
 def test_its_installation_is_one_of_this_repository() -> None:
     (install,) = [c.line for c in COMMANDS if c.line.startswith("pip install")]
-    extra = re.fullmatch(r"pip install -e '\.\[(\w+)\]'", install)
-    assert extra is not None
+    extra = not_none(re.fullmatch(r"pip install -e '\.\[(\w+)\]'", install))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert extra[1] in project["optional-dependencies"]
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from answers import Patch
 from workbench.run.gpu import Gpu
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
@@ -79,7 +80,7 @@ def test_what_sources_import(tmp_path: Path, text: str, found: tuple[str, ...]) 
 
 
 def test_a_package_that_cannot_be_imported_is_left_to_who_wants_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
@@ -91,7 +92,7 @@ def test_a_package_that_cannot_be_imported_is_left_to_who_wants_it(
     assert "goes_on" in sys.modules
 
 
-def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: Patch) -> None:
     def driver(status: int) -> None:
         one = SimpleNamespace(cuCtxGetCurrent=lambda context: status)
         monkeypatch.setattr(ctypes, "CDLL", lambda name: one)
@@ -105,7 +106,7 @@ def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: pytest.Monkey
 
 
 def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """With NVML a thread starts, and a process that has one more is not forked."""
     monkeypatch.syspath_prepend(tmp_path)
@@ -127,7 +128,7 @@ def test_what_there_is_of_gpus_is_told_without_the_driver_and_nvml(
     assert [found[name]() for name in names] == [False, 7, (8, 0)]
 
 
-def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: Patch) -> None:
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     with startup.answers_without_driver([CARD]):
         assert not torch.cuda.is_available()

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch, not_none
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.errors import UsageError  # noqa: E402
@@ -41,7 +43,7 @@ def launched() -> list[Launch]:
 
 
 @pytest.fixture
-def around(launched: list[Launch], monkeypatch: pytest.MonkeyPatch) -> Neighbours:
+def around(launched: list[Launch], monkeypatch: Patch) -> Neighbours:
     """Of a study with three inputs, of which a call changes ``b``."""
 
     def room_for(like: Any, copies: int) -> list[Any]:
@@ -100,8 +102,7 @@ def test_indices_are_those_of_one_draw(around: Neighbours, launched: list[Launch
     around.like["c"] = torch.arange(64)
     around.sources["c"] = [torch.randperm(64) for _ in range(DRAWS)]
     table = around.table(around.inputs())
-    assert table.indices is not None
-    assert table.indices.shape[0] == 1
+    assert not_none(table.indices).shape[0] == 1
     around.write(table, 7)
     assert len(launched) == 3
     seen = set()
@@ -118,9 +119,7 @@ def test_what_is_changed_in_place_is_on_the_gpu(around: Neighbours) -> None:
         around._require_writable()
 
 
-def test_every_input_is_written_in_full(
-    around: Neighbours, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_input_is_written_in_full(around: Neighbours, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 5)
     first, second = around.written(3, 5), around.written(4, 5)
     for name in "ac":  # at some pieces two calls may have the same draw and factor
@@ -136,8 +135,7 @@ def test_structured_inputs_are_scaled_as_a_whole(around: Neighbours) -> None:
     """A factor for each piece would leave no positive definite matrix."""
     around.whole = True
     table = around.table(around.inputs())
-    assert table.given is not None
-    assert table.given[:, 4].tolist() == [3 | module.WHOLE] * 2
+    assert not_none(table.given)[:, 4].tolist() == [3 | module.WHOLE] * 2
     draw = module.secret(3, 5, module.DRAW) % DRAWS
     ratio = around.written(3, 5)["c"] / around.sources["c"][draw]
     assert 0.75 <= float(ratio.min()) <= 1
@@ -159,7 +157,7 @@ def test_inputs_have_the_gradients_that_the_study_gives_them(around: Neighbours)
     ],
 )
 def test_only_work_that_is_waited_for_is_timed_in_a_stream(
-    told: str, kind: type[NotTimed], monkeypatch: pytest.MonkeyPatch
+    told: str, kind: type[NotTimed], monkeypatch: Patch
 ) -> None:
     def raises(work: Any, side: Any) -> None:
         raise RuntimeError(f"CUDA error: {told}\nand more")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of, json_of
+from answers import Capsys, Patch, error_of, json_of, not_none
 from workbench.app.new import starters
 from workbench.cli.main import main
 from workbench.run import machine
@@ -46,8 +46,7 @@ def test_there_are_no_other_templates() -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_fix_to_fill_in_is_a_copy_and_says_so(template: str, tmp_path: Path) -> None:
     study = find_workspace(made(tmp_path, template)).study()
-    step = study.ladder.step("fix1")
-    assert step is not None
+    step = not_none(study.ladder.step("fix1"))
     assert "still a copy of baseline" in step.key_change
 
     def code(name: str) -> str:
@@ -63,7 +62,7 @@ def test_the_fix_to_fill_in_is_a_copy_and_says_so(template: str, tmp_path: Path)
 
 
 def test_the_cuda_template_compiles_without_a_word(
-    tmp_path: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     root = made(tmp_path)
     capsys.readouterr()
@@ -106,9 +105,7 @@ def test_an_adversarial_kind_breaks_what_it_is_there_for(tmp_path: Path) -> None
     assert (plain["x"] != 0).any(-1).all()
 
 
-def test_what_is_there_is_left_alone_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_there_is_left_alone_and_named(tmp_path: Path, capsys: Capsys) -> None:
     mine = {
         "kernels/rmsnorm/baseline.cu": "// mine\n",
         "workbench.toml": "# mine\n",
@@ -128,13 +125,13 @@ def test_what_is_there_is_left_alone_and_named(
     assert ignored == ["*.o", "__pycache__/", "reports/*/*/"]
 
 
-def test_it_ends_with_the_next_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_with_the_next_command(tmp_path: Path, capsys: Capsys) -> None:
     made(tmp_path / "my rows")
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(f"cd '{tmp_path / 'my rows'}' && workbench ablate")
 
 
-def test_its_json_says_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_json_says_what_was_done(tmp_path: Path, capsys: Capsys) -> None:
     told = json_of(capsys, "init", str(tmp_path), "--template", "triton")
     assert told["study"] == "rmsnorm"
     assert told["left_alone"] == []
@@ -142,7 +139,7 @@ def test_its_json_says_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "workbench.toml" in told["written"]
 
 
-def fails(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+def fails(capsys: Capsys, *command: str) -> str:
     capsys.readouterr()
     assert main(list(command)) == 2
     err = capsys.readouterr().err
@@ -151,7 +148,7 @@ def fails(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     return err
 
 
-def test_a_workspace_is_not_made_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_is_not_made_twice(tmp_path: Path, capsys: Capsys) -> None:
     made(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     err = fails(capsys, "init", str(tmp_path), "--template", "torch")
@@ -160,9 +157,7 @@ def test_a_workspace_is_not_made_twice(tmp_path: Path, capsys: pytest.CaptureFix
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_an_unknown_template_names_the_nearest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_template_names_the_nearest(tmp_path: Path, capsys: Capsys) -> None:
     err = fails(capsys, "init", str(tmp_path), "--template", "trition")
     assert "unknown template 'trition'" in err
     assert "did you mean 'triton'?" in err
@@ -170,9 +165,7 @@ def test_an_unknown_template_names_the_nearest(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_where_a_folder_is_needed_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "kernels").write_text("mine")
     assert f"{tmp_path / 'kernels'} is a file" in fails(capsys, "init", str(tmp_path))
     (tmp_path / "file").write_text("mine")
@@ -205,7 +198,7 @@ def test_what_was_interrupted_leaves_nothing_and_can_be_made_again(
     files: int,
     options: tuple[str, ...],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     (tmp_path / "kernels").mkdir()
     with monkeypatch.context() as patch:
@@ -219,7 +212,7 @@ def test_what_was_interrupted_leaves_nothing_and_can_be_made_again(
 @pytest.mark.gpu
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
-    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    template: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     root = made(tmp_path, template)
     capsys.readouterr()
@@ -245,8 +238,8 @@ def test_a_new_workspace_is_checked_on_the_cpu(
     code: int,
     told: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
@@ -262,7 +255,7 @@ def test_a_new_workspace_is_checked_on_the_cpu(
 
 
 def test_without_torch_the_check_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from answers import Patch, not_none
 from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import UsageError
@@ -266,8 +267,7 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     """Those of other sources, of another shape, and that were cut short are not."""
     times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
     found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
-    alone = judge(found, Config()).claimed
-    assert alone is not None
+    alone = not_none(judge(found, Config()).claimed)
     assert alone.ratio == pytest.approx(2.0)
     assert (alone.recordings, alone.later_low) == (1, None)
     told = plain(answer(judge(found, Config())))
@@ -284,12 +284,10 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
         )
     )
     found = dataclasses.replace(found, journal=journal, between=0.01)
-    claimed = judge(found, Config()).claimed
-    assert claimed is not None
+    claimed = not_none(judge(found, Config()).claimed)
     assert claimed.ratio == pytest.approx(4.2**0.5)
     assert (claimed.recordings, claimed.gpus) == (2, 2)
-    assert claimed.later_low is not None
-    assert claimed.later_low < 2.0 < 2.1 < (claimed.later_high or 0)
+    assert not_none(claimed.later_low) < 2.0 < 2.1 < (claimed.later_high or 0)
     told = plain(answer(judge(found, Config())))
     assert "Expected of a later recording: 2.05x [1.88, 2.23], by 2 recordings on 2 GPUs." in told
 
@@ -323,7 +321,7 @@ def test_an_entry_of_a_prediction_names_its_step() -> None:
 
 
 def test_two_timings_of_one_second_are_both_kept(
-    folder: EvidenceFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: EvidenceFolder, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Two commands at once, or a clock that was set back."""
     root = make(tmp_path / "twice", {"baseline": GOOD, "fix1": GOOD})

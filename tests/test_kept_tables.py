@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from answers import error_of, text_of
+from answers import Capsys, Patch, error_of, text_of
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_read_again(damage: str, kept: Path) -> None:
 
 
 def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
+    kept: Path, monkeypatch: Patch
 ) -> None:
     before = kept.read_bytes()
     threads = FigureSpec(
@@ -137,7 +137,7 @@ def test_tables_stand_without_their_report(kept: Path, tmp_path: Path) -> None:
         tables_of(gone, kept, sha256)
 
 
-def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: Capsys) -> None:
     """The same is printed without the reports; tables of another report are damage."""
     with_reports = copy_of_fixture(tmp_path / "with", "transpose")
     without = copy_of_fixture(tmp_path / "without", "transpose")
@@ -187,9 +187,7 @@ def test_tables_go_with_their_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "alone"), [(CAUSAL, False), (SHOWN, True)])
-def test_tables_without_their_report_are_named(
-    shape: str, alone: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_without_their_report_are_named(shape: str, alone: bool, capsys: Capsys) -> None:
     """Whoever changes them can write their checksum too."""
     assert main(["show", "fix10", "--shape", shape, "--project", str(FIXTURE)]) == 0
     *_, last = capsys.readouterr().out.splitlines()

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from answers import not_none
 from snapshots import check, step, together
 from snapshots import snapshot as by_hand
 from workbench.app.executor import Local
@@ -64,10 +65,9 @@ def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
             if row.deciding_speedup and row.deciding_speedup.level == 95:
                 assert row.deciding_speedup == row.over_parent
             if row.verdict == Verdict.KEPT:
-                assert row.step is not None
                 assert row.over_parent is not None
                 assert row.over_parent.low is not None
-                assert row.over_parent.low > (0.97 if row.step.corrects else 1)
+                assert row.over_parent.low > (0.97 if not_none(row.step).corrects else 1)
 
 
 def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
@@ -75,18 +75,17 @@ def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
     ladder = next(ladder for ladder in found.ladders if ladder.shape == "b4h16s2048d64")
     here, there = found.row("fix6"), ladder.row("fix6")
     assert (here.judged_at, there.judged_at) == ("b4h16s2048d64", "")
-    assert here.time is not None
     assert there.time is not None
-    assert there.time.value > 10 * here.time.value
+    assert there.time.value > 10 * not_none(here.time).value
     assert there.figures["duration"].value > 10 * here.figures["duration"].value
-    assert here.against_parent is not None
     assert there.against_parent is not None
-    assert there.against_parent.stall_microseconds == here.against_parent.stall_microseconds
+    assert (
+        there.against_parent.stall_microseconds == not_none(here.against_parent).stall_microseconds
+    )
     sdpa = ladder.row("sdpa")
     assert sdpa.role == Role.REFERENCE
-    assert sdpa.time is not None
     assert there.over_reference is not None
-    assert abs(there.over_reference.ratio - sdpa.time.value / there.time.value) < 0.01
+    assert abs(there.over_reference.ratio - not_none(sdpa.time).value / there.time.value) < 0.01
 
 
 def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
@@ -94,8 +93,7 @@ def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
     row = found.ladders[0].row("fix15")
     assert row.role == Role.CHOICE
     assert row.chosen == "fix11[stagger=1,polynomial=3]"
-    assert row.over_chosen is not None
-    assert 0.95 < row.over_chosen.ratio < 1.05
+    assert 0.95 < not_none(row.over_chosen).ratio < 1.05
 
 
 STEPS = [
@@ -168,29 +166,23 @@ def test_ratios_and_times_are_of_the_ladders_own_shape() -> None:
     found = made()
     large = found.ladders[1]
     row, start = large.row("wider"), large.row("small")
-    assert row.time is not None
-    assert row.time.value == pytest.approx(300, rel=1e-2)
+    assert not_none(row.time).value == pytest.approx(300, rel=1e-2)
     assert row.over_parent is not None
     assert row.over_parent.ratio == pytest.approx(2)
-    assert row.over_reference is not None
-    assert row.over_reference.ratio == pytest.approx(1.5)
+    assert not_none(row.over_reference).ratio == pytest.approx(1.5)
     assert start.over_parent is None
-    assert start.over_reference is not None
-    assert start.over_reference.ratio == pytest.approx(0.5)
+    assert not_none(start.over_reference).ratio == pytest.approx(0.5)
     table = found.row("wider")
     assert table.judged_at == "large"
     assert table.deciding_speedup == row.over_parent
-    assert table.over_parent is not None
-    assert table.over_parent.ratio == pytest.approx(1.2)
+    assert not_none(table.over_parent).ratio == pytest.approx(1.2)
 
 
 def test_a_choice_is_held_against_the_fastest_at_its_shape() -> None:
     row = made().ladders[0].row("either")
     assert row.chosen == "tiny"
-    assert row.over_chosen is not None
-    assert row.over_chosen.ratio == pytest.approx(20 / 21)
-    assert row.over_parent is not None
-    assert row.over_parent.ratio == pytest.approx(50 / 21)
+    assert not_none(row.over_chosen).ratio == pytest.approx(20 / 21)
+    assert not_none(row.over_parent).ratio == pytest.approx(50 / 21)
 
 
 def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
@@ -210,8 +202,7 @@ def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:
 
 def test_what_a_named_choice_picks_from_is_measured_beside_it() -> None:
     target = find_target(Local(), FIXTURE, None, None)
-    step = target.study.ladder.step("fix15")
-    assert step is not None
+    step = not_none(target.study.ladder.step("fix15"))
     found = named(target, ["fix15"])
     assert set(step.chooses) < set(found)
     assert set(step.chooses) - {step.variant for step in target.steps(["fix15"])}
@@ -246,12 +237,10 @@ def test_what_was_not_measured_at_another_shape_is_inconclusive_there_and_here()
 
 
 def test_all_shapes_are_told_of_the_last_step() -> None:
-    found = made().across
-    assert found is not None
+    found = not_none(made().across)
     assert [result.shape for result in found.shapes] == ["normal", "large"]
     assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
-    assert found.worst is not None
-    assert found.worst.shape == "normal"
+    assert not_none(found.worst).shape == "normal"
 
 
 def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None:
@@ -263,8 +252,7 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     ]
     times = {"base": 20.0, "choice": 10.0, "library": 15.0}
     found = by_hand(steps, {"normal": {**times, "few": 8.0}, "large": times})
-    across = judge(found, Config()).across
-    assert across is not None
+    across = not_none(judge(found, Config()).across)
     assert across.variant == "choice"
     assert [result.shape for result in across.shapes] == ["normal", "large"]
 
@@ -454,8 +442,7 @@ def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -
     }
     ladder = replace(found.ladder, references=references)
     judged = judge(replace(found, ladder=ladder, shapes=shapes), Config())
-    assert judged.across is not None
-    assert judged.across.untimed == {"rival": ("large",)}
+    assert not_none(judged.across).untimed == {"rival": ("large",)}
     assert plain(across(judged)).endswith(", normal. rival was not timed at large.")
     assert plain(across(made())).endswith(", normal.")
 

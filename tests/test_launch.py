@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from answers import Patch
 from workbench import cuda
 from workbench.cuda import launch
 from workbench.cuda.compiler import Source
@@ -44,7 +45,7 @@ class Answers:
         return (self.status,)
 
 
-def asking(monkeypatch: pytest.MonkeyPatch, static: int, dynamic: int, status: int = 0) -> Answers:
+def asking(monkeypatch: Patch, static: int, dynamic: int, status: int = 0) -> Answers:
     answers = Answers(static, status)
     monkeypatch.setattr(driver, "cuKernelGetAttribute", answers.kernel)
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", answers.device)
@@ -66,7 +67,7 @@ def asking(monkeypatch: pytest.MonkeyPatch, static: int, dynamic: int, status: i
     ],
 )
 def test_static_and_dynamic_shared_memory_count_together(
-    static: int, dynamic: int, asked: bool, monkeypatch: pytest.MonkeyPatch
+    static: int, dynamic: int, asked: bool, monkeypatch: Patch
 ) -> None:
     answers = asking(monkeypatch, static, dynamic)
     assert answers.asked == ([dynamic] if asked else [])  # and not again for as much or less
@@ -74,7 +75,7 @@ def test_static_and_dynamic_shared_memory_count_together(
 
 
 def test_more_than_a_block_can_have_is_refused_before_the_launch(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     with pytest.raises(UsageError) as told:
         asking(monkeypatch, 40 * KB, 200 * KB)
@@ -86,18 +87,18 @@ def test_more_than_a_block_can_have_is_refused_before_the_launch(
     assert told.value.exit_code == 2
 
 
-def test_static_memory_alone_may_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_static_memory_alone_may_be_too_much(monkeypatch: Patch) -> None:
     with pytest.raises(UsageError) as told:
         asking(monkeypatch, OPTIN + 16, 16)
     assert "launch it with" not in str(told.value.hint)
 
 
-def test_a_driver_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_refuses_is_told(monkeypatch: Patch) -> None:
     with pytest.raises(UsageError, match="shared memory of tile cannot be set"):
         asking(monkeypatch, 0, 64 * KB, status=1)
 
 
-def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: Patch) -> None:
     asked = []
 
     def answer(attribute: Any, value: int, kernel: Any, device: Any) -> tuple[int]:
@@ -116,7 +117,7 @@ class Loaded:
 
 
 def test_a_launch_goes_to_the_current_stream_of_the_current_device(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     launched: list[tuple[Any, ...]] = []
@@ -148,7 +149,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
 
 
 def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     def host() -> None:
         raise AttributeError("torch for CPUs has no streams to ask for")
@@ -197,7 +198,7 @@ class Views:
         return object()
 
 
-def test_a_tensor_map_is_made_once_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensor_map_is_made_once_of_an_address(monkeypatch: Patch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     utils = pytest.importorskip("cuda.core.utils", reason="cuda-core is not installed")
     views = Views()

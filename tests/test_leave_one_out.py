@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import Told, error_of, text_of
+from answers import Capsys, Patch, Told, error_of, text_of
 from standin import Run, StandIn
 from workspaces import GOOD, make, step
 
@@ -46,9 +46,7 @@ def time(run: Run) -> float:
     return 20 * stagger * (0.9 if "early" in on else 1) * (0.7 if "terms" in on else 1)
 
 
-def test_each_switch_is_put_back_in_the_same_sessions(
-    monkeypatch: pytest.MonkeyPatch, told: Told
-) -> None:
+def test_each_switch_is_put_back_in_the_same_sessions(monkeypatch: Patch, told: Told) -> None:
     gpu = StandIn(monkeypatch, time)
     found = told(*LEAVE_OUT, ALL)
     (timed,) = gpu.timed
@@ -74,7 +72,7 @@ def test_each_switch_is_put_back_in_the_same_sessions(
     assert found["together"]["ratio"] == pytest.approx(1 / (0.98 * 0.9 * 0.7), rel=0.01)
 
 
-def test_what_cannot_be_put_back_is_said(monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
+def test_what_cannot_be_put_back_is_said(monkeypatch: Patch, told: Told) -> None:
     StandIn(monkeypatch, time, wrong=lambda run: run.variant == "fix[stagger=1,terms=3]")
     found = told(*LEAVE_OUT, ALL, code=1)
     (early,) = (each for each in found["switches"] if each["switch"]["name"] == "early")
@@ -84,7 +82,7 @@ def test_what_cannot_be_put_back_is_said(monkeypatch: pytest.MonkeyPatch, told: 
 
 
 def test_the_table_says_whether_the_switches_are_independent(
-    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, capsys: Capsys
 ) -> None:
     StandIn(monkeypatch, time)
     name = "fix[stagger=1,early=1]"
@@ -106,8 +104,8 @@ def test_without_switches_there_is_nothing_to_leave_out(
     names: list[str],
     said: str,
     root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     StandIn(monkeypatch, time)
     error = error_of(capsys, "ablate", "--leave-one-out", *names, project=root)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
+from answers import Capsys, Patch, not_none
 from workbench.app.executor import Executor, Local
 from workbench.app.judge import judged as judged_of
 from workbench.app.target import find_target
@@ -51,7 +52,7 @@ def test_importing_it_loads_no_verb() -> None:
         wb.abalte  # type: ignore[attr-defined] # noqa: B018
 
 
-def test_ablate_gives_the_engines_ladder(ladder: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ablate_gives_the_engines_ladder(ladder: Any, capsys: Capsys) -> None:
     assert isinstance(ladder, Ablation)
     assert [row.variant for row in ladder.rows] == ["baseline", "fix1", "fix2"]
     assert getattr(ladder, "failures") == {}  # noqa: B009
@@ -209,7 +210,7 @@ def test_a_broken_report_is_a_bad_capture(tmp_path: Path) -> None:
         wb.read(path)
 
 
-def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_is_interrupted(monkeypatch: Patch) -> None:
     def stopped(*_: object, **options: object) -> None:
         raise Interrupted
 
@@ -218,9 +219,7 @@ def test_interrupted_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         wb.ablate(project=FIXTURE)
 
 
-def test_try_hands_over_a_file(
-    tmp_path: Path, trials_here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: Patch) -> None:
     target = find_target(Local(), FIXTURE, None, None)
     judged, evidence = judged_of(target)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -255,8 +254,7 @@ def test_an_option_that_try_has_not_is_named() -> None:
 
 def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
     compared = wb.diff("fix4", "fix5", study="attention", project=FIXTURE)
-    assert compared.speedup is not None
-    assert compared.speedup.ratio == pytest.approx(1.09, abs=0.001)
+    assert not_none(compared.speedup).ratio == pytest.approx(1.09, abs=0.001)
     assert compared.table().loc["duration", "value_after"] == pytest.approx(11.7, abs=0.05)
     told = [one.id for one in wb.advise("fix5", study="attention", project=FIXTURE)]
     assert told[0] == "pipe.tensor/tensor"
@@ -277,7 +275,7 @@ def test_lines_of_a_report_are_hottest_first_and_any_metric_has_a_name() -> None
         report.metric("no_such_metric")
 
 
-def test_a_plot_needs_matplotlib_and_a_kind_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_needs_matplotlib_and_a_kind_that_there_is(monkeypatch: Patch) -> None:
     ladder = wb.study("attention", project=FIXTURE).evidence().ladder
     with pytest.raises(UsageError, match="no plot 'tims'"):
         ladder.plot("tims")

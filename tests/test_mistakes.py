@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch
+
 pytest.importorskip("torch", reason="torch is not installed")
 
 from workbench.run.protocol import ErrorText
@@ -49,7 +51,7 @@ def told(folder: Path, text: str) -> ErrorText:
     ("module", "package"), [("helion", "helion"), ("cutlass.cute", "nvidia-cutlass-dsl")]
 )
 def test_a_missing_package_is_named_as_pip_calls_it(
-    study: Path, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+    study: Path, module: str, package: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
     error = told(study, f"import os\nimport {module}\n")
@@ -59,7 +61,7 @@ def test_a_missing_package_is_named_as_pip_calls_it(
 
 # ---- Triton, by stand-ins of its own classes ---------------------------------------------------
 @pytest.fixture
-def triton(study: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def triton(study: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A package that raises what Triton 3 does, from files of its own."""
     folder = study.parents[1] / "triton"
     (folder / "runtime").mkdir(parents=True)
@@ -184,7 +186,7 @@ def test_code_of_another_file_has_its_lines(study: Path) -> None:
 
 
 def test_front_ends_are_prepared_before_a_module_imports_them(
-    study: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, monkeypatch: Patch
 ) -> None:
     """Also for a file that the module names, and loads itself."""
     plain: dict[str, Any] = {}
@@ -229,7 +231,7 @@ inputs = reference = work = print
 
 @pytest.mark.parametrize("kind", ["variants", "trial"])
 def test_what_study_and_variant_both_build_is_built_alike(
-    kind: str, study: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, study: Path, monkeypatch: Patch
 ) -> None:
     """Or every process would build it once for each."""
     from torch.utils import cpp_extension
@@ -260,7 +262,7 @@ def test_what_study_and_variant_both_build_is_built_alike(
 
 
 def test_all_workers_load_an_extension_from_the_same_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Beside the folder of its builds; and what is loaded so is still heard of as a source."""
     from torch.utils import cpp_extension
@@ -295,7 +297,7 @@ def test_all_workers_load_an_extension_from_the_same_files(
 
 
 def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
-    study: Path, monkeypatch: pytest.MonkeyPatch
+    study: Path, monkeypatch: Patch
 ) -> None:
     class Raw:
         def __init__(self, code: str, name: str, options: Any = (), backend: str = "nvrtc") -> None:
@@ -360,7 +362,7 @@ def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:
     ]
 
 
-def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_is_asked_once_and_its_own_hook_is_kept(monkeypatch: Patch) -> None:
     heard: list[Any] = []
     runtime = SimpleNamespace(add_stages_inspection_hook=lambda *given: heard.append(given))
     monkeypatch.setattr(lines, "import_module", lambda name: SimpleNamespace(runtime=runtime))

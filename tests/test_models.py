@@ -9,6 +9,7 @@ import pytest
 from benchmarks import models
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 
+from answers import Patch
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT
 
@@ -55,9 +56,7 @@ def test_the_page_names_what_was_not_collected() -> None:
     assert models.page(made, recorded()) == made
 
 
-def test_a_record_of_other_sources_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_of_other_sources_is_not_shown(tmp_path: Path, monkeypatch: Patch) -> None:
     study = find_workspace(ROOT).study("attention_served")
     monkeypatch.setattr(models, "RECORDED", tmp_path / "models.json")
     assert models.current(study) is None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import json_of
+from answers import Capsys, Patch, json_of, not_none
 from workbench.app.new import predicted, step_text, with_step
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -32,7 +32,7 @@ def new(root: Path, *options: str) -> int:
     return main(["new", *options, "--project", str(root)])
 
 
-def fails(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> str:
+def fails(capsys: Capsys, root: Path, *options: str) -> str:
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert new(root, *options) == 2
@@ -43,9 +43,7 @@ def fails(capsys: pytest.CaptureFixture[str], root: Path, *options: str) -> str:
     return err
 
 
-def test_the_copy_is_a_variant_of_its_own(
-    root: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_copy_is_a_variant_of_its_own(root: Path, builds_here: None, capsys: Capsys) -> None:
     assert new(root, "fix2", "--from", "baseline", *CHANGE) == 0
     out = capsys.readouterr().out.splitlines()
     folder = root / "kernels" / "rmsnorm"
@@ -66,8 +64,7 @@ def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:
     assert new(root, "fix2", "--from", "fix1", *CHANGE, *options) == 0
     after = ladder.read_text()
     assert [line for line in before.splitlines() if line not in after.splitlines()] == []
-    known = find_workspace(root).study().ladder.step("fix2")
-    assert known is not None
+    known = not_none(find_workspace(root).study().ladder.step("fix2"))
     assert (known.parent, known.key_change) == ("fix1", "eight halves a load")
     assert [(p.figure, p.factor) for p in known.predictions] == [
         ("time", (0.4, 0.8)),
@@ -77,7 +74,7 @@ def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:
 
 
 def test_kernels_of_another_name_are_copied_and_headers_are_shared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD})
     folder = root / "kernels" / "scale"
@@ -109,7 +106,7 @@ def test_kernels_of_another_name_are_copied_and_headers_are_shared(
     ],
 )
 def test_a_name_that_cannot_be_is_refused(
-    root: Path, options: tuple[str, ...], words: list[str], capsys: pytest.CaptureFixture[str]
+    root: Path, options: tuple[str, ...], words: list[str], capsys: Capsys
 ) -> None:
     err = fails(capsys, root, *options, *CHANGE)
     assert all(word in err for word in words)
@@ -128,24 +125,20 @@ def test_a_name_that_cannot_be_is_refused(
     ],
 )
 def test_a_prediction_that_says_nothing_is_refused(
-    root: Path, prediction: str, words: list[str], capsys: pytest.CaptureFixture[str]
+    root: Path, prediction: str, words: list[str], capsys: Capsys
 ) -> None:
     err = fails(capsys, root, "fix2", "--from", "fix1", *CHANGE, "--predict", prediction)
     assert all(word in err for word in words)
 
 
-def test_without_a_terminal_the_change_must_be_given(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_the_change_must_be_given(root: Path, capsys: Capsys) -> None:
     err = fails(capsys, root, "fix2", "--from", "fix1", "--predict", "time=0.5..1")
     assert "a step needs its key change" in err
     assert "--change" in err
     assert "cannot be printed" in fails(capsys, root, "fix2", "--from", "fix1", "--change", "a\x07")
 
 
-def test_a_file_that_is_there_is_not_overwritten(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_there_is_not_overwritten(root: Path, capsys: Capsys) -> None:
     (root / "kernels" / "rmsnorm" / "fix2.cu").write_text("mine")
     assert "fix2.cu is there already" in fails(capsys, root, "fix2", "--from", "fix1", *CHANGE)
 
@@ -162,7 +155,7 @@ def test_a_file_that_is_there_is_not_overwritten(
     ],
 )
 def test_a_ladder_that_cannot_be_read_or_added_to_is_left_alone(
-    tmp_path: Path, text: str, words: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str, words: list[str], capsys: Capsys
 ) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD})
     (root / "ablations" / "scale" / "ablation.toml").write_text(text)
@@ -171,7 +164,7 @@ def test_a_ladder_that_cannot_be_read_or_added_to_is_left_alone(
 
 
 def test_outside_a_workspace_it_says_how_to_get_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["new", "fix1", "--from", "baseline", *CHANGE]) == 2

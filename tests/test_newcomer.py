@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import workspaces
-from answers import both_of, error_of, text_of
+from answers import Capsys, Patch, both_of, error_of, text_of
 from workbench.cli.main import VERBS, main
 from workbench.run import machine
 from workspaces import FIXTURE
@@ -18,7 +18,7 @@ MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch: Patch) -> None:
     monkeypatch.chdir(FIXTURE)
 
 
@@ -32,9 +32,7 @@ def root(tmp_path: Path) -> Path:
     "command",
     ["list", "build", "show fix1", "diff baseline fix1", "ablate", "check"],
 )
-def test_a_misspelt_figure_is_told_by_every_verb(
-    command: str, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_figure_is_told_by_every_verb(command: str, root: Path, capsys: Capsys) -> None:
     with (root / "ablations" / "scale" / "ablation.toml").open("a") as file:
         file.write(MISSPELT)
     told = error_of(capsys, *command.split(), project=root)
@@ -44,9 +42,9 @@ def test_a_misspelt_figure_is_told_by_every_verb(
 
 def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
     root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     builds_here: None,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     monkeypatch.chdir(root)
     told = error_of(capsys, "build", code=4)
@@ -56,7 +54,7 @@ def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
     assert (root / place).samefile(root / "kernels" / "scale" / "fix1.cu")
 
 
-def test_the_list_comes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_comes_at_once(capsys: Capsys) -> None:
     """It took 2.4 seconds: no report and no table is opened for it."""
     started = time.process_time()
     assert main(["list"]) == 0
@@ -68,7 +66,7 @@ def test_the_list_comes_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     for verb in ("build", "check", "profile", "ablate", "show", "watch"):
         assert verb in VERBS
@@ -82,7 +80,7 @@ def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
      "ablate fix9"],
 )  # fmt: skip
 def test_a_misspelt_name_is_told_where_nothing_is_on_record(
-    command: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """And not that there is no evidence of it, or no GPU."""
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
@@ -102,7 +100,7 @@ def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
     hint: str,
     tmp_path: Path,
     builds_here: None,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     """And not by the first launch, on a GPU."""
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
@@ -115,9 +113,7 @@ def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
     assert "everything else was built" not in err
 
 
-def test_a_missing_package_is_what_the_machine_lacks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_is_what_the_machine_lacks(tmp_path: Path, capsys: Capsys) -> None:
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
     (made / "kernels/scale/baseline.py").write_text("import no_such_package\n")
     out, err = both_of(capsys, "build", project=made, code=3)
@@ -125,22 +121,18 @@ def test_a_missing_package_is_what_the_machine_lacks(
     assert out == ""  # no table without a row
 
 
-def test_a_workspace_in_another_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workspace_in_another_says_so(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "workbench.toml").touch()
     assert main(["init", str(tmp_path / "mine")]) == 0
     assert f"inside another workspace, {tmp_path}, which" in capsys.readouterr().out
 
 
-def test_studies_are_listed_as_a_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_studies_are_listed_as_a_list(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert "with its studies attention, attention_served, " in error_of(capsys, "list", code=0)
 
 
-def test_one_time_is_no_sweep(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_time_is_no_sweep(root: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     """The ladder's own record of the default is nobody's best of several."""
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     out, err = both_of(capsys, "sweep", "fix2[warps=2|8]", code=3)
@@ -148,16 +140,14 @@ def test_one_time_is_no_sweep(
     assert "no sweep of fix2[warps=2|8] is recorded" in err
 
 
-def test_the_ladder_ends_with_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ladder_ends_with_the_next_command(capsys: Capsys) -> None:
     assert main(["ablate", "fix1", "fix2", "--study", "attention"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "next: `workbench advise fix2`"
     last = error_of(capsys, "ablate", "tiled", "--study", "transpose", code=0).splitlines()[-1]
     assert last == "next: `workbench advise tiled --study transpose`"
 
 
-def test_the_help_says_every_verb_whole(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_says_every_verb_whole(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = text_of(capsys, "--help")
     listed = shown.partition("Commands:\n")[2].splitlines()[: len(VERBS)]

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import fake_nvml
+from answers import Patch, not_none
 from remotes import ROWS, card, nvml
 from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
@@ -26,7 +27,7 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
-def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+def listed(tmp_path: Path, monkeypatch: Patch) -> Install:
     """NVML that lists these."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
@@ -40,7 +41,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def smi(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], None]:
     """The only program on PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -101,7 +102,7 @@ def test_gpus_are_those_that_the_process_may_use(named: str | None, found: str) 
     ],
 )
 def test_the_first_gpu_is_the_one_that_is_visible(
-    visible: str | None, name: str | None, listed: Install, monkeypatch: pytest.MonkeyPatch
+    visible: str | None, name: str | None, listed: Install, monkeypatch: Patch
 ) -> None:
     listed(card(0, name="NVIDIA T4"), card(1))
     if visible is not None:
@@ -114,9 +115,7 @@ def test_the_first_gpu_is_the_one_that_is_visible(
         assert f"names none: '{visible}'" in machine.why_not_measuring().message
 
 
-def test_slices_are_described_by_their_gpu(
-    listed: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slices_are_described_by_their_gpu(listed: Install, monkeypatch: Patch) -> None:
     whole = card(0)
     listed({**msgspec.to_builtins(whole), "slices": SLICED}, card(1))
     assert [one.uuid for one in gpu.look().gpus] == ["GPU-0", "MIG-a", "MIG-b", "GPU-1"]
@@ -135,9 +134,7 @@ def test_slices_are_described_by_their_gpu(
     assert slices_row().found == "off"
 
 
-def test_a_lost_gpu_leaves_the_others(
-    listed: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_gpu_leaves_the_others(listed: Install, tmp_path: Path, monkeypatch: Patch) -> None:
     listed(card(0), card(1))
     (tmp_path / "lost").write_text("GPU-0")
     assert gpu.gpus() == [card(1)]
@@ -170,7 +167,7 @@ def test_nvidia_smi_is_quoted_if_nvml_fails(
 
 
 def test_a_working_nvml_runs_no_nvidia_smi(
-    listed: Install, smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    listed: Install, smi: Callable[[str], None], monkeypatch: Patch
 ) -> None:
     smi("exit 0")
 
@@ -186,9 +183,7 @@ def test_a_working_nvml_runs_no_nvidia_smi(
     assert "try again" in gpu.why_none()
 
 
-def test_nvml_that_lists_nothing_or_breaks_is_an_error(
-    listed: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvml_that_lists_nothing_or_breaks_is_an_error(listed: Install, monkeypatch: Patch) -> None:
     listed()
     assert gpu.look().error == "NVML lists no GPU"
     monkeypatch.setattr(fake_nvml, "nvmlInit", lambda: 1 / 0)
@@ -196,7 +191,7 @@ def test_nvml_that_lists_nothing_or_breaks_is_an_error(
 
 
 def test_a_missing_library_or_package_is_named(
-    smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    smi: Callable[[str], None], monkeypatch: Patch
 ) -> None:
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
 
@@ -212,8 +207,7 @@ def test_a_missing_library_or_package_is_named(
     assert "no NVIDIA GPU was found (the package" in machine.why_not_measuring().message
     smi("echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'")
     assert "packages are missing: torch, nvidia-ml-py" in machine.why_not_measuring().message
-    lacks = machine.why_not_calibrating()
-    assert lacks is not None
+    lacks = not_none(machine.why_not_calibrating())
     assert "packages are missing: torch, nvidia-ml-py" in lacks.message
     assert machine.missing_to_run() == ["torch"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import workbench
-from answers import both_of
+from answers import Capsys, Patch, both_of
 from workbench.app.executor import Local
 from workbench.app.target import Target, find_recorded, of_one_gpu
 from workbench.cli.main import main
@@ -28,14 +28,14 @@ TOLD = "nothing of transpose at 8192x8192 is recorded on nvidia-b200: this is of
 
 
 @pytest.fixture
-def other(monkeypatch: pytest.MonkeyPatch) -> None:
+def other(monkeypatch: Patch) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: OTHER)
     monkeypatch.setattr(machine, "can_measure", lambda: True)
 
 
 @pytest.mark.parametrize("verb", ["show padded", "diff tiled padded", "advise padded"])
 def test_a_verb_that_only_reads_tells_what_is_on_record(
-    verb: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    verb: str, request: pytest.FixtureRequest, capsys: Capsys
 ) -> None:
     without, err = both_of(capsys, *verb.split(), *HERE)
     assert TOLD not in err
@@ -45,9 +45,7 @@ def test_a_verb_that_only_reads_tells_what_is_on_record(
     assert TOLD in err
 
 
-def test_a_report_is_not_emptied(
-    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_is_not_emptied(request: pytest.FixtureRequest, capsys: Capsys) -> None:
     def report() -> tuple[str, str]:
         out, err = both_of(capsys, "report", *HERE)
         (written,) = re.findall(r"wrote (\S+\.md)", out + err)
@@ -61,7 +59,7 @@ def test_a_report_is_not_emptied(
 
 
 def test_a_package_is_made_from_what_is_on_record(
-    other: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    other: None, tmp_path: Path, capsys: Capsys
 ) -> None:
     to = tmp_path / "package"
     assert main(["ship", "padded", "--as", "padded", "--to", str(to), *HERE]) == 0
@@ -91,7 +89,7 @@ def two(tmp_path: Path) -> list[str]:
 
 
 def test_of_several_gpus_one_is_named_and_its_own_comes_first(
-    two: list[str], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    two: list[str], request: pytest.FixtureRequest, capsys: Capsys
 ) -> None:
     def gpu(named: str | None = None) -> str:
         found = find_recorded(Local(), Path(two[1]), "transpose", None, gpu=named).folder.gpu
@@ -105,9 +103,7 @@ def test_of_several_gpus_one_is_named_and_its_own_comes_first(
     assert gpu("nvidia-h200") == "nvidia-h200"
 
 
-def test_without_a_gpu_tables_over_shapes_are_of_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_tables_over_shapes_are_of_one(tmp_path: Path, capsys: Capsys) -> None:
     """Of that which the study's own shape is told of, the one that was measured last."""
     evidence = of_two(tmp_path, "softmax")
     only, both = "65536x1024-bf16", "32x131072-bf16"
@@ -122,9 +118,7 @@ def test_without_a_gpu_tables_over_shapes_are_of_one(
     assert both not in err
 
 
-def test_sizes_are_of_the_gpu_that_has_the_most_of_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sizes_are_of_the_gpu_that_has_the_most_of_them(tmp_path: Path, capsys: Capsys) -> None:
     evidence = of_two(tmp_path, "softmax")
     study = find_workspace(tmp_path).study("softmax")
     folders = [EvidenceFolder(evidence / f"nvidia-{name}") for name in ("b200", "h200")]
@@ -139,9 +133,7 @@ def test_sizes_are_of_the_gpu_that_has_the_most_of_them(
     assert of_one_gpu(live) == live
 
 
-def test_a_gpu_of_which_nothing_is_known_is_an_error(
-    two: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gpu_of_which_nothing_is_known_is_an_error(two: list[str], capsys: Capsys) -> None:
     assert main(["show", "padded", "--gpu", "nvidia-h100", *two]) == 2
     assert "unknown GPU 'nvidia-h100'" in capsys.readouterr().err
     shutil.rmtree(Path(two[1], "ablations/transpose/evidence/nvidia-b200/8192x8192"))

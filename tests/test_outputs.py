@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch, not_none
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
@@ -39,7 +41,7 @@ Pair = namedtuple("Pair", "out lse")
 
 
 @pytest.fixture(autouse=True)
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_cpu(monkeypatch: Patch) -> None:
     """Checks run where there is no GPU; what is filled with NaN is memory of the CPU."""
     real_full = torch.full
 
@@ -167,8 +169,7 @@ def test_one_number_need_not_be_nearer_than_its_type_allows(units: int, accurate
         return near
 
     found = outcome(study, off, peer=lambda x: x.double().square().sum().float())
-    assert found.times_reference is not None
-    assert (found.times_reference <= Gates().max_error) == accurate
+    assert (not_none(found.times_reference) <= Gates().max_error) == accurate
 
 
 @pytest.mark.parametrize(("worse", "most"), [(1.2, 2.0), (5.0, 9.0)])
@@ -337,7 +338,7 @@ def test_what_is_not_written_again_is_told() -> None:
 
 
 def test_what_launches_on_another_stream_does_not_find_its_inputs(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     given: list[Any] = []
     early: list[Any] = []  # what another stream makes of the inputs while this one pauses
@@ -389,7 +390,7 @@ def test_chunks_cover_every_element_once(shape: tuple[int, ...]) -> None:
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch: Patch) -> None:
     monkeypatch.setattr(deviation.chunks, "__defaults__", (16,))
 
 
@@ -476,7 +477,7 @@ class Memory(TorchDispatchMode):
 
 @pytest.mark.parametrize("shape", [(1 << 20,), pytest.param((1024, 1024), marks=pytest.mark.slow)])
 def test_a_check_takes_no_more_than_three_times_the_operands(
-    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], monkeypatch: Patch
 ) -> None:
     """Without what the reference itself takes."""
     monkeypatch.setattr(correctness, "POISON_BYTES", 0)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import pages
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from synthetic import ablation, not_current
 from workbench.cli.main import main
 from workbench.derive.diff.line_diff import Sources
@@ -204,8 +204,7 @@ def test_every_version_has_its_row_points_step_and_sources() -> None:
 
 
 def test_the_table_ends_with_the_winner_and_a_wrong_step_is_called_so() -> None:
-    best = pages.recorded()[0].best
-    assert best is not None
+    best = not_none(pages.recorded()[0].best)
     text = pages.recorded_page()
     first = text.split('<table class="data ladder is-ladder">')[1].split("</table>")[0]
     assert re.findall(r'data-key="([^"]+)"', first)[-1] == best.variant
@@ -221,8 +220,7 @@ def test_figures_are_those_of_the_report() -> None:
     words = recorded().words
     row, best = found.row("fix4"), found.best
     assert best is not None
-    assert best.over_baseline is not None
-    assert factor(best.over_baseline.ratio) in words
+    assert factor(not_none(best.over_baseline).ratio) in words
     assert interval(row.over_parent) in words
     assert f"Predictions: {found.score.confirmed} confirmed" in words
     for figure in row.figures.values():
@@ -241,13 +239,11 @@ def test_lines_carry_their_stalls() -> None:
     page = recorded()
     stalls, time, instructions, *_ = page.data["heat"]["baseline"]["baseline.cu"]["30"]
     assert page.data["reasons"][stalls[0][0]]["label"] == "long scoreboard"
-    costs = sources.sides["baseline"].costs
-    assert costs is not None
+    costs = not_none(sources.sides["baseline"].costs)
     cost = costs.of("/workbench/kernels/attention/baseline.cu", 30)
-    assert cost.samples is not None
     assert sum(share for _, share in stalls) == pytest.approx(cost.share, abs=1e-4)
     assert stalls[0][1] == pytest.approx(
-        (cost.share or 0) * cost.stalls["long_scoreboard"] / cost.samples, abs=1e-5
+        (cost.share or 0) * cost.stalls["long_scoreboard"] / not_none(cost.samples), abs=1e-5
     )
     assert time == pytest.approx(cost.microseconds, rel=5e-3)
     assert instructions == pytest.approx(
@@ -283,8 +279,7 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
             continue
         names = [row.step.parent, row.variant]
         if row.against_parent_at:
-            assert row.against_parent is not None
-            made = row.against_parent.decomposition
+            made = not_none(row.against_parent).decomposition
             assert made is not None
             names = [f"{name} at {row.against_parent_at}" for name in names]
             durations = sources.diffs[row.variant].durations
@@ -299,9 +294,12 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
     (judged_elsewhere,) = [r for r in found.rows if r.variant == "fix14"]
     costs = sources.elsewhere["fix14"][1].costs
     assert judged_elsewhere.against_parent_at
-    assert costs is not None
     (line, cost) = max(
-        ((place[1], c) for place, c in costs.lines.items() if place[0].endswith("/fix14.cu")),
+        (
+            (place[1], c)
+            for place, c in not_none(costs).lines.items()
+            if place[0].endswith("/fix14.cu")
+        ),
         key=lambda each: each[1].share or 0,
     )
     name = f"fix14 at {judged_elsewhere.against_parent_at}"
@@ -362,8 +360,8 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     root = copy_of_fixture(tmp_path, "attention")
     page = root / "reports" / "attention" / "fix1" / "report.html"

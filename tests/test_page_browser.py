@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 import pages
+from answers import not_none
 from workbench.render.document.hunks import costliest, costs, where
 from workbench.render.numbers import number
 from workbench.study.sources import virtual_name
@@ -164,8 +165,7 @@ def test_on_a_phone_a_version_is_a_card(desk: Desk) -> None:
 
 def test_one_step_is_open_at_a_time(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
-    best = pages.recorded()[0].best
-    assert best is not None
+    best = not_none(pages.recorded()[0].best)
     assert open_steps(page) == [best.variant]
     page.locator(".step-list a").first.click()
     assert open_steps(page) == steps()[:1]
@@ -255,8 +255,7 @@ def test_search_finds_steps_files_and_figures(desk: Desk, size: tuple[int, int])
     field.press("Enter")
     expect(page.locator("tr:focus")).to_contain_text("const size_t mine = head +")
     page.keyboard.press("/")
-    step = pages.recorded()[0].row("fix4").step
-    assert step is not None
+    step = not_none(pages.recorded()[0].row("fix4").step)
     field.fill(" ".join(step.lesson.split()[:6]))
     expect(hits).to_contain_text("lesson")
     field.fill("nosuchthing")
@@ -281,11 +280,10 @@ REACHED = """svg => [...svg.querySelectorAll(".choice")].map(choice => {
 def test_every_point_of_a_chart_can_be_reached(desk: Desk, size: tuple[int, int]) -> None:
     page = desk.open(pages.recorded_page(), size=size)
     found = pages.recorded()[0]
-    assert found.best is not None
     references = {row.variant for row in found.references}
     shown = {
         "times": {row.variant for row in found.path} | references,
-        "roofline": {"baseline", found.best.variant} | references,
+        "roofline": {"baseline", not_none(found.best).variant} | references,
     }
     for chart, everything in shown.items():
         reached = page.locator(f"svg[data-chart={chart}]").evaluate(REACHED)
@@ -295,8 +293,7 @@ def test_every_point_of_a_chart_can_be_reached(desk: Desk, size: tuple[int, int]
 def test_choosing_a_version_marks_it_everywhere(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     bar = page.locator("#chosen")
-    time = pages.recorded()[0].row("fix11").time
-    assert time is not None
+    time = not_none(pages.recorded()[0].row("fix11").time)
     for selector in (
         "svg[data-chart=roofline] .choice[data-variant=fix11] .ring >> nth=1",
         "svg[data-chart=times] .choice[data-variant=fix11]",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Patch, not_none
 from workbench import cuda
 from workbench.cuda.compiler import kept_cubin, parse_log
 from workbench.errors import UsageError
@@ -89,7 +90,7 @@ def test_a_module_gets_the_values_and_its_kernels_the_definitions(folder: Path) 
 
 
 def test_a_cubin_is_passed_on_only_for_the_same_definitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Kernels of one source and other definitions once got the cubin of the first."""
     monkeypatch.setenv(cuda.CUBIN_FOLDER, str(tmp_path))
@@ -110,8 +111,7 @@ def test_a_variant_that_calls_others_is_made_of_their_sources_too() -> None:
 def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
     study, names = including(find_workspace(FIXTURE).study("attention"), ["fix2[warps=8]", "fix2"])
     assert names == ["fix2[warps=8]", "fix2"]
-    step = study.ladder.step("fix2[warps=8]")
-    assert step is not None
+    step = not_none(study.ladder.step("fix2[warps=8]"))
     assert (step.parent, step.key_change) == ("fix2", "warps = 8")
     shape = study.default_shape
     assert Fingerprints(study).of("fix2[warps=8]", shape) != Fingerprints(study).of("fix2", shape)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from answers import json_of
+from answers import Capsys, Patch, json_of, not_none
 from workbench.app.executor import Local
 from workbench.app.trial import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
@@ -51,9 +51,7 @@ def problem(source: Path | str, **options: Any) -> Problem:
 
 
 @pytest.fixture
-def tried(
-    tmp_path: Path, same_draws: None, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Problem], Learned]:
+def tried(tmp_path: Path, same_draws: None, monkeypatch: Patch) -> Callable[[Problem], Learned]:
     """Writes a problem and calls it once on the CPU, as the worker does."""
 
     def work(found: Problem) -> Learned:
@@ -309,9 +307,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
     assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
 
 
-def test_a_cuda_source_compiles_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, capsys: Capsys) -> None:
 
     found = problem(
         EXAMPLES / "row_softmax.cu",
@@ -413,7 +409,7 @@ def test_an_input_of_the_shape_gives_another_shape(tmp_path: Path, tried: Any) -
 
 
 def test_what_is_not_called_gives_what_the_reference_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Not the doubles that it is checked in."""
     path = file(tmp_path, "def softmax(x):\n    import no_such_package\n")
@@ -577,7 +573,7 @@ def installed(folder: Path, text: str = "", name: str = "tiles", **parts: object
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path: Path, monkeypatch: Patch) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -723,7 +719,7 @@ TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
 }
 
 
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given: Any) -> Learned:
+def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Learned:
     found = problem(given.pop("path"), **given)
     write(found, tmp_path / "made", TrialFacts())
     references = tuple(module.name for module in found.references)
@@ -745,7 +741,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, **given
 
 @pytest.mark.parametrize("name", TRIED)
 def test_a_mistake_that_only_a_call_shows_is_named(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     text, options, said, kind = TRIED[name]
     path = file(tmp_path, text)
@@ -760,7 +756,7 @@ def test_a_mistake_that_only_a_call_shows_is_named(
 
 
 def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(TrialRun, "drawn", lambda trial, shape: {"x": torch.ones(3)})
     path = file(tmp_path, SOFTMAX + INPUTS)
@@ -769,7 +765,7 @@ def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
     assert "device='cuda'" in error.hint
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
     path = file(tmp_path, "import no_such_package\n\n\n" + SOFTMAX)
     told = called(
         tmp_path, monkeypatch, "cpu", path=path, inputs=("x=randn(8)",), versus="torch.softmax"
@@ -779,9 +775,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert failure.hint == "pip install no_such_package"
 
 
-def test_what_is_too_large_for_a_cpu_is_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_large_for_a_cpu_is_not_made(tmp_path: Path, monkeypatch: Patch) -> None:
     path = file(tmp_path, SOFTMAX)
     given = {"inputs": ("x=randn(1048576, 1048576)",), "versus": "torch.softmax"}
     error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", path=path, **given))
@@ -867,8 +861,7 @@ def test_what_a_cuda_source_needs_is_named(without: dict[str, Any], said: str) -
 def test_inputs_are_made_as_they_are_written(
     text: str, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:
-    call = read_input(text).call
-    assert call is not None
+    call = not_none(read_input(text).call)
     tensor = made(call, torch.Generator())
     assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
 

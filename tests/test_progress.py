@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from answers import Capsys
 from handmade import built_kernel
 from workbench.cli.progress import Progress
 from workbench.run.protocol import (
@@ -26,7 +27,7 @@ def checked(variant: str, shape: str, status: CheckResult, error: float | None =
     )
 
 
-def test_the_shapes_of_a_variant_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shapes_of_a_variant_are_told_in_one_line(capsys: Capsys) -> None:
     right, unsupported = CheckResult.CORRECT, CheckResult.UNSUPPORTED
     wrong = Checked(
         variant="fix2", shape="sink", status=CheckResult.WRONG, why="too far", max_abs=0.5,
@@ -59,7 +60,7 @@ def test_the_shapes_of_a_variant_are_told_in_one_line(capsys: pytest.CaptureFixt
 
 
 def test_what_was_profiled_in_vain_or_twice_is_not_counted(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     fails = Failed(variant="fix1", phase=Phase.CAPTURE, error=ErrorText(kind="", message="no"))
     again = [Captured(variant="fix2"), Captured(variant="fix2")]
@@ -82,9 +83,7 @@ def test_what_was_profiled_in_vain_or_twice_is_not_counted(
         ((168, 96), "2 kernels, 96 to 168 registers, 2 warnings"),
     ],
 )
-def test_kernels_are_told_together(
-    registers: tuple[int, ...], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kernels_are_told_together(registers: tuple[int, ...], told: str, capsys: Capsys) -> None:
     kernels = tuple(built_kernel(registers=count, source="fix1.cu") for count in registers)
     warnings = ("one", "two") if "warnings" in told else ()
     with Progress() as progress:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from answers import Patch
 from handmade import built_kernel, ceiling_of
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Ceiling, Environment, TriedSetting
@@ -274,9 +275,7 @@ class Neighbours:
 
 
 @pytest.fixture
-def worker(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list[WorkerEvent]]:
+def worker(torch: Any, tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     from workbench.run.worker import correctness, device, job_worker
     from workbench.run.worker.timing import graphs, neighbours, timed_gpu
@@ -362,7 +361,7 @@ def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
 
 
 def test_what_goes_backward_is_captured_on_the_thread_that_has_the_range(
-    torch: Any, worker: Callable[..., list[WorkerEvent]], monkeypatch: pytest.MonkeyPatch
+    torch: Any, worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch
 ) -> None:
     own: list[bool] = []
 
@@ -388,7 +387,7 @@ def test_who_fails_is_out_and_the_others_go_on(
 
 
 def test_a_worker_without_a_gpu_says_why(
-    worker: Callable[..., list[WorkerEvent]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     def none() -> Environment:
         raise RuntimeError("no driver\nat all")
@@ -402,7 +401,7 @@ def test_a_worker_without_a_gpu_says_why(
 
 
 def test_the_benchmarks_tell_what_they_measure_and_why_not(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    torch: Any, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     from workbench.run.worker import benchmarks, device
 

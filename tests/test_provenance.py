@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from answers import Patch
 from workbench.evidence.records import Environment
 from workbench.run import recording
 from workbench.run.recording import provenance
@@ -24,9 +25,7 @@ from workbench.run.recording import provenance
         ("", ["-c", "7"], "python -c 7"),
     ],
 )
-def test_of_each_program(
-    monkeypatch: pytest.MonkeyPatch, module: str, typed: list[str], told: str
-) -> None:
+def test_of_each_program(monkeypatch: Patch, module: str, typed: list[str], told: str) -> None:
     started = ModuleType("__main__")
     started.__spec__ = ModuleSpec(module, None, origin=typed[0]) if module else None
     monkeypatch.setitem(sys.modules, "__main__", started)
@@ -34,7 +33,7 @@ def test_of_each_program(
     assert provenance(Environment()).command == told
 
 
-def test_of_a_process_that_acts_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_process_that_acts_for_another(monkeypatch: Patch) -> None:
     monkeypatch.setattr(recording, "_elsewhere", [])
     recording.act_for(["python", "-m", "benchmarks.models", "b?"])
     assert provenance(Environment()).command == "python -m benchmarks.models 'b?'"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import json_of, text_of
+from answers import Capsys, Patch, json_of, not_none, text_of
 from workbench.cli.main import VERBS, command
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
@@ -43,7 +43,7 @@ def tables(text: str) -> list[dict[str, dict[str, str]]]:
 
 @pytest.mark.slow
 def test_its_rows_are_rows_of_the_table_that_ablate_prints(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     shown = README.split("<!-- rows: workbench ablate -->\n")[1].split("<!-- /rows -->")[0]
     printed = tables(text_of(capsys, "ablate", project=ROOT))[0]
@@ -70,8 +70,7 @@ def own_kernel(root: Path) -> Path:
     page = (ROOT / "docs" / "variants.md").read_text(encoding="utf-8")
     text = page.split("## A whole workspace")[1].split("\n## ")[0]
     for block in re.findall(r"```(?:toml|python|cuda)\n(.*?)```", text, re.DOTALL):
-        name = re.match(r"(?:#|//) ([\w./]+)", block)
-        assert name is not None
+        name = not_none(re.match(r"(?:#|//) ([\w./]+)", block))
         path = root / name[1]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block)
@@ -79,9 +78,7 @@ def own_kernel(root: Path) -> Path:
     return root
 
 
-def test_the_whole_workspace_builds_as_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_whole_workspace_builds_as_written(tmp_path: Path, capsys: Capsys) -> None:
     root = own_kernel(tmp_path / "mine")
     assert len([path for path in root.rglob("*") if path.is_file()]) == 7
     study = json_of(capsys, "list", project=root)["studies"][0]
@@ -119,8 +116,8 @@ def test_its_outputs_are_what_the_commands_print(
     command: str,
     shown: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     root = tmp_path
     for name in ("kernels", "ablations", "templates"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from answers import both_of
+from answers import Capsys, both_of
 from snapshots import timing
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
@@ -286,9 +286,7 @@ def test_a_file_that_is_wrong_twice_is_no_traceback(folder: EvidenceFolder) -> N
     refused(folder, "build", b'{"schema_version": 1, "variant": 3, "sources": "\\ud800"}')
 
 
-def test_a_verb_names_the_file_and_ends_in_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verb_names_the_file_and_ends_in_exit_code_2(tmp_path: Path, capsys: Capsys) -> None:
     root = copy_of_fixture(tmp_path)
     for name in FILES.values():
         path = root / EVIDENCE.relative_to(FIXTURE) / name

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Capsys, Patch
 from snapshots import snapshot, step
 from workbench.app import measure as measuring
 from workbench.app.executor import Local
@@ -56,9 +57,7 @@ def study(root: Path) -> Study:
     return find_workspace(root).study()
 
 
-def test_what_is_not_installed_is_told_once_and_not_measured(
-    study: Study, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_installed_is_told_once_and_not_measured(study: Study, capsys: Capsys) -> None:
     assert study.variants["theirs"].needs == "no-such-package"
     here = Local(reporter=Stderr())
     for _ in range(2):
@@ -70,7 +69,7 @@ def test_what_is_not_installed_is_told_once_and_not_measured(
     assert capsys.readouterr().err.count(told) == 1
 
 
-def test_what_is_installed_is_measured(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_installed_is_measured(study: Study, monkeypatch: Patch) -> None:
     monkeypatch.setattr(machine, "package_version", lambda name: "1.0")
     assert measuring.collectable(Local(), study, ["baseline", "theirs"]) == ["baseline", "theirs"]
     evidence = Evidence(study, "large", EvidenceFolder(study.folder / "none"))
@@ -108,9 +107,7 @@ def test_its_row_says_that_it_was_not_collected_and_the_ladder_goes_on() -> None
     assert not any("theirs" in warning for warning in sentences(judged.warnings))
 
 
-def test_a_build_of_the_ladder_does_not_ask_for_it(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_build_of_the_ladder_does_not_ask_for_it(root: Path, capsys: Capsys) -> None:
     assert main(["build", "--json", "--project", str(root)]) == 0
     assert [b["variant"] for b in json.loads(capsys.readouterr().out)["builds"]] == ["baseline"]
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import snapshots
+from answers import not_none
 from snapshots import check, session, snapshot, step, timing, together
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
@@ -95,12 +96,10 @@ def test_early_start_is_rejected_by_its_chained_time() -> None:
     found = judged(in_regimes(EARLY, alone=9.7))
     row = found.row("fix11[early=1]")
     assert row.verdict == Verdict.SLOWER
-    assert row.over_parent is not None
-    assert row.over_parent.ratio == pytest.approx(0.98, abs=0.003)
+    assert not_none(row.over_parent).ratio == pytest.approx(0.98, abs=0.003)
     (shown,) = (r for r in ladder_table(found).rows if r.key == row.variant)
     assert plain(shown.cells["verdict"].text) == "slower"
-    assert found.best is not None
-    assert found.best.variant == "fix11"
+    assert not_none(found.best).variant == "fix11"
 
 
 LIMITED = {
@@ -131,8 +130,7 @@ def alone_of(microseconds: float, spread: float = 0.0) -> Timing:
 
 def test_the_smaller_of_two_ratios_is_claimed() -> None:
     found = judged(in_regimes(LIMITED, alone=150.0))
-    best = found.best
-    assert best is not None
+    best = not_none(found.best)
     assert (best.variant, best.over_fastest and best.chained.fastest) == (
         "fix11[early=1]",
         REFERENCE,
@@ -145,10 +143,8 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     assert row.cells["fastest"].note.endswith(", 1.16x alone")
     (row,) = (r for r in brief_table(found, [best]).rows if r.key == best.variant)
     assert plain(row.cells["fastest"].text) == "1.16x alone"
-    assert found.claimed is not None
-    assert found.claimed.ratio == pytest.approx(151 / 130, rel=1e-3)
-    assert found.across is not None
-    assert found.across.geometric_mean == pytest.approx(151 / 130, rel=1e-3)
+    assert not_none(found.claimed).ratio == pytest.approx(151 / 130, rel=1e-3)
+    assert not_none(found.across).geometric_mean == pytest.approx(151 / 130, rel=1e-3)
     alone = answers.row(found, best).regimes
     assert "alone" in plain_data(alone)
     rows = [r.key for r in timings.regimes(best).rows]
@@ -246,8 +242,7 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     assert (row.verdict, row.time, row.over_parent) == (Verdict.INCONCLUSIVE, None, None)
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert (faster.state, sentence(faster.why)) == ("open", "not collected")
-    over = row.regimes[BACK_TO_BACK].speedup_over_parent
-    assert over is not None
+    over = not_none(row.regimes[BACK_TO_BACK].speedup_over_parent)
     assert over.ratio == pytest.approx(1.158, abs=0.003)
     assert over.low is None
 
@@ -303,8 +298,7 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     found = judge(snapshot([step("base", None), step("fix", "base")], times), Config())
     row = found.row("fix")
     assert row.chained.fastest == REFERENCE
-    assert row.over_fastest is not None
-    assert row.over_fastest.ratio == pytest.approx(3.0)
+    assert not_none(row.over_fastest).ratio == pytest.approx(3.0)
     said = plain(result.answer(found))
     assert f"fix takes 10.0 µs per call: 3.00x [3.00, 3.00] the speed of {REFERENCE} (30.0" in said
     assert "Its error beside that of library is not collected" in said
@@ -366,16 +360,14 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     times = {name: {"base": 20.0, "fix": 10.0, REFERENCE: 15.0} for name in ("s", "t")}
     found = snapshot(steps, times)
     right = judge(found, Config())
-    assert right.across is not None
-    assert [result.shape for result in right.across.shapes] == ["s", "t"]
+    assert [result.shape for result in not_none(right.across).shapes] == ["s", "t"]
     shape = found.shapes["t"]
     known = shape.timings[0].timing
     sessions = (fix_is_zero(known.sessions[0]), *known.sessions[1:])
     wrong = msgspec.structs.replace(known, sessions=sessions)
     shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
     judged = judge(dataclasses.replace(found, shapes=shapes), Config())
-    assert judged.across is not None
-    assert [result.shape for result in judged.across.shapes] == ["s"]
+    assert [result.shape for result in not_none(judged.across).shapes] == ["s"]
     told = "outputs of timed calls were wrong at t, so that there is no time: fix"
     assert told in sentences(judged.warnings)
     assert timed_pair(wrong, "base", "fix") is None
@@ -474,8 +466,7 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
 
 def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
     known = timing("s", {"fix11": 5.0, "fix11[early=1]": 4.0, REFERENCE: 9.0}, controls=["fix11"])
-    facts = timing_facts(together(known), REFERENCE)
-    assert facts is not None
+    facts = not_none(timing_facts(together(known), REFERENCE))
     assert [(t.variant, t.is_off) for t in facts.controls] == [("fix11", False)] * 3
     off = tuple(
         msgspec.structs.replace(
@@ -512,8 +503,7 @@ def test_who_has_fewer_instances_is_told() -> None:
         for each in known.sessions
     )
     found = judged(msgspec.structs.replace(known, sessions=slow))
-    assert found.timing is not None
-    assert found.timing.fewer == ("fix11",)
+    assert not_none(found.timing).fewer == ("fix11",)
     assert "of every variant (fewer of fix11, whose calls are slow), each" in _method(found)
 
 
@@ -542,8 +532,7 @@ def test_what_else_is_in_a_call_is_told_wherever_it_is_compared() -> None:
 def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     plainly = msgspec.structs.replace(check(), times_reference=1.2)
     sink = msgspec.structs.replace(check(), times_reference=2.4, kind="sink", varies=True)
-    found = accuracy_of({"s": plainly, "t": sink})
-    assert found is not None
+    found = not_none(accuracy_of({"s": plainly, "t": sink}))
     assert (found.times_reference, found.where, found.varies) == (2.4, "t, sink", ("t",))
     failed = accuracy_gate({"s": plainly, "t": sink}, Gates(), "sdpa")
     assert failed.passed is False
@@ -565,8 +554,7 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
 def test_ratios_without_an_interval_are_no_verdict() -> None:
     found = timing("s", {"fix11": 10.0, "fix11[early=1]": 5.0}, sessions=1)
     row = judged(found).row("fix11[early=1]")
-    assert row.over_parent is not None
-    assert speed_verdict(row.over_parent, Gates()) == Verdict.INCONCLUSIVE
+    assert speed_verdict(not_none(row.over_parent), Gates()) == Verdict.INCONCLUSIVE
 
 
 def test_every_regime_is_in_the_json_with_its_ratios() -> None:
@@ -621,10 +609,10 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     assert judged.across is not None
     (at,) = judged.across.shapes
     assert judged.across.variant == "last"
-    assert at.reference_microseconds is not None
-    assert at.speedup_over_fastest is not None
-    assert (at.microseconds.value, at.reference_microseconds.value) == pytest.approx((9.0, 18.0))
-    assert at.speedup_over_fastest.ratio == pytest.approx(2.0)
+    assert (at.microseconds.value, not_none(at.reference_microseconds).value) == pytest.approx(
+        (9.0, 18.0)
+    )
+    assert not_none(at.speedup_over_fastest).ratio == pytest.approx(2.0)
     row = judged.row("last")
     assert row.over_baseline is None
     told = plain(result.answer(judged))
@@ -652,8 +640,7 @@ def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_cl
         shapes = {"s": dataclasses.replace(found.shapes["s"], timings=timings)}
         judged = judge(dataclasses.replace(found, shapes=shapes), Config())
         assert judged.row("last").verdict == Verdict.KEPT
-        assert judged.best is not None
-        return judged.best.variant
+        return not_none(judged.best).variant
 
     assert best(9.999) == "fix"
     assert best(9.5) == "last"

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from answers import both_of, error_of
+from answers import Capsys, Patch, both_of, error_of, not_none
 from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
@@ -50,7 +50,6 @@ from workbench.run.recording import Recorder
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make, told_in
 
-Capture = pytest.CaptureFixture[str]
 MODULE = "def run(x):\n    return x\n"
 HOST = "gpu1"
 
@@ -75,7 +74,7 @@ class Here:
 
 
 @pytest.fixture
-def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cards:
+def one(tmp_path: Path, monkeypatch: Patch) -> Cards:
     """A GPU, on which ``--on gpu1`` measures."""
     monkeypatch.setattr(
         "workbench.remote.remote_target.remote_of",
@@ -84,7 +83,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cards:
     return install(tmp_path, monkeypatch, [card(0)])
 
 
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch: Patch) -> None:
     """From now on verbs measure in this process, on the same stand-in."""
     StandIn(monkeypatch, lambda run: {"baseline": 10.0, "fix": 8.0}.get(run.variant, 5.0))
     stand_in_for_jobs(monkeypatch)
@@ -187,7 +186,7 @@ def test_a_zip_that_was_not_packed_here_is_refused(data: bytes, said: str) -> No
         unpack(data, Result)
 
 
-def test_a_zip_that_is_too_large_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_that_is_too_large_is_not_unpacked(monkeypatch: Patch) -> None:
     bomb = pack(Result(), [bytes(1 << 20)])
     assert len(bomb) < 4096
     monkeypatch.setattr(job, "MOST_BYTES", 1 << 19)
@@ -228,7 +227,7 @@ def test_a_job_of_another_workbench_is_refused(one: Cards) -> None:
 class Back:
     """A result of ``remote``, to be changed before it is recorded."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path, monkeypatch: Patch) -> None:
         self.task, self.result, self.contents = task(root), Result(), dict[str, bytes]()
 
         def kept(recorder: Recorder, result: Result, contents: dict[str, bytes]) -> Any:
@@ -258,7 +257,7 @@ class Back:
 
 
 def test_what_is_no_evidence_of_the_job_is_refused(
-    one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    one: Cards, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     root = workspace(tmp_path / "ws")
     back = Back(root, monkeypatch)
@@ -281,16 +280,14 @@ def test_what_is_no_evidence_of_the_job_is_refused(
     assert (evidence(root).root / "builds" / "fix.json").exists()
 
 
-def test_a_result_of_another_gpu_is_refused(
-    one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_of_another_gpu_is_refused(one: Cards, tmp_path: Path, monkeypatch: Patch) -> None:
     back = Back(workspace(tmp_path / "ws"), monkeypatch)
     back.result = msgspec.structs.replace(back.result, gpu="NVIDIA T4")
     with pytest.raises(ToolFailed, match="measured on NVIDIA T4"):
         back.record()
 
 
-def test_a_date_is_no_path(one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_date_is_no_path(one: Cards, tmp_path: Path, monkeypatch: Patch) -> None:
     root = workspace(tmp_path / "ws")
     back = Back(root, monkeypatch)
     (name,) = (name for name in back.result.files if "/timings/" in name)
@@ -303,7 +300,7 @@ def test_a_date_is_no_path(one: Cards, tmp_path: Path, monkeypatch: pytest.Monke
 
 # ---- verbs -------------------------------------------------------------------------------------
 def test_a_ladder_measured_remotely_is_the_one_measured_here(
-    one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     there, own = workspace(tmp_path / "there"), workspace(tmp_path / "own")
     told = both_of(capsys, "ablate", "--on", HOST, project=there)
@@ -319,7 +316,7 @@ def test_a_ladder_measured_remotely_is_the_one_measured_here(
     assert (gpu, Path(temporary).name) == ("GPU-0", "GPU-0")
 
 
-def test_a_range_of_shapes_is_a_job_each(one: Cards, tmp_path: Path, capsys: Capture) -> None:
+def test_a_range_of_shapes_is_a_job_each(one: Cards, tmp_path: Path, capsys: Capsys) -> None:
     root = workspace(tmp_path / "ws")
     command = ["sweep", "fix", "--shape", "n=1024..4096*2", "--on", HOST, "--project", str(root)]
     one.fault("crash")
@@ -342,7 +339,7 @@ def run(x):
 
 
 def test_a_sweep_and_a_gate_measure_remotely(
-    one: Cards, tmp_path: Path, builds_here: None, capsys: Capture
+    one: Cards, tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD}, {"fix": TUNED})
     on = ["--on", HOST, "--project", str(root)]
@@ -364,7 +361,7 @@ def test_a_sweep_and_a_gate_measure_remotely(
 
 
 def test_ceilings_are_those_measured_here(
-    one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     there, own = workspace(tmp_path / "there"), workspace(tmp_path / "own")
     monkeypatch.setattr(sys, "argv", ["workbench", "calibrate", "--on", HOST])
@@ -403,7 +400,7 @@ def inputs(rows=8):
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mine(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A file, one that it imports, and nothing else."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -420,7 +417,7 @@ def tried(*given: str) -> int:
 
 @pytest.mark.slow
 def test_a_file_that_is_tried_remotely_is_printed_as_if_here(
-    one: Cards, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    one: Cards, mine: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     (mine / "workbench.toml").touch()
     versus = ["--vs", "torch.mul(x, 2)"]
@@ -440,14 +437,14 @@ def test_a_file_that_is_tried_remotely_is_printed_as_if_here(
     assert f"on {HOST}: needs nosuch, which is not installed" in capsys.readouterr().err
 
 
-def test_a_mistake_ends_as_it_does_here(one: Cards, mine: Path, capsys: Capture) -> None:
+def test_a_mistake_ends_as_it_does_here(one: Cards, mine: Path, capsys: Capsys) -> None:
     (mine / "scale.py").write_text(SCALE.replace('"x": ', '"x": 1, "y": None and '))
     assert tried("--on", HOST) == 2
     assert "inputs have no tensor" in capsys.readouterr().err
 
 
 def test_every_save_is_checked_and_timed_remotely(
-    one: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     root = workspace(tmp_path / "ws")
     source = root / "kernels" / "scale" / "fix.py"
@@ -472,7 +469,7 @@ def test_every_save_is_checked_and_timed_remotely(
 
 
 def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
-    one: Cards, tmp_path: Path, capsys: Capture
+    one: Cards, tmp_path: Path, capsys: Capsys
 ) -> None:
     root = workspace(tmp_path / "ws")
     one.fault("hang")
@@ -483,9 +480,7 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
     assert main(command) == 0
 
 
-def test_doctor_looks_at_the_target(
-    one: Cards, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_looks_at_the_target(one: Cards, capsys: Capsys, monkeypatch: Patch) -> None:
     doctor, known = Remote.doctor, list[Any]()
 
     def once(remote: Remote) -> Any:
@@ -505,7 +500,7 @@ def test_doctor_looks_at_the_target(
 @pytest.mark.parametrize(
     "name", ["-oProxyCommand=x", "a;b", "", "a b", "gpu1:$(x)", "gpu1:a b", "gpu1:/x;y"]
 )
-def test_what_is_no_host_is_refused(name: str, capsys: Capture) -> None:
+def test_what_is_no_host_is_refused(name: str, capsys: Capsys) -> None:
     assert "no host that ssh takes" in error_of(capsys, "check", "--on", name)
 
 
@@ -531,7 +526,7 @@ def test_a_scheduler_on_the_network_speaks_tls(name: str, said: str) -> None:
         cluster.DaskCluster(name, print)
 
 
-def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_extra_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(EnvironmentLacks, match="not installed") as failed:
         cluster.DaskCluster("tcp://127.0.0.1:8786", print).client()
@@ -541,7 +536,7 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 # ---- a set-up that fails -----------------------------------------------------------------------
 @pytest.mark.parametrize("was_left", [False, True])
 def test_an_installation_that_stops_half_way_leaves_nothing(
-    was_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    was_left: bool, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     def create(folder: Path, **_: object) -> None:
         assert not folder.exists()
@@ -572,7 +567,7 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
 
 @pytest.mark.parametrize("when", ["it waits", "before it waits"])
 def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
-    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     fake = tmp_path / "ssh"
     fake.write_text("#!/bin/sh\necho 'workbench: installing torch' >&2\nexec sleep 60\n")
@@ -601,7 +596,7 @@ def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
 
 
 # ---- Dask --------------------------------------------------------------------------------------
-def test_the_scheduler_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_of_another_user_is_refused(monkeypatch: Patch) -> None:
     """Whoever answers runs code as this user."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -613,7 +608,7 @@ def test_the_scheduler_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatc
         cluster.DaskCluster("tcp://127.0.0.1:8786", print).client()
 
 
-def test_what_is_no_bytes_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_bytes_is_no_result(monkeypatch: Patch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: futures)
 
@@ -640,13 +635,12 @@ def test_a_scheduler_without_the_workbench_is_named() -> None:
 
     found = cluster.DaskCluster("tcp://127.0.0.1:8786", print).failed(Refused())
     assert "failed: No module named 'workbench'" in found.message
-    assert found.hint is not None
-    assert found.hint.startswith("install workbench")
+    assert not_none(found.hint).startswith("install workbench")
 
 
 @pytest.mark.slow
 def test_a_worker_without_the_workbench_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """Dask ends such a worker at the first task, and the task would wait for ever."""
     distributed = pytest.importorskip("distributed")
@@ -677,7 +671,7 @@ def test_a_worker_without_the_workbench_is_an_error(
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cards, str]]:
+def two(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Cards, str]]:
     """A scheduler of this machine with a worker for each of two GPUs."""
     distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     cards = install(tmp_path, monkeypatch, [card(0), card(1)])
@@ -696,7 +690,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cards
 
 
 def test_dask_schedules_a_task_a_shape_and_tries_again(
-    two: tuple[Cards, str], tmp_path: Path, capsys: Capture
+    two: tuple[Cards, str], tmp_path: Path, capsys: Capsys
 ) -> None:
     cards, address = two
     root = workspace(tmp_path / "ws")
@@ -714,7 +708,7 @@ def test_dask_schedules_a_task_a_shape_and_tries_again(
 
 @pytest.mark.slow
 def test_a_task_that_is_cancelled_ends(
-    two: tuple[Cards, str], tmp_path: Path, capsys: Capture
+    two: tuple[Cards, str], tmp_path: Path, capsys: Capsys
 ) -> None:
     cards, address = two
     root = workspace(tmp_path / "ws")
@@ -727,9 +721,7 @@ def test_a_task_that_is_cancelled_ends(
     assert not alive(cards)
 
 
-def test_a_scheduler_that_is_not_there_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: Patch, capsys: Capsys) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     assert main(["check", "--on", "tcp://127.0.0.1:9"]) == 3

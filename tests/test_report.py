@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
+from answers import not_none
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
 from workbench.judge.regimes import InRegime
@@ -117,8 +118,7 @@ def test_stale_step_shows_no_figure() -> None:
 
 def test_why_a_step_failed_stands_in_full_beside_its_lesson() -> None:
     found = not_current(ablation(3), "fix3", "failed", "wrong: with outliers inputs")
-    step = found.row("fix3").step
-    assert step is not None
+    step = not_none(found.row("fix3").step)
     step = msgspec.structs.replace(step, lesson="Check *hard* inputs. Always.")
     found = with_row(found, "fix3", verdict=Verdict.WRONG, step=step)
     (line,) = [told(line) for line in result.failures(found) if "fix3" in told(line)]
@@ -160,8 +160,7 @@ def test_only_rejected_steps_are_under_what_did_not_work() -> None:
 def test_lessons_are_those_of_kept_steps_that_gained_most() -> None:
     found = ablation(12)
     for row in found.rows[1:]:
-        assert row.step is not None
-        step = msgspec.structs.replace(row.step, lesson=f"Of {row.variant}. And more.")
+        step = msgspec.structs.replace(not_none(row.step), lesson=f"Of {row.variant}. And more.")
         found = with_row(found, row.variant, step=step)
     said = [told(line) for line in result.lessons(found)]
     assert 5 <= len(said) <= result.MOST_LESSONS
@@ -203,8 +202,9 @@ def test_method_follows_the_recorded_flags() -> None:
 
 def test_copies_of_constant_inputs_are_told_where_there_were_several() -> None:
     found = ablation()
-    assert found.timing is not None
-    several = dataclasses.replace(found, timing=dataclasses.replace(found.timing, copies=7))
+    several = dataclasses.replace(
+        found, timing=dataclasses.replace(not_none(found.timing), copies=7)
+    )
     assert "such as weights, are held 7 times with other values" in render(several)
     assert "such as weights" not in render(found)
 
@@ -245,8 +245,7 @@ def test_a_committed_report_is_short_and_shown_in_full_by_github(study: str) -> 
 
 def test_hostile_text_stays_text() -> None:
     found = ablation(1, warnings=(saying(NASTY),), title=NASTY, gpu="GPU <b>")
-    step = found.row("fix1").step
-    assert step is not None
+    step = not_none(found.row("fix1").step)
     step = msgspec.structs.replace(
         step, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
     )

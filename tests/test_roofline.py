@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from answers import not_none
 from handmade import metrics
 from synthetic import ablation, with_row
 from workbench.derive.roofline.ceilings import peaks
@@ -33,11 +34,9 @@ ROOF = {
 
 
 def test_a_roofline_point_by_hand() -> None:
-    roof = peaks(metrics(ROOF))
-    assert roof is not None
+    roof = not_none(peaks(metrics(ROOF)))
     assert [roof.rates[x] for x in ("dram", "fp32", "tensor fp16")] == [2e12, 2e13, 5e14]
-    found = point(metrics(ROOF))
-    assert found is not None
+    found = not_none(point(metrics(ROOF)))
     # (100 + 100 + 2 * 400) per cycle * 1e9 cycles/s * 1 µs = 1e6 FLOP over 1000 bytes
     assert found.flops == pytest.approx(1e6)
     assert found.flop_per_byte == pytest.approx(1000)
@@ -48,14 +47,12 @@ def test_a_roofline_point_by_hand() -> None:
 
 def test_a_point_above_its_roof_is_an_error_in_the_data() -> None:
     name = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed"
-    found = point(metrics({**ROOF, name: 20000.0}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, name: 20000.0})))
     assert found.above_roof
 
 
 def test_tensor_work_stands_under_the_dense_tensor_ceiling() -> None:
-    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e7}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e7})))
     assert (found.arithmetic, found.tensor_type) == ("tensor", "fp16")
     # 9e7 operations at 5e14/s are 180 ns of the 1000; FP32 work goes on beside them, on other units
     assert found.share_of_arithmetic_peak == pytest.approx(0.18)
@@ -63,23 +60,20 @@ def test_tensor_work_stands_under_the_dense_tensor_ceiling() -> None:
 
 
 def test_the_unit_that_would_be_busy_longest_sets_the_roof_not_the_one_with_most_flops() -> None:
-    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e6}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e6})))
     assert found.arithmetic == "fp32"
     assert found.share_of_arithmetic_peak == pytest.approx(0.05)
 
 
 def test_the_rollup_that_allows_sparsity_is_not_counted_again() -> None:
     rollup = {"sm__ops_path_tensor_src_fp16.sum": 9e6}
-    found = point(metrics({**ROOF, f"{WGMMA}.sum": 9e6, **rollup}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e6, **rollup})))
     assert found.flops == pytest.approx(1e7)
 
 
 def test_mma_sync_stands_under_the_ceiling_of_wgmma() -> None:
     name = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
-    found = point(metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": 250000.0}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": 250000.0})))
     assert found.tensor_type == "fp16"
     assert found.share_of_arithmetic_peak == pytest.approx(0.18)  # of what wgmma can do
 
@@ -91,8 +85,7 @@ def test_the_ceiling_is_of_the_type_that_ran() -> None:
         table = metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": peak})
         found, roof = point(table), peaks(table)
         assert found is not None
-        assert roof is not None
-        assert (found.tensor_type, roof.rates[f"tensor {kind}"]) == (kind, peak * 1e9)
+        assert (found.tensor_type, not_none(roof).rates[f"tensor {kind}"]) == (kind, peak * 1e9)
         assert found.share_of_arithmetic_peak == pytest.approx(9e7 / (peak * 1e9) / 1e-6)
 
 
@@ -100,8 +93,7 @@ def test_mixed_arithmetic_below_every_peak_is_not_above_its_roof() -> None:
     fp32 = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed"
     peak = {f"{WGMMA}.sum.peak_sustained": 20000.0}
     table = {**ROOF, **peak, fp32: 9000.0, f"{WGMMA}.sum": 1.92e7, "dram__bytes_read.sum": 1.0}
-    found = point(metrics(table))
-    assert found is not None
+    found = not_none(point(metrics(table)))
     # (2 * 9000 + 200) / 20000 of FP32 and 19200 / 20000 of tensor at once: more than either can do
     assert found.flops_per_second == pytest.approx(1.82e13 + 1.92e13)
     assert (found.arithmetic, found.above_roof) == ("tensor", False)
@@ -119,8 +111,7 @@ LEVELS = {
 
 
 def test_every_level_has_its_intensity_and_its_share() -> None:
-    found = point(metrics({**ROOF, **LEVELS}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, **LEVELS})))
     by_name = {level.name: level for level in found.levels}
     assert list(by_name) == ["dram", "l2", "l1"]
     assert [by_name[n].flop_per_byte for n in by_name] == pytest.approx([1000, 1, 0.25])
@@ -133,8 +124,7 @@ def test_every_level_has_its_intensity_and_its_share() -> None:
 
 def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_roofline() -> None:
     idle = {name: 0.0 for name in ROOF if "per_cycle_elapsed" in name}
-    found = point(metrics({**ROOF, **LEVELS, **idle}), {"l2": 1e9})
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, **LEVELS, **idle}), {"l2": 1e9}))
     assert (found.flops, found.limit, found.share_of_arithmetic_peak, found.above_roof) == (
         0,
         "dram",
@@ -164,30 +154,26 @@ def test_older_names_give_the_same_levels() -> None:
     }
     clocks = {k: v for k, v in LEVELS.items() if "cycles_elapsed" in k}
     older, newer = point(metrics({**ROOF, **clocks, **old})), point(metrics({**ROOF, **LEVELS}))
-    assert older is not None
     assert newer is not None
-    for was, now in zip(older.levels, newer.levels, strict=True):
+    for was, now in zip(not_none(older).levels, newer.levels, strict=True):
         assert was.share_of_bandwidth == pytest.approx(now.share_of_bandwidth)
 
 
 def test_a_level_that_one_launch_lacks_is_not_collected() -> None:
-    found = point(metrics({**ROOF, **LEVELS}, ROOF))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, **LEVELS}, ROOF)))
     assert [level.name for level in found.levels] == ["dram"]
 
 
 def test_traffic_above_a_levels_peak_is_an_error_in_the_data() -> None:
     name = "derived__lts__lts2xbar_bytes.sum.per_second"
-    found = point(metrics({**ROOF, **LEVELS, name: 5e12}))
-    assert found is not None
+    found = not_none(point(metrics({**ROOF, **LEVELS, name: 5e12})))
     assert found.above_roof
     assert [level.above_roof for level in found.levels] == [False, True, False]
 
 
 def test_launches_at_different_clocks_combine_by_the_time_at_their_own_peaks() -> None:
     slow = {**ROOF, "sm__cycles_elapsed.avg.per_second": 0.5e9}
-    found = point(metrics(ROOF, slow))
-    assert found is not None
+    found = not_none(point(metrics(ROOF, slow)))
     assert found.share_of_arithmetic_peak == pytest.approx((0.05 + 0.10) / 2)
 
 
@@ -196,7 +182,5 @@ def test_tensor_work_that_was_not_collected_makes_a_lower_bound() -> None:
     unknown = {k: v for k, v in ROOF.items() if "ops_path" not in k}
     found = point(metrics({**unknown, **busy}))
     known = point(metrics({**ROOF, **busy, f"{WGMMA}.sum": 0.0}))
-    assert found is not None
-    assert known is not None
-    assert found.lower_bound
-    assert not known.lower_bound
+    assert not_none(found).lower_bound
+    assert not not_none(known).lower_bound

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from answers import Capsys, Patch
 from handmade import made_index
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
@@ -61,17 +62,13 @@ BAD_MODULES = {
 }
 
 
-def build(
-    root: Path, capsys: pytest.CaptureFixture[str], *names: str
-) -> tuple[int, dict[str, dict[str, Any]], str]:
+def build(root: Path, capsys: Capsys, *names: str) -> tuple[int, dict[str, dict[str, Any]], str]:
     code = main(["build", *names, "--json", "--project", str(root)])
     out, err = capsys.readouterr()
     return code, {b["variant"]: b for b in json.loads(out)["builds"]}, err
 
 
-def test_a_variant_that_cannot_be_built_costs_only_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_variant_that_cannot_be_built_costs_only_itself(tmp_path: Path, capsys: Capsys) -> None:
     broken = "if (i < n) out[i] = 2 * y[i];"
     make(tmp_path, {"baseline": GOOD, "broken": broken}, BAD_MODULES)
     code, built, err = build(tmp_path, capsys)
@@ -86,9 +83,7 @@ def test_a_variant_that_cannot_be_built_costs_only_itself(
     assert "hint: everything else was built" in err
 
 
-def test_a_spill_is_reported_as_a_warning_and_in_bytes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_spill_is_reported_as_a_warning_and_in_bytes(tmp_path: Path, capsys: Capsys) -> None:
     body = "float r[32]; for (int j = 0; j < n; ++j) r[(j * n) % 32] = x[j]; out[i] = r[n % 32];"
     make(tmp_path, {"baseline": GOOD, "local": body})
     code, built, _ = build(tmp_path, capsys, "local")
@@ -99,7 +94,7 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(
 
 @pytest.mark.slow
 def test_the_flagship_compiles_without_a_warning_or_a_spill(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     """The kernels that its last step takes; of all others that is on record, as their gate."""
     chosen = find_workspace(ROOT).study("attention").ladder.steps[-1].chooses
@@ -192,7 +187,7 @@ def test_ncu_is_told_clocks_caches_and_source() -> None:
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     path = tmp_path / "old.json"
     path.write_bytes(b"old")
@@ -207,9 +202,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_ends_in_a_hint_and_exit_code_3(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_ends_in_a_hint_and_exit_code_3(monkeypatch: Patch, capsys: Capsys) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -318,7 +311,7 @@ CHECKED = [start("baseline"), checked("baseline"), start("bad"), checked("bad"),
 
 
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def play(tmp_path: Path, monkeypatch: Patch) -> Runner:
     def run(
         *scripts: Script, clock: Clock | None = None, more: Any = (), **ends: Any
     ) -> tuple[Any, EvidenceFolder, Scripted]:
@@ -435,7 +428,7 @@ def test_references_by_themselves_are_no_timing(play: Runner) -> None:
 
 
 def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     def full(*anything: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left")
@@ -516,7 +509,7 @@ def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
     assert [path.name for path in folder.timing_files("large")] == ["2.json.zst", "3.json.zst"]
 
 
-def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "find_ncu", lambda: None)
     assert not machine.can_measure()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import not_none
 from synthetic import ablation, with_row
 from workbench.derive.figures import (
     ISSUING,
@@ -42,8 +43,7 @@ def test_a_share_of_506_samples_is_known_to_within_some_points() -> None:
 
 
 def test_of_an_unknown_number_of_samples_there_is_no_error() -> None:
-    found = top_stall({"wait": 0.5, "barrier": 0.5}, None)
-    assert found is not None
+    found = not_none(top_stall({"wait": 0.5, "barrier": 0.5}, None))
     assert (found.reason, found.error) == ("barrier", None)
     assert top_stall({"selected": 1.0}, 100) is None
     assert top_stall({}, 100) is None
@@ -53,8 +53,7 @@ def test_the_ladder_has_the_error_of_its_top_stall() -> None:
     known = {SAMPLES: Figure(SAMPLES, "Warp state samples", 400.0, "sample", "")}
     stalls = {"wait": 0.34, "barrier": 0.33, "selected": 0.33}
     row = with_row(ablation(1), "fix1", stalls=stalls, figures=known).row("fix1")
-    found = top_stall_of(row)
-    assert found is not None
+    found = not_none(top_stall_of(row))
     assert found.reason == "wait"
     assert found.error == pytest.approx(0.0237, rel=1e-2)
 
@@ -83,9 +82,8 @@ def test_captures_differ_in_their_top_stall_within_its_error() -> None:
             shares = stall_shares(capture.metrics)
             top = top_stall(shares, figures(capture.metrics)[SAMPLES].value)
             assert top is not None, name
-            assert top.error is not None
             others = [v for k, v in shares.items() if k not in (top.reason, ISSUING)]
-            near |= max(others) + 2 * top.error >= top.share
+            near |= max(others) + 2 * not_none(top.error) >= top.share
             tops.add(top.reason)
         differing += len(tops) > 1
         assert near or len(tops) == 1, (name, tops)

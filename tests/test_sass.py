@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, error_of, not_none
 from workbench.derive.diff.costs import Listing, line_costs, listing
 from workbench.ncu.capture import Capture, Decoded
 from workbench.ncu.captures import KeptTables
@@ -58,8 +58,7 @@ def test_executions_are_those_that_ncu_counted(shape: str, variant: str) -> None
 def test_what_is_kept_of_the_code_is_the_code() -> None:
     report = recorded_report(CAUSAL, "fix10")
     action = actions(report, f"workbench:attention/fix10/{CAUSAL}")[0]
-    code = Decoded(action, report).code
-    assert code is not None
+    code = not_none(Decoded(action, report).code)
     assert unpacked(json.loads(json.dumps(packed(code)))) == code
     assert not any("0x7f" in sass and len(sass.split("0x7f")[1]) > 8 for sass in code.sass)
 
@@ -88,5 +87,5 @@ def test_a_library_kernel_has_its_hottest_instructions() -> None:
     assert "no line is known; the 4 hottest instructions:" in told
 
 
-def test_sass_is_of_source_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sass_is_of_source_lines(capsys: Capsys) -> None:
     assert "hint: " in error_of(capsys, "show", "fix7", "--sass", project=FIXTURE)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from answers import Patch
 from workspaces import ROOT
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -46,7 +47,7 @@ def attention() -> Attention:
 
 
 @pytest.fixture
-def on_its_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], ModuleType]:
+def on_its_card(monkeypatch: Patch) -> Callable[[ModuleType], ModuleType]:
     """As on a card that the kernels are made for; nothing else of a check is left out."""
 
     def made(module: ModuleType) -> ModuleType:
@@ -57,7 +58,7 @@ def on_its_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], Modul
     return made
 
 
-def modules(monkeypatch: pytest.MonkeyPatch, **entries: dict[str, Any]) -> None:
+def modules(monkeypatch: Patch, **entries: dict[str, Any]) -> None:
     for name, found in entries.items():
         made = ModuleType(name)
         vars(made).update(found)
@@ -82,7 +83,7 @@ class ScaledDotProductAttention(torch.nn.Module):
 @pytest.mark.parametrize("real", [False, True])
 def test_torchtitans_inner_attention(
     real: bool, attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:  # fmt: skip
     if real:
         if importlib.util.find_spec("torchtitan") is None:
@@ -141,7 +142,7 @@ class TorchNativeAttnBackend:
         return "native"
 
 
-def sglang(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def sglang(monkeypatch: Patch) -> dict[str, Any]:
     """What is registered, by name."""
     found: dict[str, Any] = {"choices": []}
     layers = "sglang.srt.layers.attention"
@@ -180,7 +181,7 @@ def requests(before: list[int], new: list[int]) -> SimpleNamespace:
 
 def test_sglangs_prompts_are_computed_request_by_request(
     attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:  # fmt: skip
     found = sglang(monkeypatch)
     on_its_card(load_module(ADAPTERS / "sglang.py", "adapter_of_sglang")).register(attention)
@@ -213,7 +214,7 @@ def test_sglangs_prompts_are_computed_request_by_request(
 )  # fmt: skip
 def test_what_sglang_asks_for_besides_goes_to_its_own(
     changed: dict[str, Any], attention: Attention,
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: pytest.MonkeyPatch,
+    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch,
 ) -> None:  # fmt: skip
     found = sglang(monkeypatch)
     on_its_card(load_module(ADAPTERS / "sglang.py", "adapter_of_sglang")).register(attention)
@@ -225,7 +226,7 @@ def test_what_sglang_asks_for_besides_goes_to_its_own(
 
 
 def test_sglangs_keys_are_written_once_where_the_kernel_refuses(
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: pytest.MonkeyPatch
+    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch
 ) -> None:
     def refuses(*anything: Any) -> torch.Tensor:
         raise NotImplementedError("head dimension 64 or 128")
@@ -252,7 +253,7 @@ class FlashAttentionImpl:
         return "flash"
 
 
-def vllm(monkeypatch: pytest.MonkeyPatch, separate: bool = True) -> dict[Any, str]:
+def vllm(monkeypatch: Patch, separate: bool = True) -> dict[Any, str]:
     """Registered paths."""
     found: dict[Any, str] = {}
     given = type("FlashAttentionBackend", (), {"forward_includes_kv_cache_update": not separate})
@@ -286,7 +287,7 @@ def called(served: Any, batch: Any, tokens: int, **named: Any) -> tuple[Any, tor
 @pytest.mark.parametrize("kind", ["decoder", "encoder_only"])
 def test_vllms_batches_of_one_length(
     kind: str, attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:  # fmt: skip
     found = vllm(monkeypatch)
     adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))
@@ -319,7 +320,7 @@ def test_vllms_batches_of_one_length(
 )
 def test_the_rest_of_vllm_goes_to_flash_attention(
     batch: Any, changed: dict[str, Any], named: dict[str, Any], attention: Attention,
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: pytest.MonkeyPatch,
+    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch,
 ) -> None:  # fmt: skip
     vllm(monkeypatch)
     adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))
@@ -330,7 +331,7 @@ def test_the_rest_of_vllm_goes_to_flash_attention(
 
 def test_a_vllm_whose_forward_writes_the_cache_keeps_its_decoders(
     attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:  # fmt: skip
     vllm(monkeypatch, separate=False)
     adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))

@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from answers import Capsys, Patch, not_none
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.timing import Call, Series, Session
@@ -80,7 +81,7 @@ Served = tuple[list[WorkerEvent], int]
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Served]:
+def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
     """Runs the server in a child, with what the gate says one time after the other."""
     monkeypatch.chdir(tmp_path)
 
@@ -167,7 +168,7 @@ def test_a_session_warms_up_shortly_after_one_without_power_limit(
 
 
 @pytest.mark.parametrize("cool", [True, False])
-def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None:
     from workbench.run.worker.timing import session
 
     now = iter(float(n) / 100 for n in range(10_000))
@@ -297,7 +298,7 @@ def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
     assert "no such card" in broken.error.message
 
 
-def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
     from workbench.run.worker.startup import wait_at_gate
 
     monkeypatch.chdir(tmp_path)
@@ -371,7 +372,7 @@ class FakeInstance:
         return self.takes + 0.25
 
 
-def test_series_are_of_the_instance_that_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> None:
     from workbench.run.worker.timing import rounds
 
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
@@ -434,7 +435,7 @@ class HotInstance(FakeInstance):
         return self.lasts
 
 
-def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None:
     """In turn all have one clock, alone the kernel that draws more power has a lower one."""
     from workbench.derive.speedup import ratio_of, session_times
     from workbench.run.worker.timing import rounds
@@ -461,8 +462,7 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: pytest.MonkeyP
     times = session_times([session])
 
     def ratio(regime: Regime) -> float:
-        found = ratio_of(times["sdpa", regime, False], times["fix", regime, False])
-        assert found is not None
+        found = not_none(ratio_of(times["sdpa", regime, False], times["fix", regime, False]))
         return found.ratio
 
     assert ratio(Regime.CHAINED) == pytest.approx(150 / 120, rel=0.01)
@@ -481,7 +481,7 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_those_that_count_are_timed_alone_at_the_power_limit(
-    reasons: set[str], alone: bool, kernels: set[str], monkeypatch: pytest.MonkeyPatch
+    reasons: set[str], alone: bool, kernels: set[str], monkeypatch: Patch
 ) -> None:
     """And audited once more each, after other values of what is constant."""
     from workbench.run.worker.timing import session
@@ -525,7 +525,7 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     assert {one.variant for one in heard if one.kernel_alone} == kernels
 
 
-def test_a_long_round_tells_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
     """It waits for the round before the last that was queued."""
     from workbench.run.worker.timing import rounds
 
@@ -557,7 +557,7 @@ class FakeEvent:
         return self.looks < 0
 
 
-def test_what_hangs_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_hangs_is_told_no_more(monkeypatch: Patch) -> None:
     from workbench.run.worker.timing import timed_gpu
 
     monkeypatch.setattr(timed_gpu, "REPORT_SECONDS", 0.0)
@@ -676,7 +676,7 @@ def timing_of(sessions: int, **parts: Any) -> Any:
     return made
 
 
-def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
     from workbench.run.worker.timing import session
     from workbench.run.worker.timing.instances import Group
 
@@ -701,7 +701,7 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
 
 
-def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:
     """It costs only itself: the others of the session are timed."""
     from workbench.run.worker.timing import session
     from workbench.run.worker.timing.instances import Group, NotTimed
@@ -726,7 +726,7 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: pytest.Monk
 
 
 def test_triton_kernels_are_registered_ahead_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     from workbench.run.worker.session_forks import register_ahead
 
@@ -744,7 +744,7 @@ def test_triton_kernels_are_registered_ahead_and_nothing_else(
     assert (called, queued) == (["kernels"], [(_check_capability, "")])
 
 
-def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: Patch) -> None:
     from workbench.run.worker.timing.rounds import order_of
 
     longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
@@ -796,7 +796,7 @@ def test_every_session_audits_another_variant_first() -> None:
 
 @pytest.mark.parametrize("variants", ["ab", "abcde", "abcdefghijklm"])
 def test_all_sessions_together_audit_everyone_however_long_it_takes(
-    variants: str, monkeypatch: pytest.MonkeyPatch
+    variants: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
     instances = [audited_instance(name) for name in variants]
@@ -847,7 +847,7 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
 
 
 def test_inputs_without_a_tensor_are_checked_like_others(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     from workbench.run.worker import correctness
 
@@ -864,7 +864,7 @@ def test_inputs_without_a_tensor_are_checked_like_others(
 
 
 def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     from workbench.run.worker import correctness, job_worker
 
@@ -889,7 +889,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
         worker.check("fix1")
 
 
-def test_known_variants_are_built_and_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
     from workbench.run.worker import device, job_worker
 
     seen: list[tuple[str, str]] = []
@@ -914,7 +914,7 @@ def test_known_variants_are_built_and_not_checked(monkeypatch: pytest.MonkeyPatc
     assert seen == [("build", "baseline"), ("build", "fix1"), ("check", "fix1")]
 
 
-def test_progress_tells_the_number_of_each_session(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_tells_the_number_of_each_session(capsys: Capsys) -> None:
     from workbench.cli.progress import Progress
 
     def timed(number: int, alone: bool = False) -> TimedSession:
@@ -945,9 +945,7 @@ def test_progress_tells_where_a_session_is() -> None:
     assert progress.round(warming) == "timing, references alone, warming up"
 
 
-def test_a_session_ends_with_whoever_wanted_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_ends_with_whoever_wanted_it(tmp_path: Path, monkeypatch: Patch) -> None:
     """A kernel that hangs would have the card for ever."""
     monkeypatch.chdir(tmp_path)
     wanted_by = subprocess.Popen(["sleep", "600"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import Told, error_of, text_of
+from answers import Capsys, Patch, Told, error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -124,7 +124,7 @@ def evidence(root: Path) -> EvidenceFolder:
 
 
 def test_a_range_is_measured_shape_by_shape_and_kept(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
@@ -160,7 +160,7 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
 
 @pytest.mark.parametrize("verb", [["sweep", "--fresh"], ["check"]], ids=" ".join)
 def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
-    verb: list[str], monkeypatch: pytest.MonkeyPatch, told: Told
+    verb: list[str], monkeypatch: Patch, told: Told
 ) -> None:
     """And again when it is asked again: what is on record may be of another day."""
     gpu = StandIn(monkeypatch, linear)
@@ -175,7 +175,7 @@ def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
 
 
 def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
-    monkeypatch: pytest.MonkeyPatch, told: Told
+    monkeypatch: Patch, told: Told
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
@@ -188,7 +188,7 @@ def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
 
 
 def test_a_change_of_the_study_makes_a_derived_shape_stale(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: Patch, root: Path, told: Told
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
@@ -199,7 +199,7 @@ def test_a_change_of_the_study_makes_a_derived_shape_stale(
     assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
-def test_check_takes_a_range(monkeypatch: pytest.MonkeyPatch, root: Path, told: Told) -> None:
+def test_check_takes_a_range(monkeypatch: Patch, root: Path, told: Told) -> None:
     StandIn(monkeypatch, linear)
     checks = told("check", "wide", "--shape", "n=512|1024")["checks"]
     assert [(c["shape"], c["status"]) for c in checks] == [
@@ -209,7 +209,7 @@ def test_check_takes_a_range(monkeypatch: pytest.MonkeyPatch, root: Path, told: 
 
 
 def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
-    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, capsys: Capsys
 ) -> None:
     for name in ("wide.py", "wide.cu"):
         text = (root / "kernels" / "scale" / name).read_text()
@@ -231,7 +231,7 @@ def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
 
 
 def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
-    monkeypatch: pytest.MonkeyPatch, root: Path
+    monkeypatch: Patch, root: Path
 ) -> None:
     """A baseline of seconds a call would take ncu minutes at a large shape."""
     for name in ("wide.py", "wide.cu"):
@@ -246,7 +246,7 @@ def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
 
 
 def test_what_is_timed_only_where_asked_is_checked_there_where_asked(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
 ) -> None:
     path = root / "kernels" / "scale" / "study.py"
     path.write_text(path.read_text().replace("Shape(n=64,", "Shape(captured=False, n=64,"))
@@ -265,18 +265,14 @@ def test_what_is_timed_only_where_asked_is_checked_there_where_asked(
     assert "exclude each other" in capsys.readouterr().err
 
 
-def test_one_shape_is_wanted_where_one_is_measured_or_shown(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_shape_is_wanted_where_one_is_measured_or_shown(root: Path, capsys: Capsys) -> None:
     for verb in ("show", "profile", "ablate"):
         err = error_of(capsys, verb, "wide", "--shape", "n=1|2", project=root)
         assert "names 2 shapes, and this command takes one" in err
         assert "here give each parameter one value" in err
 
 
-def test_derived_shapes_do_not_stand_in_the_list(
-    monkeypatch: pytest.MonkeyPatch, told: Told
-) -> None:
+def test_derived_shapes_do_not_stand_in_the_list(monkeypatch: Patch, told: Told) -> None:
     StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
     (listed,) = told("list")["studies"]
@@ -285,7 +281,7 @@ def test_derived_shapes_do_not_stand_in_the_list(
 
 
 def test_a_worker_is_told_what_a_derived_shape_is(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: Patch, root: Path, told: Told
 ) -> None:
     gpu = StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
@@ -295,7 +291,7 @@ def test_a_worker_is_told_what_a_derived_shape_is(
 
 
 def test_a_single_derived_shape_is_as_any_other(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
 ) -> None:
     StandIn(monkeypatch, linear)
     judged = told("ablate", "--shape", "n=1024")
@@ -318,13 +314,13 @@ def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> N
         pick_shapes(study(root), "rows=4")
 
 
-def test_a_range_is_of_numbers(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_is_of_numbers(root: Path, capsys: Capsys) -> None:
     arguments = ["sweep", "wide", "--shape", "causal=0|1", "--project", str(root)]
     assert "differ in a number alone: large, causal" in error_of(capsys, *arguments)
 
 
 def test_a_range_beside_another_parameter_is_two_ranges(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: Patch, root: Path, told: Told
 ) -> None:
     StandIn(monkeypatch, lambda run: 10.0)
     found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
@@ -354,7 +350,7 @@ def test_two_shapes_are_a_range_unless_one_stands_in_a_longer_one() -> None:
 
 
 def test_ranges_from_two_shapes_are_two_documents(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: Patch, root: Path, told: Told
 ) -> None:
     StandIn(monkeypatch, lambda run: 10.0)
     for causal in (0, 1):
@@ -364,7 +360,7 @@ def test_ranges_from_two_shapes_are_two_documents(
 
 
 def test_a_rate_is_held_against_the_measured_ceiling(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
 ) -> None:
     StandIn(monkeypatch, linear)
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
@@ -380,7 +376,7 @@ def test_a_rate_is_held_against_the_measured_ceiling(
 
 
 def test_a_range_of_two_beside_longer_ones_is_none(
-    monkeypatch: pytest.MonkeyPatch, root: Path, told: Told
+    monkeypatch: Patch, root: Path, told: Told
 ) -> None:
     StandIn(monkeypatch, lambda run: 10.0)
     found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16|32")["sizes"]
@@ -390,7 +386,7 @@ def test_a_range_of_two_beside_longer_ones_is_none(
 
 
 def test_without_a_gpu_and_a_record_there_is_no_range(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     assert main(["sweep", "wide", "--shape", "n=8|16", "--project", str(root)]) == 3

@@ -21,6 +21,7 @@ import pytest
 import torch
 from msgspec import structs
 
+from answers import Capsys, Patch, not_none
 from packages import alone
 from standin import StandIn
 from workbench import cuda
@@ -41,7 +42,6 @@ from workbench.shipped import op
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import FIXTURE, ROOT, make
 
-Capture = pytest.CaptureFixture[str]
 NAME, MODULE = "transpose-h200", "transpose_h200"
 EVIDENCE = FIXTURE / "ablations" / "transpose" / "evidence" / "nvidia-h200"
 
@@ -100,8 +100,7 @@ def test_installed_it_passes_its_tests_where_there_is_no_workbench(
     done = alone("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests",
                  path=[installed], cwd=package)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None
+    passed = not_none(re.search(r"(\d+) passed", done.stdout))
     assert int(passed[1]) >= 8
 
 
@@ -158,7 +157,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cubins(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cubins(package: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A copy of the package's, from which kernels are loaded."""
     folder = tmp_path / "cubins"
     shutil.copytree(package / "torch-ext" / MODULE / "cubins", folder)
@@ -226,7 +225,7 @@ def test_a_cubin_that_is_another_is_refused(cubins: Path, sources: Path) -> None
 
 
 def test_without_nvrtc_other_architectures_say_so(
-    cubins: Path, sources: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+    cubins: Path, sources: Path, package: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(cubin_folder, "compiler_version", lambda: "")
     said = r"there is no cubin of \w+.cu for sm_80, and NVRTC is not installed"
@@ -247,9 +246,8 @@ def test_where_it_comes_from(package: Path) -> None:
     assert told.environment.gpu == "NVIDIA H200"
     at = next(time for time in told.times if time.shape == study.default_shape)
     assert at.reference == "eager"
-    assert at.low is not None
     assert at.ratio is not None
-    assert at.low < at.ratio
+    assert not_none(at.low) < at.ratio
     assert {cubin.arch for cubin in told.cubins} == {"sm_90a"}
     assert len(told.cubins) == 4
     build = store.read(EVIDENCE / "builds/chosen.json", Build)
@@ -349,7 +347,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
+def refused(capsys: Capsys, *arguments: str) -> tuple[int, str]:
     code = main(["ship", *arguments])
     return code, capsys.readouterr().err
 
@@ -363,7 +361,7 @@ def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
     ],
 )
 def test_what_is_not_kept(
-    variant: str, said: str, workspace: Path, capsys: Capture, tmp_path: Path
+    variant: str, said: str, workspace: Path, capsys: Capsys, tmp_path: Path
 ) -> None:
     to = tmp_path / "out"
     code, told = refused(
@@ -375,7 +373,7 @@ def test_what_is_not_kept(
     assert not to.exists()
 
 
-def test_what_is_stale(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+def test_what_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
     header = root / "kernels" / "transpose" / "element.cuh"
@@ -389,7 +387,7 @@ def test_what_is_stale(workspace: Path, capsys: Capture, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [root]
 
 
-def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
     path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
@@ -418,7 +416,7 @@ def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capture, tmp_p
     ],
 )
 def test_mistakes(
-    arguments: tuple[str, ...], said: str, workspace: Path, capsys: Capture, tmp_path: Path
+    arguments: tuple[str, ...], said: str, workspace: Path, capsys: Capsys, tmp_path: Path
 ) -> None:
     to = ("--to", str(tmp_path / "out"))
     code, told = refused(capsys, *arguments, *to, "--project", str(workspace))
@@ -427,7 +425,7 @@ def test_mistakes(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(workspace: Path, capsys: Capture, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     code, told = refused(
         capsys, "chosen", "--as", NAME, "--to", str(tmp_path), "--project", str(workspace)
@@ -592,9 +590,7 @@ def run(x, y, scale, mode):
 """
 
 
-def test_a_package_of_such_a_study_passes_its_tests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_of_such_a_study_passes_its_tests(tmp_path: Path, monkeypatch: Patch) -> None:
     root = make(tmp_path / "ws", {}, {"baseline": CHANGES, "fast": CHANGES, "eager": IN_PLACE})
     (root / "kernels/scale/study.py").write_text(SEVERAL)
     ladder = root / "ablations/scale/ablation.toml"
@@ -621,7 +617,7 @@ def test_a_package_of_such_a_study_passes_its_tests(
 @pytest.mark.slow
 @pytest.mark.parametrize(("study", "variant"), [("moe", "fix13"), ("attention_served", "chosen")])
 def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
-    study: str, variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: str, variant: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """On the CPU, of a made-up card: what waits for evidence is stopped by nothing else."""
     root = tmp_path / "ws"
@@ -649,7 +645,7 @@ def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: 
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_an_operators_tags_are_in_a_list(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operators_tags_are_in_a_list(keeps: bool, monkeypatch: Patch) -> None:
     facts = SimpleNamespace(keeps=keeps, function="f", in_place=["x"], in_schema=str, schema="()")
     vars(facts).update(study="s", arguments=[("x", "Tensor")])
     monkeypatch.setattr(op, "read", lambda path: facts)
@@ -664,12 +660,10 @@ def test_sessions_that_followed_are_told_at_99_percent(package: Path) -> None:
     at = next(time for time in shipped(package).times if time.shape == "8192x8192")
     timing = store.read(EVIDENCE / at.file, Timing)
     assert at.level == 95
-    more = timed(structs.replace(timing, planned=2), "chosen", "eager")
-    assert more is not None
+    more = not_none(timed(structs.replace(timing, planned=2), "chosen", "eager"))
     assert more.level == 99
-    assert more.low is not None
     assert at.low is not None
-    assert more.low < at.low
+    assert not_none(more.low) < at.low
 
 
 # ---- on a GPU --------------------------------------------------------------------------------

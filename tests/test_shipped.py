@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from answers import Patch
 from packages import domain_of, handmade
 from workbench.shipped import dispatch
 from workbench.shipped.dispatch import Instances
@@ -34,7 +35,7 @@ PLAIN = "def run(x, n):\n    return x * n\n"
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+def make(tmp_path: Path, monkeypatch: Patch) -> Make:
     return partial(handmade, tmp_path, monkeypatch)
 
 
@@ -98,7 +99,7 @@ def run(x, flag):
 
 
 def test_inputs_that_were_asked_about_before_are_told_from_those_that_only_look_like_them(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: Patch
 ) -> None:
     operator = make(run=FLAG, reference=FLAG, calls=[{"x": torch.ones(4), "flag": 1}])
     asked = []
@@ -369,7 +370,7 @@ def test_a_study_may_say_what_its_outputs_look_like(make: Make) -> None:
 class Streams:
     """Stands for the current stream of CUDA and its capture."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: Patch) -> None:
         self.stream, self.capture = 7, 0
         current = lambda index: SimpleNamespace(cuda_stream=self.stream)  # noqa: E731
         monkeypatch.setattr(torch.cuda, "current_stream", current)
@@ -377,7 +378,7 @@ class Streams:
 
 
 def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     streams = Streams(monkeypatch)
     device = torch.device("cuda", 0)
@@ -396,7 +397,7 @@ def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(
     assert every.at(device) is first
 
 
-def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: Patch) -> None:
     streams = Streams(monkeypatch)
     one = Instances(lambda: ModuleType("m"), keeps=False)
     first = one.at(torch.device("cuda", 0))
@@ -405,7 +406,7 @@ def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: pytest.Monk
     assert one.at(torch.device("cuda", 1)) is not first
 
 
-def test_threads_that_come_at_once_get_the_same_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_come_at_once_get_the_same_module(monkeypatch: Patch) -> None:
     Streams(monkeypatch)
     barrier, found = threading.Barrier(8), []
     every = Instances(lambda: ModuleType("m"), keeps=True)

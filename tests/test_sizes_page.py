@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks import sizes
 
+from answers import Patch, not_none
 from standin import Run, StandIn
 from workbench.app import measure as measuring
 from workbench.cli.main import main
@@ -50,9 +51,7 @@ def part(text: str, study: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_one_command_measures_what_the_page_shows(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(machine, "find_gpu", lambda: None)
         nothing = sizes.section(find_workspace(root), sizes.ATTENTION)
@@ -67,8 +66,7 @@ def test_one_command_measures_what_the_page_shows(
     assert "not collected" not in shown
     assert len(charts) == 2 * 4
     for case in sizes.ATTENTION.cases:
-        found = sizes.over(find_workspace(root), sizes.ATTENTION, case)
-        assert found is not None
+        found = not_none(sizes.over(find_workspace(root), sizes.ATTENTION, case))
         assert list(found.sizes.values()) == LENGTHS
         assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
         drawn = charts[f"sizes/{case}-light.svg"]
@@ -85,9 +83,7 @@ def test_one_command_measures_what_the_page_shows(
 
 
 @pytest.mark.slow
-def test_shapes_in_bf16_are_collected_by_a_sweep(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shapes_in_bf16_are_collected_by_a_sweep(root: Path, monkeypatch: Patch) -> None:
     StandIn(monkeypatch, made_up, noise=0.01)
     monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
     assert sizes.at_shapes(find_workspace(root)).count("| not collected") == 28
@@ -101,9 +97,7 @@ def test_shapes_in_bf16_are_collected_by_a_sweep(
 
 
 @pytest.mark.slow
-def test_a_case_of_which_a_length_is_missing_is_not_shown(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_of_which_a_length_is_missing_is_not_shown(root: Path, monkeypatch: Patch) -> None:
     StandIn(monkeypatch, made_up)
     short = sizes.ATTENTION.cases["d64"].replace("16384", "8192")
     assert main(["sweep", VARIANT, "--shape", short, "--project", str(root)]) == 0

@@ -18,6 +18,7 @@ import pytest
 
 import fake_nvml
 import hosts
+from answers import Capsys, Patch, not_none
 from remotes import NCU, nvml
 from test_remote import evidence, workspace
 from workbench.evidence import journal
@@ -56,8 +57,7 @@ PartitionName=gpu Nodes={name} Default=YES MaxTime=INFINITE State=UP
 
 
 def daemon(stack: ExitStack, folder: Path, *command: str) -> None:
-    path = shutil.which(command[0], path=SBIN)
-    assert path is not None
+    path = not_none(shutil.which(command[0], path=SBIN))
     with (folder / f"{command[0]}.log").open("wb") as log:
         started = subprocess.Popen([path, *command[1:]], stdout=log, stderr=log, cwd=folder)
     stack.callback(started.wait)
@@ -127,8 +127,8 @@ def recipe() -> str:
 def test_the_recipe_measures_in_jobs_of_slurm(
     folder: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:
     tests = ROOT / "tests"
     nvml(hosts.CARDS, folder)
@@ -151,8 +151,7 @@ def test_the_recipe_measures_in_jobs_of_slurm(
         cwd=folder,
     ) as started:
         try:
-            assert started.stdout is not None
-            *exports, command = [started.stdout.readline().strip() for _ in range(4)]
+            *exports, command = [not_none(started.stdout).readline().strip() for _ in range(4)]
             for line in exports:
                 name, _, value = line.removeprefix("export ").partition("=")
                 monkeypatch.setenv(name, value)

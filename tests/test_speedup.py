@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
+from answers import not_none
 from snapshots import AROUND, MHZ, series, session, timing
 from workbench.derive.recordings import over_recordings, paule_mandel
 from workbench.derive.speedup import (
@@ -72,9 +73,8 @@ def test_the_same_times_by_either_method_are_the_same() -> None:
     assert medians(second) == pytest.approx(medians(first))
     for key, times in session_times(first.together).items():
         one, other = time_of(times, key[1]), time_of(session_times(second.together)[key], key[1])
-        assert one is not None
         assert other is not None
-        assert other.value == pytest.approx(one.value)
+        assert other.value == pytest.approx(not_none(one).value)
 
 
 def by_two_clocks(*instances: tuple[str, float, float]) -> Session:
@@ -107,14 +107,12 @@ def test_a_time_on_which_two_clocks_disagree_is_none(
 
 def test_a_time_in_a_stream_is_unchecked() -> None:
     found = session_times([by_two_clocks(("a", 4.3, 4.4))])
-    checked = time_of(found["a", CHAINED, False], CHAINED)
-    assert checked is not None
+    checked = not_none(time_of(found["a", CHAINED, False], CHAINED))
     assert not checked.unchecked
     assert "".join(part.text for part in time_cell(checked).text) == "4.30"
     in_stream = structs.replace(by_two_clocks(("a", 4.3, 4.4)).series[0], unchecked=True)
     found = session_times([Session(number=1, instances=1, series=(in_stream,))])
-    time = time_of(found["a", CHAINED, False], CHAINED)
-    assert time is not None
+    time = not_none(time_of(found["a", CHAINED, False], CHAINED))
     assert "".join(part.text for part in time_cell(time).text) == "4.30 unchecked"
 
 
@@ -154,8 +152,7 @@ def test_the_table_of_students_t_ends_in_a_wide_one() -> None:
 def test_a_time_is_the_geometric_mean_over_instances_then_sessions() -> None:
     one = session(1, {"a": 8.0}, spread=0.0)
     other = session(2, {"a": 18.0}, spread=0.0)
-    found = time_of(session_times([one, other])["a", CHAINED, False], CHAINED)
-    assert found is not None
+    found = not_none(time_of(session_times([one, other])["a", CHAINED, False], CHAINED))
     assert found.value == pytest.approx(12)
     assert (found.sessions, found.instances) == (2, 8)
     assert found.sm_clock_mhz == MHZ
@@ -165,8 +162,7 @@ def test_a_ratio_is_of_the_sessions_that_have_both() -> None:
     both = [session(n, {"a": 20.0, "b": 10.0}, spread=0.0) for n in (1, 2, 3)]
     lone = session(4, {"a": 400.0}, spread=0.0)
     times = session_times([*both, lone])
-    found = ratio_of(times["a", CHAINED, False], times["b", CHAINED, False])
-    assert found is not None
+    found = not_none(ratio_of(times["a", CHAINED, False], times["b", CHAINED, False]))
     assert found.ratio == pytest.approx(2)
     assert found.sessions == 3
     never = session_times([lone])["a", CHAINED, False]
@@ -201,10 +197,8 @@ def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
 
     sessions = [Session(number=n, instances=1, series=run(n)) for n in range(3)]
     times = session_times(sessions)
-    found = ratio_of(times["a", CHAINED, False], times["b", CHAINED, False])
-    assert found is not None
-    assert found.cycles is not None
-    assert found.cycles.value == pytest.approx(3.0, rel=0.01)
+    found = not_none(ratio_of(times["a", CHAINED, False], times["b", CHAINED, False]))
+    assert not_none(found.cycles).value == pytest.approx(3.0, rel=0.01)
     assert found.differs_in_cycles
     assert not Ratio(2.0, 1.9, 2.1, 5).differs_in_cycles
 
@@ -220,9 +214,8 @@ def test_intervals_of_controls_leave_out_one_as_often_as_they_should() -> None:
             sides = [sum(shared + draw.gauss(0, 0.006) for _ in range(4)) / 4 for _ in range(2)]
             logs.append(sides[0] - sides[1])
         found = over_sessions(logs)
-        assert found.low is not None
         assert found.high is not None
-        missed += not found.low <= 1.0 <= found.high
+        missed += not not_none(found.low) <= 1.0 <= found.high
     assert 30 <= missed <= 80
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from answers import both_of, error_of, json_of, text_of
+from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from commits import repository
 from remotes import card, install
 from workbench.app.executor import Local, Reporter
@@ -24,14 +24,10 @@ from workbench.run.plan import MeasuredPlan
 from workbench.study.config import Budget
 from workspaces import GOOD, copy_of_fixture, make
 
-Capture = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 H200 = "NVIDIA H200"
 
 
-def test_a_damaged_line_of_the_ledger_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_line_of_the_ledger_is_told(tmp_path: Path, capsys: Capsys) -> None:
     """What it cost would otherwise be gone from the budget without a word."""
     root = make(tmp_path, {"baseline": GOOD})
     whole = '{"schema_version": 1, "date": "2026", "verb": "ablate", "study": "scale", '
@@ -138,7 +134,7 @@ def bench(monkeypatch: Patch) -> type[Bench]:
 
 
 def test_a_run_is_put_on_the_ledger_and_the_next_one_stopped(
-    tmp_path: Path, bench: type[Bench], capsys: Capture
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
     config = "[budget]\nrate_per_hour = 3.6\nmax_gpu_seconds = 60\n"
     root = make(tmp_path, {"baseline": GOOD}, config=config)
@@ -178,7 +174,7 @@ def test_a_run_that_fails_is_paid_for(
     assert len((root / "ablations" / "ledger.jsonl").read_text().splitlines()) == 1
 
 
-def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
+def test_reading_costs_nothing(tmp_path: Path, capsys: Capsys) -> None:
     root = make(tmp_path, {"baseline": GOOD})
     assert "nothing was spent yet" in text_of(capsys, "status", project=root)
     assert not (root / "ablations" / "ledger.jsonl").exists()
@@ -187,13 +183,13 @@ def test_reading_costs_nothing(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     "line", ["max_gpu_seconds = -1", "max_gpu = 1", 'max_gpu_seconds = "all"', "max_cost = 1"]
 )
-def test_a_budget_that_is_none(tmp_path: Path, capsys: Capture, line: str) -> None:
+def test_a_budget_that_is_none(tmp_path: Path, capsys: Capsys, line: str) -> None:
     root = make(tmp_path, {"baseline": GOOD}, config=f"[budget]\n{line}\n")
     assert "budget.max" in error_of(capsys, "status", project=root)
 
 
 # ---- what is changed since the evidence ----------------------------------------------------
-def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys: Capture) -> None:
+def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys: Capsys) -> None:
     root = copy_of_fixture(tmp_path)
     project = ["--project", str(root)]
     repository(root)

@@ -15,7 +15,7 @@ import pytest
 
 import fake_nvml
 import hosts
-from answers import both_of, error_of, json_of
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none
 from hosts import Host
 from standin import StandIn
 from test_remote import but_for_provenance, evidence, workspace
@@ -25,7 +25,6 @@ from workbench.run.gpu import VISIBLE
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.slow
-Capture = pytest.CaptureFixture[str]
 SECONDS = 60.0
 
 
@@ -49,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, standin: Path) -> Iterator[
 
 
 @pytest.fixture
-def host(served: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+def host(served: Host, monkeypatch: Patch) -> Host:
     """The ssh of this process reads the configuration of this host."""
     served.use(monkeypatch)
     return served
@@ -68,7 +67,7 @@ def ended() -> bool:
 
 
 def test_a_ladder_measured_over_ssh_is_the_one_measured_here(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    host: Host, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     there, here = workspace(tmp_path / "there"), workspace(tmp_path / "here")
     told = both_of(capsys, "ablate", "--on", host.on, project=there)
@@ -91,12 +90,11 @@ def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Pa
     with subprocess.Popen(
         [*command, "--project", str(root)], stderr=subprocess.PIPE, text=True
     ) as started:
-        assert started.stderr is not None
         last = time.monotonic() + SECONDS
         while fault.exists() and time.monotonic() < last:
             time.sleep(0.1)
         started.send_signal(signal.SIGINT)
-        said = started.stderr.read()
+        said = not_none(started.stderr).read()
     assert started.returncode == 130, said
     assert ended()
 
@@ -115,15 +113,13 @@ def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Pat
     assert ended()
 
 
-def test_doctor_looks_at_the_host(host: Host, capsys: Capture) -> None:
+def test_doctor_looks_at_the_host(host: Host, capsys: Capsys) -> None:
     assert main(["doctor", "--on", host.on, "--json"]) in (0, 3)
     rows = {row["name"]: row["found"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert rows["GPU"] == "NVIDIA H200, compute capability 9.0"
 
 
-def test_what_is_missing_is_installed_once(
-    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_what_is_missing_is_installed_once(host: Host, monkeypatch: Patch, capsys: Capsys) -> None:
     """Into an environment of its own; here pip is given nothing that it has to fetch."""
     monkeypatch.setattr(ssh, "requirements", lambda: ["msgspec>=0.1", "no-such-package>=1"])
     told = error_of(capsys, "doctor", "--on", host.on, code=3)
@@ -142,11 +138,11 @@ def test_what_is_missing_is_installed_once(
         ("gpu2", "ssh does not reach gpu2: "),
     ],
 )
-def test_what_a_host_lacks_is_an_error(on: str, words: str, host: Host, capsys: Capture) -> None:
+def test_what_a_host_lacks_is_an_error(on: str, words: str, host: Host, capsys: Capsys) -> None:
     assert words in error_of(capsys, "doctor", "--on", on, code=3)
 
 
-def test_a_host_without_a_gpu_is_an_error(host: Host, tmp_path: Path, capsys: Capture) -> None:
+def test_a_host_without_a_gpu_is_an_error(host: Host, tmp_path: Path, capsys: Capsys) -> None:
     root = workspace(tmp_path / "ws")
     host.cards([])
     try:
@@ -159,7 +155,7 @@ def test_a_host_without_a_gpu_is_an_error(host: Host, tmp_path: Path, capsys: Ca
 # ---- on a GPU --------------------------------------------------------------------------------
 @pytest.mark.gpu
 def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """With this machine's own nvidia-smi and ncu, and its packages."""
     given = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from answers import not_none
 from snapshots import build, check, snapshot, step
 from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding
@@ -40,8 +41,7 @@ def test_a_current_variant_has_its_time_and_its_verdict() -> None:
     found = row(FIX)
     assert (found.status, found.problem, found.verdict) == (Status.CURRENT, None, Verdict.KEPT)
     assert found.time is not None
-    assert found.over_parent is not None
-    assert found.over_parent.ratio == pytest.approx(2)
+    assert not_none(found.over_parent).ratio == pytest.approx(2)
 
 
 def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:

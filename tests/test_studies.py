@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from answers import json_of
+from answers import Capsys, json_of, not_none
 from workbench.app.measure import plan
 from workbench.app.target import check_figures
 from workbench.cli.main import main
@@ -87,7 +87,7 @@ def test_work_is_what_one_call_needs() -> None:
     ],
 )
 def test_kernels_compile_without_warnings_and_spills(
-    study: str, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    study: str, names: tuple[str, ...], capsys: Capsys
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("cuda.core", reason="cuda-core is not installed")
@@ -239,8 +239,7 @@ def test_ceilings_are_the_cards_and_not_one_studys() -> None:
         study = workspace.study(name)
         folder = EvidenceFolder(workspace.evidence_base(name) / "nvidia-h200")
         assert not folder.ceilings.exists()
-        found = Evidence(study, study.default_shape, folder).calibration
-        assert found is not None
+        found = not_none(Evidence(study, study.default_shape, folder).calibration)
         assert found == Evidence(workspace.study(), "b2h8s512d64", theirs).calibration
 
 
@@ -256,7 +255,7 @@ def recorded(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEW)
-def test_evidence_is_current_and_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evidence_is_current_and_shown(name: str, capsys: Capsys) -> None:
     recorded(name)
     found = cast(Any, json_of(capsys, "ablate", "--study", name, project=ROOT))
     assert found["study"] == name
@@ -281,9 +280,7 @@ def is_installed(package: str) -> bool:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NEW)
-def test_every_variant_is_correct_on_this_gpu(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_variant_is_correct_on_this_gpu(name: str, tmp_path: Path, capsys: Capsys) -> None:
     if name in WITH_TRITON:
         pytest.importorskip("triton", reason="triton is not installed")
     shutil.copytree(ROOT / "kernels" / name, tmp_path / "kernels" / name)

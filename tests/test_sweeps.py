@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from answers import both_of, error_of, json_of
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of, time_of
@@ -135,11 +135,9 @@ def test_only_fresh_sessions_tell_the_truth_of_the_best_of_many() -> None:
         best = min(others, key=lambda name: others[name].value)
         fresh = (drawn(source, 10.0, 0.01), drawn(source, 10.0, 0.01))
         for kind, pair in (("picked", (times["v0"], times[best])), ("fresh", fresh)):
-            ratio = ratio_of(*pair)
-            assert ratio is not None
-            assert ratio.low is not None
+            ratio = not_none(ratio_of(*pair))
             assert ratio.high is not None
-            out[kind] += not ratio.low <= 1 <= ratio.high
+            out[kind] += not not_none(ratio.low) <= 1 <= ratio.high
     assert out["picked"] / trials > 0.12
     assert 0.02 < out["fresh"] / trials < 0.085
 
@@ -148,7 +146,7 @@ Sweeper = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def sweep(root: Path, capsys: pytest.CaptureFixture[str]) -> Sweeper:
+def sweep(root: Path, capsys: Capsys) -> Sweeper:
     def run(*arguments: str, code: int = 0) -> dict[str, Any]:
         assert main(["sweep", *arguments, "--json", "--project", str(root)]) == code
         found = json.loads(capsys.readouterr().out)
@@ -169,7 +167,7 @@ def default_of(found: dict[str, Any]) -> str:
 
 
 def test_the_best_is_timed_again_beside_the_default_and_both_are_profiled(
-    monkeypatch: pytest.MonkeyPatch, sweep: Sweeper
+    monkeypatch: Patch, sweep: Sweeper
 ) -> None:
     gpu = StandIn(monkeypatch, by_warps)
     found = sweep("fix[warps=2..16*2]")
@@ -188,7 +186,7 @@ def test_the_best_is_timed_again_beside_the_default_and_both_are_profiled(
     assert found["combinations"][0]["registers"] == 32
 
 
-def test_a_second_sweep_measures_nothing(monkeypatch: pytest.MonkeyPatch, sweep: Sweeper) -> None:
+def test_a_second_sweep_measures_nothing(monkeypatch: Patch, sweep: Sweeper) -> None:
     gpu = StandIn(monkeypatch, by_warps, spills=lambda run: 8 * (run.params.get("warps") == 16))
     first = sweep("fix[warps=2..16*2]")
     gpu.built.clear()
@@ -200,9 +198,7 @@ def test_a_second_sweep_measures_nothing(monkeypatch: pytest.MonkeyPatch, sweep:
     assert again["best_over_default"] == first["best_over_default"]
 
 
-def test_what_fails_costs_only_itself_and_is_not_timed(
-    monkeypatch: pytest.MonkeyPatch, sweep: Sweeper
-) -> None:
+def test_what_fails_costs_only_itself_and_is_not_timed(monkeypatch: Patch, sweep: Sweeper) -> None:
     gpu = StandIn(
         monkeypatch,
         by_warps,
@@ -230,7 +226,7 @@ def test_what_fails_costs_only_itself_and_is_not_timed(
 
 
 def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
-    monkeypatch: pytest.MonkeyPatch, sweep: Sweeper
+    monkeypatch: Patch, sweep: Sweeper
 ) -> None:
     StandIn(monkeypatch, by_warps, error=lambda run: 3.0 if run.params.get("warps") == 8 else 1.0)
     found = sweep("fix[warps=2..16*2]")
@@ -241,22 +237,20 @@ def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
     assert states[8]["why"]["message"].startswith("3x the error of the reference")
 
 
-def test_the_default_stands_in_every_sweep(monkeypatch: pytest.MonkeyPatch, sweep: Sweeper) -> None:
+def test_the_default_stands_in_every_sweep(monkeypatch: Patch, sweep: Sweeper) -> None:
     StandIn(monkeypatch, by_warps)
     found = sweep("fix[warps=8|16]")
     assert default_of(found) == "fix"
     assert {c["variant"] for c in found["combinations"]} == {"fix", "fix[warps=8]", "fix[warps=16]"}
 
 
-def test_ablate_names_the_verb_that_takes_a_space(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ablate_names_the_verb_that_takes_a_space(root: Path, capsys: Capsys) -> None:
     assert main(["ablate", "fix[warps=2..16*2]", "--project", str(root)]) == 2
     assert "`workbench sweep` takes several values" in capsys.readouterr().err
 
 
 def test_a_sweep_is_written_beside_the_reports(
-    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, root: Path, capsys: Capsys
 ) -> None:
     StandIn(monkeypatch, by_warps)
     out, _ = both_of(capsys, "sweep", "fix[warps=2..16*2]", project=root)
@@ -268,7 +262,7 @@ def test_a_sweep_is_written_beside_the_reports(
 
 
 def test_derived_variants_do_not_stand_in_the_list(
-    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str], sweep: Sweeper
+    monkeypatch: Patch, root: Path, capsys: Capsys, sweep: Sweeper
 ) -> None:
     StandIn(monkeypatch, by_warps)
     sweep("fix[warps=2..16*2]")
@@ -277,18 +271,18 @@ def test_derived_variants_do_not_stand_in_the_list(
 
 
 def test_without_a_gpu_the_compiler_still_says_its_part(
-    root: Path, builds_here: None, capsys: pytest.CaptureFixture[str]
+    root: Path, builds_here: None, capsys: Capsys
 ) -> None:
     builds = json_of(capsys, "build", "fix[warps=2|4]", project=root)["builds"]
     assert [each["variant"] for each in builds] == ["fix[warps=2]", "fix"]
 
 
-def test_a_sweep_needs_something_to_vary(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_needs_something_to_vary(root: Path, capsys: Capsys) -> None:
     assert "nothing to sweep" in error_of(capsys, "sweep", "fix", project=root)
 
 
 def test_variants_are_compiled_by_several_workers_and_told_by_one(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     monkeypatch.setattr(compilation, "FEWEST_VARIANTS", 2)
@@ -301,7 +295,7 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
 
 
 def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     assert main(["sweep", "fix[warps=2|4]", "--project", str(root)]) == 3

@@ -9,6 +9,7 @@ from operator import itemgetter
 import pytest
 from markdown_it import MarkdownIt
 
+from answers import not_none
 from synthetic import ablation, not_current, ratio, with_row
 from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation
@@ -306,8 +307,7 @@ def test_what_authors_write_becomes_spans_once() -> None:
 
 
 def test_memory_is_of_the_level_nearest_to_its_peak() -> None:
-    known = ablation(1).row("fix1").roofline
-    assert known is not None
+    known = not_none(ablation(1).row("fix1").roofline)
     l2 = replace(known.levels[1], share_of_bandwidth=0.2, bytes_per_second=2e12)
     l1 = replace(known.levels[2], share_of_bandwidth=1)
     busy = replace(known, levels=(known.levels[0], l2, l1))

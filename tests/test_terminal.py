@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from answers import error_of, text_of
+from answers import Capsys, Patch, error_of, text_of
 from workbench.cli.main import main
 from workbench.cli.printing import Output
 from workbench.render.document.blocks import Block, Paragraph, Table, plain
@@ -33,7 +33,7 @@ WIDTHS = (80, 120, 200)
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Block]:
+def shown(monkeypatch: Patch, tmp_path: Path) -> list[Block]:
     """The blocks that a verb shows on a terminal: it runs once for all widths."""
     blocks: list[Block] = []
     monkeypatch.setattr(Output, "on_terminal", True)
@@ -60,7 +60,7 @@ def test_the_terminal_shows_what_is_on_record(
         assert text == file.read_text()
 
 
-def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) -> None:
+def test_source_is_marked_where_it_is_hot(capsys: Capsys) -> None:
     lines = text_of(capsys, "show", "fix5", "--source", project=FIXTURE).splitlines()
     hot = [line for line in lines if line.startswith(">>")]
     assert hot
@@ -80,15 +80,11 @@ def test_source_is_marked_where_it_is_hot(capsys: pytest.CaptureFixture[str]) ->
         (["show", "fix1", "--top", "3"], "--top is for the lines of --source"),
     ],
 )
-def test_an_option_is_never_ignored(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_is_never_ignored(arguments: list[str], message: str, capsys: Capsys) -> None:
     assert message in error_of(capsys, *arguments, project=FIXTURE)
 
 
-def test_an_empty_workspace_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_workspace_says_what_to_do(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "workbench.toml").touch()
     assert "a study is a folder kernels/NAME" in error_of(capsys, "list", project=tmp_path)
 

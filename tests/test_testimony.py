@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from answers import not_none
 from handmade import made_index
 from workbench.derive.roofline.ceilings import counted_flops
 from workbench.derive.speedup import two_clocks
@@ -66,7 +67,6 @@ def capture(variant: str, shape: str = SHAPE) -> Capture:
 
 
 def nodes_of(found: Capture) -> tuple[GraphNode, ...]:
-    assert found.launched is not None
     return tuple(
         GraphNode(
             kind=NodeKind.KERNEL,
@@ -74,7 +74,7 @@ def nodes_of(found: Capture) -> tuple[GraphNode, ...]:
             grid=launch.grid or (0, 0, 0),
             block=launch.block or (0, 0, 0),
         )
-        for launch in found.launched
+        for launch in not_none(found.launched)
     )
 
 
@@ -302,11 +302,10 @@ def test_two_clocks_that_disagree_blame_the_measurement(
     by_events: tuple[float, ...], state: GateState, told: str
 ) -> None:
     found = case("fix7")
-    assert found.timing is not None
     assert clocks_gate(found) == ()  # of a method with one clock
     one = structs.replace(series("fix7", 7.71), around=(), microseconds=(7.71,), mhz=())
     held = Session(number=0, instances=1, series=(structs.replace(one, by_events=by_events),))
-    timed = structs.replace(found.timing, method=2, sessions=(held,))
+    timed = structs.replace(not_none(found.timing), method=2, sessions=(held,))
     clocks = two_clocks([held]).get("fix7")
     (gate,) = clocks_gate(replace(found, timing=timed, clocks=clocks))
     assert (gate.state, sentence(gate.why)) == (state, told)
@@ -398,15 +397,13 @@ def test_wrong_outputs_of_timed_calls_fail() -> None:
 
 
 def test_the_added_time_is_the_difference() -> None:
-    time = added_time(case("fix7"))
-    assert time is not None
+    time = not_none(added_time(case("fix7")))
     assert time.microseconds == pytest.approx(7.71)
     assert time.ghz == pytest.approx(1.98)
 
 
 def test_operations_are_counted_by_kind() -> None:
-    counted = counted_flops(capture("fix7").metrics)
-    assert counted is not None
+    counted = not_none(counted_flops(capture("fix7").metrics))
     assert counted["tensor fp16"] == WORK[SHAPE].flops
     assert counted_flops(ColumnTable([], METRIC_COLUMNS)) is None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from benchmarks import controls
 
+from answers import not_none
 from workbench.derive.speedup import over_sessions
 from workbench.judge.cross_checks import CLOCKS
 from workbench.judge.sessions import TimingFacts
@@ -36,8 +37,7 @@ def test_the_cross_checks_have_the_names_of_gates() -> None:
 
 @pytest.mark.slow
 def test_what_the_controls_of_the_ladder_say_is_told() -> None:
-    timing = recorded_ladder(ROOT).timing
-    assert timing is not None
+    timing = not_none(recorded_ladder(ROOT).timing)
     assert len(timing.controls) == 6
     (out,) = (control for control in timing.controls if not _interval_holds(control.ratio))
     end = f"that of `{out.variant}` {out.regime} ends at {out.ratio.high:.4f}"
@@ -106,12 +106,11 @@ def test_looking_again_has_the_price_that_is_told() -> None:
         for number in range(timing.sessions, timing.max_sessions + 1, timing.sessions):
             interval = over_sessions(drawn[:number], again=number > timing.sessions)
             assert interval.low is not None
-            assert interval.high is not None
             kept["once"] += number == timing.sessions and interval.low >= math.exp(gate)
             if interval.low >= math.exp(gate):
                 kept["again"] += 1
                 break
-            if interval.high < math.exp(gate):
+            if not_none(interval.high) < math.exp(gate):
                 break
     assert 2.3 < kept["once"] / 200 < 2.7
     assert 2.8 < kept["again"] / 200 < 3.3

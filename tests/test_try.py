@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from answers import both_of, error_of, json_of, text_of
+from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.app.executor import Local
 from workbench.app.try_ import attempt, kept
 from workbench.cli.main import main
@@ -40,7 +40,7 @@ without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU h
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mine(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "softmax.py"
@@ -50,7 +50,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @without_gpu
 def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "workbench.toml").touch()
     out, err = both_of(capsys, "try", str(mine), "--vs", "torch.softmax", "--keep", "softmax")
@@ -70,9 +70,7 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     assert "kernels/softmax is there already" in capsys.readouterr().err
 
 
-def test_what_is_kept_is_whole_or_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_kept_is_whole_or_not_there(tmp_path: Path, monkeypatch: Patch) -> None:
     names = ("ablations/s/ablation.toml", "kernels/s/a.py", "kernels/s/study.py")
     for name in names:
         path = tmp_path / "made" / name
@@ -96,9 +94,7 @@ def test_what_is_kept_is_whole_or_not_there(
 
 
 @without_gpu
-def test_what_is_wrong_on_the_cpu_is_wrong(
-    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_on_the_cpu_is_wrong(mine: Path, trials_here: None, capsys: Capsys) -> None:
     mine.write_text(SOFTMAX.replace("dim=-1", "dim=0"))
     assert main(["try", str(mine), "--vs", "torch.softmax"]) == 1
     assert "error: softmax.py:softmax is wrong: error" in capsys.readouterr().err
@@ -109,7 +105,7 @@ CU = 'extern "C" __global__ void twice(const float* x, float* out, int n) {{ {} 
 
 @without_gpu
 def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
-    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
+    mine: Path, trials_here: None, capsys: Capsys
 ) -> None:
     given = ["--input", "x=randn(64)", "--input", "n=64", "--output", "out=empty_like(x)"]
     launch = ["--launch", "twice[1, 64](x, out, n)", "--vs", "torch.mul(x, 2)"]
@@ -126,9 +122,7 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
 
 
 @without_gpu
-def test_json_says_the_same(
-    mine: Path, trials_here: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_says_the_same(mine: Path, trials_here: None, capsys: Capsys) -> None:
     found = json_of(capsys, "try", f"{mine}:softmax")
     assert found["kind"] == "a Python function"
     assert found["inputs"] == {"x": "float32[8, 16]"}
@@ -138,7 +132,7 @@ def test_json_says_the_same(
 
 
 def test_mistakes_end_in_a_hint_before_anything_is_made(
-    mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mine: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     for given, code, said in (
         (["sofmax.py"], 2, "there is no file or folder sofmax.py"),
@@ -208,9 +202,7 @@ COMMANDS = {name: (command, told) for name, command, told in COMMAND.findall(PAG
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_commands_of_the_page_are_read_as_it_says(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_the_page_are_read_as_it_says(name: str, monkeypatch: Patch) -> None:
     """And what it has recorded of each is of the same problem."""
     found: list[Problem] = []
 
@@ -234,7 +226,7 @@ def test_the_page_shows_the_function_that_it_tries() -> None:
     assert all(block in text for block in shown)
 
 
-def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "a.py").symlink_to("b.py")
     (tmp_path / "b.py").symlink_to("a.py")
     for source in ("a.py", "a.py:f", "a.py/c.py"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from answers import error_of, json_of
+from answers import Capsys, Patch, error_of, json_of
 
 pytestmark = pytest.mark.gpu
 
@@ -32,21 +32,19 @@ LINES = {"triton": "fused_softmax.py", "cuda": "row_softmax.cu", "flashinfer-ben
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def tried(capsys: pytest.CaptureFixture[str], *given: str) -> dict[str, Any]:
+def tried(capsys: Capsys, *given: str) -> dict[str, Any]:
     found: dict[str, Any] = json_of(capsys, "try", *given, "--quick")
     return found
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_file_is_checked_timed_and_profiled(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_checked_timed_and_profiled(name: str, folder: Path, capsys: Capsys) -> None:
     file, *options = CASES[name]
     found = tried(capsys, str(EXAMPLES / file), *options)
     row = found["tried"]
@@ -59,9 +57,7 @@ def test_a_file_is_checked_timed_and_profiled(
         assert any(line["file"].endswith(LINES[name]) for line in lines), lines
 
 
-def test_a_definite_matrix_is_still_one_in_timed_calls(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_definite_matrix_is_still_one_in_timed_calls(folder: Path, capsys: Capsys) -> None:
     text = """import torch
 
 
@@ -79,7 +75,7 @@ def factored(a):
     assert found["tried"]["microseconds"]["value"] > 0
 
 
-def test_what_is_kept_has_its_evidence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_kept_has_its_evidence(folder: Path, capsys: Capsys) -> None:
     (folder / "workbench.toml").touch()
     source = str(EXAMPLES / "fused_softmax.py")
     tried(capsys, source, "--input", SIZES, "--vs", "torch.softmax", "--keep", "softmax")
@@ -88,9 +84,7 @@ def test_what_is_kept_has_its_evidence(folder: Path, capsys: pytest.CaptureFixtu
     assert kept["versions"][0]["status"] == "current"
 
 
-def test_a_triton_compile_error_shows_the_users_line(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_triton_compile_error_shows_the_users_line(folder: Path, capsys: Capsys) -> None:
     text = (EXAMPLES / "fused_softmax.py").read_text()
     broken = folder / "broken.py"
     broken.write_text(text.replace("tl.exp(x - tl.max", "tl.expp(x - tl.max"))

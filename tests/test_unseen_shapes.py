@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Capsys, Patch
 from standin import Run, StandIn
 from workbench.app.executor import Local
 from workbench.app.judge import on_record
@@ -91,9 +92,7 @@ def states(root: Path) -> dict[str, GateState]:
     return {gate.name: gate.state for gate in row.gates}
 
 
-def test_a_step_is_checked_at_all_of_them_and_timed_at_one(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_is_checked_at_all_of_them_and_timed_at_one(root: Path, monkeypatch: Patch) -> None:
     gpu = StandIn(monkeypatch, lambda run: TIMES[run.variant])
     assert main(["ablate", "fix", "--project", str(root)]) == 0
     assert states(root)["unseen"] == GateState.PASSED
@@ -107,7 +106,7 @@ def test_a_step_is_checked_at_all_of_them_and_timed_at_one(
 
 
 def test_a_step_that_gains_only_in_later_sessions_is_checked_at_them_then(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: Patch
 ) -> None:
     def time(run: Run) -> float:
         return TIMES[run.variant] if len(gpu.timed) > 1 else TIMES["baseline"]
@@ -120,7 +119,7 @@ def test_a_step_that_gains_only_in_later_sessions_is_checked_at_them_then(
 
 @pytest.mark.parametrize("fault", ["wrong", "slower"])
 def test_a_step_that_is_good_only_where_it_was_shown(
-    fault: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: str, root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     known = set(find_workspace(root).study("scale").shapes)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import Patch
 from workbench.cuda.cubin import MAGIC
 from workbench.ncu import line_table, places
 from workbench.ncu.capture import Decoded, read_lines
@@ -133,7 +134,7 @@ def test_the_report_tells_through_which_calls_code_was_inlined() -> None:
 
 
 def test_a_library_s_code_is_charged_to_the_line_that_called_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     """As if hopper.cuh and attention.cuh were installed with the toolkit."""
     monkeypatch.setattr(places, "is_library", lambda file: file.endswith(".cuh"))
@@ -182,7 +183,7 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
 
 
 def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
     line_table._tables.cache_clear()

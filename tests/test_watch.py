@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import workspaces
-from answers import error_of
+from answers import Capsys, Patch, error_of
 from handmade import built_kernel
 from snapshots import WHEN, session
 from workbench.app import watch as saving
@@ -64,7 +64,7 @@ def nothing() -> None:
     pass
 
 
-def built_by(*results: Built | Failed, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def built_by(*results: Built | Failed, monkeypatch: Patch) -> list[str]:
     """In place of the compiler: one result a save. Returns the architectures asked for."""
     asked, left = [], iter(results)
 
@@ -120,7 +120,7 @@ def test_kernels_of_one_name_are_each_compared_with_one() -> None:
 
 
 def test_a_save_is_told_with_the_save_before(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     source = root / "kernels" / "scale" / "baseline.cu"
     asked = built_by(built(KERNEL), built(replaced(KERNEL, registers=128)), monkeypatch=monkeypatch)
@@ -159,7 +159,7 @@ def test_a_file_that_is_touched_or_comes_back_is_no_save(tmp_path: Path) -> None
 
 
 def test_what_does_not_compile_is_told_and_the_next_save_goes_on(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     source = root / "kernels" / "scale" / "baseline.cu"
     why = "/workbench/kernels/scale/baseline.cu(2): error: expected a ;"
@@ -178,7 +178,7 @@ def test_what_does_not_compile_is_told_and_the_next_save_goes_on(
 
 
 def test_a_study_that_cannot_be_read_meanwhile_ends_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     study = root / "kernels" / "scale" / "study.py"
     text = study.read_text()
@@ -191,9 +191,7 @@ def test_a_study_that_cannot_be_read_meanwhile_ends_nothing(
     assert len(shown.out.splitlines()) == 2
 
 
-def test_each_save_is_an_object_a_line(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_save_is_an_object_a_line(root: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     built_by(built(KERNEL, "w"), monkeypatch=monkeypatch)
     watch.rounds(WatchOptions("baseline", project=root, json=True), HERE, script())
     (line,) = capsys.readouterr().out.splitlines()
@@ -203,7 +201,7 @@ def test_each_save_is_an_object_a_line(
     assert found["microseconds"] is None
 
 
-def test_it_really_compiles(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_really_compiles(root: Path, capsys: Capsys) -> None:
     source = root / "kernels" / "scale" / "baseline.cu"
     wider = workspaces.KERNEL.format(
         body="__shared__ float s[256]; s[threadIdx.x] = x[i];\n"
@@ -219,9 +217,7 @@ def test_it_really_compiles(root: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     "arguments", [["fix99"], ["sdpa["], ["fix6", "--shape", "x"], ["fix6", "--arch", "hopper"]]
 )
-def test_what_is_wrong_at_the_start_ends_it(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_at_the_start_ends_it(arguments: list[str], capsys: Capsys) -> None:
     assert "hint: " in error_of(capsys, "watch", *arguments)
 
 
@@ -255,7 +251,7 @@ class Measured:
 
 
 def test_with_a_gpu_it_is_checked_and_timed_beside_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     kernels = {"baseline": workspaces.GOOD, "fix1": workspaces.GOOD}
     root = workspaces.make(tmp_path / "ws", kernels)

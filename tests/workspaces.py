@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from answers import not_none
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
@@ -157,8 +158,7 @@ def recorded_evidence(shape: str) -> Evidence:
 
 def recorded_capture(shape: str, variant: str) -> Capture:
     """From the kept tables."""
-    found = current_capture(recorded_evidence(shape), variant)
-    assert found is not None
+    found = not_none(current_capture(recorded_evidence(shape), variant))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from answers import Patch
 from workbench.cuda import declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.cubin_folder import key_of
@@ -39,7 +40,7 @@ needs_nvcc = pytest.mark.skipif(not nvcc.find(), reason="nvcc is not installed")
 
 
 @pytest.fixture(params=["nvrtc", pytest.param("nvcc", marks=needs_nvcc)])
-def compiler(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def compiler(request: Any, monkeypatch: Patch) -> str:
     """What compiles programs; NVRTC where nvcc is not installed."""
     if request.param == "nvrtc":
         monkeypatch.setattr(nvcc, "find", lambda: "")
@@ -75,9 +76,7 @@ def test_a_program_compiles_as_it_is(file: str, kernel: str, compiler: str) -> N
 
 
 @needs_nvrtc
-def test_a_missing_header_is_named_with_the_way_out(
-    compiler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_header_is_named_with_the_way_out(compiler: str, monkeypatch: Patch) -> None:
     with pytest.raises(CompileError) as told:
         registers("needs_header.cu", "::tiled")
     assert 'needs_header.cu(3): error: name followed by "::" must be a class' in told.value.message
@@ -124,9 +123,7 @@ def test_nvcc_is_asked_for_by_name(tmp_path: Path) -> None:
 
 
 @needs_nvrtc
-def test_nvcc_that_does_not_work_is_replaced_or_quoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvcc_that_does_not_work_is_replaced_or_quoted(tmp_path: Path, monkeypatch: Patch) -> None:
     broken = tmp_path / "nvcc"
     broken.write_text(
         "#!/bin/sh\necho \"nvcc fatal   : Unsupported gpu architecture 'sm_90a'\"\nexit 1\n"
@@ -141,9 +138,7 @@ def test_nvcc_that_does_not_work_is_replaced_or_quoted(
         Source(CU / "instances.cuh", "::outer::add", {}, (), False, NVCC).compile("sm_90a")
 
 
-def test_nvcc_without_a_host_compiler_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvcc_without_a_host_compiler_is_none(tmp_path: Path, monkeypatch: Patch) -> None:
     alone = tmp_path / "nvcc"
     alone.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -154,7 +149,7 @@ def test_nvcc_without_a_host_compiler_is_none(
     assert nvcc.find.__wrapped__() == str(alone)
 
 
-def test_builds_of_studies_keep_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_of_studies_keep_their_keys(tmp_path: Path, monkeypatch: Patch) -> None:
     """A compiler counts where it is not NVRTC alone."""
     file = tmp_path / "one.cu"
     file.write_text("")

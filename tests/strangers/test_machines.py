@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fake_nvml
+from answers import Capsys, Patch
 from remotes import card, nvml
 from workbench.app import doctor
 from workbench.cli.main import main
@@ -30,7 +31,7 @@ Broken = dict[str, tuple[str, int]]
 
 
 @pytest.fixture
-def tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Broken], dict[str, Any]]:
+def tries(tmp_path: Path, monkeypatch: Patch) -> Callable[[Broken], dict[str, Any]]:
     """What is tried with a Python and an ncu that print these and exit so."""
 
     def program(name: str, cases: Broken) -> str:
@@ -205,7 +206,7 @@ def test_a_tool_that_does_not_run_is_told(tmp_path: Path) -> None:
     assert self_test.failed("ncu", 9, "").error == "nothing was printed (exit code 9)"
 
 
-def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: Patch) -> None:
     """``ncu`` of the CUDA toolkit is a script, and the program that it starts outlives it."""
     tool = tmp_path / "ncu"
     tool.write_text("#!/bin/sh\nsleep 20\necho Version 2026.1.0\n")
@@ -225,7 +226,7 @@ def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def listed(tmp_path: Path, monkeypatch: Patch) -> Callable[..., None]:
     """NVML that lists these; nvidia-smi and ncu are not on PATH."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
@@ -240,13 +241,13 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     return install
 
 
-def doctors(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def doctors(capsys: Capsys) -> dict[str, Any]:
     main(["doctor", "--json"])
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
 
 
 def test_a_capability_that_nvml_does_not_report_is_unknown(
-    listed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    listed: Callable[..., None], capsys: Capsys
 ) -> None:
     listed({**vars_of(card(0)), "compute_capability": None})
     row = doctors(capsys)["GPU"]
@@ -259,7 +260,7 @@ def vars_of(one: gpu.Gpu) -> dict[str, Any]:
 
 
 def test_a_lost_gpu_is_told_and_hides_no_other(
-    listed: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
 ) -> None:
     listed(card(0), card(1))
     (tmp_path / "lost").write_text("GPU-0")
@@ -269,7 +270,7 @@ def test_a_lost_gpu_is_told_and_hides_no_other(
 
 
 def test_a_mismatch_of_driver_and_library_is_no_missing_driver(
-    listed: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
 ) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\n")
@@ -294,7 +295,7 @@ def test_combinations_that_do_not_work_are_known(
     ncu: str,
     said: list[str],
     listed: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     listed(card(0, driver=driver or None, compute_capability=capability or None))
     monkeypatch.setattr(machine, "find_ncu", lambda: "ncu" if ncu else None)

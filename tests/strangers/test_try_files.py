@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import workbench
-from answers import error_of
+from answers import Capsys, Patch, error_of, not_none
 from test_problems import file, flashinfer, problem
 from test_problems import tried as tried
 from workbench.app import measure
@@ -64,8 +64,8 @@ without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU h
 def answer(
     tmp_path: Path,
     trials_here: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Patch,
+    capsys: Capsys,
 ) -> Any:
     """The exit code of ``try --json`` on the CPU, what it printed, and stderr."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -289,8 +289,7 @@ def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
     path = file(tmp_path, NORM)
     facts_and_trial = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
     found, facts, told, shape = facts_and_trial
-    assert told.larger is not None
-    assert told.larger[1] > 1
+    assert not_none(told.larger)[1] > 1
     done = Attempt(found, tmp_path, found.name, shape, told, facts)
     assert done.verdict == TryVerdict.WRONG
 
@@ -341,7 +340,7 @@ def test_a_matrix_that_must_be_definite_is_scaled_as_a_whole(
     assert f"structured = {structured}" in text
 
 
-def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: Patch) -> None:
     gate = Gate(OUTPUTS, GateState.FAILED, finding("outputs.wrong", text="error 3"))
     one = object.__new__(Attempt)
     row = SimpleNamespace(variant="baseline", status=Status.CURRENT, checks={}, gates=(gate,))
@@ -431,7 +430,7 @@ def test_what_needs_a_gpu_is_unchecked_and_lacks_one(tmp_path: Path, answer: Any
     assert "nothing was measured: no NVIDIA GPU" in error
 
 
-def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_past_an_output_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     like = torch.empty(8)
     empty = Empty((8,), (1,), torch.float32, like.device)
@@ -447,7 +446,7 @@ def test_a_write_past_an_output_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert calls.touched() == "writes out of bounds of 'out'"
 
 
-def test_times_are_shown_before_ncu_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_shown_before_ncu_is_blamed(monkeypatch: Patch) -> None:
     denied = EnvironmentLacks("ncu may not read the GPU's performance counters")
     here = Local()
     found = [MeasuredPlan(unprofiled=ErrorText.of(denied))]
@@ -459,9 +458,7 @@ def test_times_are_shown_before_ncu_is_blamed(monkeypatch: pytest.MonkeyPatch) -
         here.measure([])
 
 
-def test_a_measurement_keeps_its_times_where_ncu_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_measurement_keeps_its_times_where_ncu_fails(tmp_path: Path, monkeypatch: Patch) -> None:
     def denied(*given: Any) -> None:
         raise ToolFailed("ncu failed: ==ERROR== unknown")
 
@@ -471,13 +468,10 @@ def test_a_measurement_keeps_its_times_where_ncu_fails(
     plan = Plan(study.default_shape)
     folder = EvidenceFolder(tmp_path / "gpu")
     result = Measurement(study, Config(), folder, plan, lambda event: None).run()
-    assert result.unprofiled is not None
-    assert result.unprofiled.message == "ncu failed: ==ERROR== unknown"
+    assert not_none(result.unprofiled).message == "ncu failed: ==ERROR== unknown"
 
 
-def test_the_line_that_waits_for_the_gpu_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = tmp_path / "kernels" / "mine"
     folder.mkdir(parents=True)
     says = "raise RuntimeError('operation not permitted when stream is capturing')"
@@ -593,7 +587,7 @@ def test_what_cannot_be_compared_has_failed_in_json(tmp_path: Path, answer: Any)
     assert told["why"] in error
 
 
-def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: Patch) -> None:
     one = object.__new__(Attempt)
     row = SimpleNamespace(variant="baseline", status=Status.FAILED, checks={}, gates=())
     monkeypatch.setattr(Attempt, "row", row)
@@ -605,7 +599,7 @@ def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_right_is_a_success_beside_a_reference_that_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Capsys
 ) -> None:
     one = object.__new__(Attempt)
     monkeypatch.setattr(Attempt, "verdict", TryVerdict.CORRECT)
@@ -626,9 +620,7 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
 
 
-def test_a_torch_without_bytecode_is_compiled_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_torch_without_bytecode_is_compiled_once(tmp_path: Path, monkeypatch: Patch) -> None:
     """Packages that uv installs have none, and a command starts several processes."""
     package = tmp_path / "torch"
     package.mkdir()
@@ -652,7 +644,7 @@ time.sleep(300)
 
 @pytest.mark.parametrize(("spares", "dead"), [(0, 0), (1, 0), (1, 1)])
 def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
-    spares: int, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spares: int, dead: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "ends_late.py").write_text(ENDS_LATE)
     monkeypatch.setattr(process, "MODULES", {CeilingsJob: "ends_late"})
@@ -666,7 +658,7 @@ def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
 
 
 def test_a_spare_interpreter_imports_nothing_from_where_anyone_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     ran = tmp_path / "ran"
     (tmp_path / "numpy.py").write_text(f"open({str(ran)!r}, 'w')\n")
@@ -680,16 +672,14 @@ def test_a_spare_interpreter_imports_nothing_from_where_anyone_writes(
 
 
 @without_gpu
-def test_a_wrong_function_raises_in_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_function_raises_in_the_library(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = file(tmp_path, "def thrice(x):\n    return x * 3\n")
     with pytest.raises(GateFailed, match=r"mine\.py:thrice is wrong: error"):
         workbench.try_(path, inputs=["x=randn(64)"], versus="torch.add(x, x)")
 
 
-def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: Patch) -> None:
     monkeypatch.setattr(measure, "plan", lambda *_, **named: Plan("s", ("a",), ("a",), ("a",)))
     target = SimpleNamespace(
         executor=None, study=None, evidence=lambda: None,
@@ -702,9 +692,7 @@ def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["own.py", "folder", "folder/file.py"])
-def test_a_link_in_a_loop_is_an_error(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_in_a_loop_is_an_error(name: str, tmp_path: Path, capsys: Capsys) -> None:
     for link in ("own.py", "folder"):
         (tmp_path / link).symlink_to(tmp_path / link)
     assert "is a link in a loop" in error_of(capsys, "try", str(tmp_path / name))
