@@ -22,7 +22,9 @@ from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
+from workbench.run.worker import correctness, device
 from workbench.run.worker.event_log import EventLog, or_broken
+from workbench.run.worker.job_worker import JobWorker
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
@@ -109,9 +111,6 @@ class OnCpu:
         return WorkerEnd(events, os.waitstatus_to_exitcode(status), current=current)
 
     def work(self) -> None:
-        from workbench.run.worker import correctness, device
-        from workbench.run.worker.job_worker import JobWorker
-
         for name in [name for name in sys.modules if name.endswith("_baseline")]:
             del sys.modules[name]  # of other tests
         os.chdir(self.scratch)

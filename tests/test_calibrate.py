@@ -14,7 +14,7 @@ from msgspec import structs
 import standin
 from answers import Capsys, Patch, both_of
 from workbench.cli.main import main
-from workbench.errors import ToolFailed
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile, Environment
@@ -32,7 +32,8 @@ from workbench.run.protocol import (
     Event,
     WorkerEvent,
 )
-from workspaces import FIXTURE, ROOT
+from workbench.run.worker.benchmarks import BENCHMARKS, Bench, warm_up
+from workspaces import FIXTURE, GOOD, ROOT, make
 
 CEILINGS = ROOT / "profiler" / "workbench" / "run" / "worker" / "ceilings"
 ENVIRONMENT = DeviceFound(environment=Environment(gpu="NVIDIA H200", driver="580"))
@@ -64,8 +65,6 @@ class Launch:
 
 def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
     """All that the benchmarks ask of a GPU but running on it."""
-    from workbench.run.worker.benchmarks import Bench
-
     found: Any = object.__new__(Bench)
     found.properties = SimpleNamespace(L2_cache_size=60 * 2**20)
     found.sms, found.capability = 132, capability
@@ -83,9 +82,6 @@ def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
 def test_kernels_compile_without_warnings_and_spills(
     torch: Any, arch: str, capability: tuple[int, int], lacks: set[str]
 ) -> None:
-    from workbench.errors import EnvironmentLacks
-    from workbench.run.worker.benchmarks import BENCHMARKS, Bench
-
     kernels: dict[Any, Any] = {}
 
     def kernel(*args: Any, **defines: Any) -> Any:
@@ -109,8 +105,6 @@ def test_kernels_compile_without_warnings_and_spills(
 
 
 def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
-    from workbench.run.worker.benchmarks import BENCHMARKS
-
     source = "".join(path.read_text() for path in CEILINGS.glob("*.cu"))
     signatures = {
         name: {text.count(",") + 1 for text in re.findall(rf"\n{name}\(([^)]*)\)", source)}
@@ -136,8 +130,6 @@ def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
 
 
 def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
-    from workbench.run.worker.benchmarks import BENCHMARKS
-
     found = bench(torch, (9, 0), lambda *args, **defines: Launch())
     work = {name: settings(found)[0].work for name, settings in BENCHMARKS.items()}
     assert work["fp32"] == 132 * 512 * 8 * 64 * 2
@@ -164,8 +156,6 @@ class Card:
         return self.rate(self.seconds)
 
     def warmed_up(self) -> list[float]:
-        from workbench.run.worker.benchmarks import warm_up
-
         return warm_up(self.round, lambda: self.seconds)
 
 
@@ -284,8 +274,6 @@ def test_without_the_packages_it_says_so(monkeypatch: Patch, capsys: Capsys) -> 
 def test_it_writes_and_shows_what_was_measured(
     tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    from workspaces import GOOD, make
-
     root = make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
     monkeypatch.setattr(machine, "missing_packages", list)

@@ -7,21 +7,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from answers import Patch
 from handmade import build_of, built_kernel, made_index
+from workbench.cli.progress import Progress
+from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel, Provenance
 from workbench.judge.evaluate import lines_missing
 from workbench.judge.gates import captured_gate, gate_of
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
-from workbench.ncu.reader import resources
+from workbench.ncu.reader import resources, resources_of
 from workbench.render.document.sentences import sentence, why_no_lines
+from workbench.run import events
+from workbench.run.plan import Plan
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker, compiler_environment
 from workbench.run.protocol import Hello, Start
 from workbench.study.config import Gates
+from workbench.study.model import Variant
 from workbench.words import GateState, Phase
+from workspaces import FLUSHED, recorded_range
 
 LIMITS = Gates()
 CLEAN = CapturedKernel(kernel="f", registers=48, shared_bytes=0, spill_instructions=0)
@@ -165,8 +172,6 @@ def test_registers_shared_memory_and_spills_are_read() -> None:
 
 
 def test_an_index_without_resources_is_written_as_before() -> None:
-    import msgspec
-
     index = made_index(
         "a",
         "s",
@@ -249,8 +254,6 @@ def test_a_call_that_compiles_is_given_time() -> None:
 
 
 def test_what_compiles_is_shown_as_compiling(monkeypatch: Patch) -> None:
-    from workbench.cli.progress import Progress
-
     shown: list[str] = []
     progress = cast(Any, Progress())
     monkeypatch.setattr(progress, "live", shown.append)
@@ -263,11 +266,6 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
     monkeypatch: Patch, tmp_path: Path
 ) -> None:
     """Decoding a report takes memory that is never given back."""
-    from workbench.errors import BadCapture
-    from workbench.run import events
-    from workbench.run.plan import Plan
-    from workbench.study.model import Variant
-
     texts = {"own": "import torch\nfrom workbench import cuda\n", "fused": "import triton\n"}
     variants = {name: Variant(name, tmp_path / f"{name}.py") for name in texts}
     for name, text in texts.items():
@@ -313,8 +311,5 @@ def test_a_capture_waits_until_two_calls_launch_the_same(monkeypatch: Patch) -> 
 
 
 def test_a_recorded_report_says_what_a_library_kernel_takes() -> None:
-    from workbench.ncu.reader import resources_of
-    from workspaces import FLUSHED, recorded_range
-
     (found,) = resources_of(*recorded_range(FLUSHED, "sdpa"))
     assert (found.registers, found.shared_bytes, found.spill_instructions) == (168, 134144, 0)

@@ -7,32 +7,36 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from answers import Patch, not_none
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from workbench.errors import UsageError  # noqa: E402
-from workbench.run.worker.output import Outputs  # noqa: E402
-from workbench.run.worker.timing import instances  # noqa: E402
-from workbench.run.worker.timing import neighbours as module  # noqa: E402
-from workbench.run.worker.timing.instances import (  # noqa: E402
+from workbench.errors import (
+    UsageError,
+    with_hint,
+)
+from workbench.run.events import Listener
+from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.protocol import ErrorText, Failed
+from workbench.run.worker.output import Outputs
+from workbench.run.worker.timing import instances
+from workbench.run.worker.timing import neighbours as module
+from workbench.run.worker.timing.instances import (
     Around,
     Instance,
     NotCaptured,
     NotTimed,
     SummedCall,
 )
-from workbench.run.worker.timing.neighbours import (  # noqa: E402
+from workbench.run.worker.timing.neighbours import (
     DRAWS,
     InputTables,
     Neighbours,
     signed_sum,
 )
-from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
-from workbench.run.worker.timing.timed_gpu import Marks  # noqa: E402
-from workbench.study.model import Tolerance  # noqa: E402
-from workbench.words import IN_TURN, Regime  # noqa: E402
+from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.timed_gpu import Marks
+from workbench.study.model import Tolerance
+from workbench.words import IN_TURN, Phase, Regime
 
 Launch = tuple[str, Any, tuple[Any, ...]]
 
@@ -327,12 +331,6 @@ def test_the_sums_of_any_call_are_audited() -> None:
 
 # ---- hints -------------------------------------------------------------------------------------
 def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
-    from workbench.errors import with_hint
-    from workbench.run.events import Listener
-    from workbench.run.plan import MeasuredPlan, Plan
-    from workbench.run.protocol import ErrorText, Failed
-    from workbench.words import Phase
-
     told: list[dict[str, Any]] = []
     recorder: Any = SimpleNamespace(
         build=lambda name, **given: told.append(given),

@@ -16,10 +16,15 @@ from answers import Patch
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from workbench.run.protocol import ErrorText
+from torch.utils import cpp_extension
+
+from workbench.run.protocol import ErrorText, TrialJob, VariantsJob
 from workbench.run.worker import lines
-from workbench.run.worker.event_log import describe
+from workbench.run.worker.event_log import EventLog, describe
+from workbench.run.worker.guard import Opened
+from workbench.run.worker.job_worker import JobWorker
 from workbench.run.worker.lines import lines_of_users, marked
+from workbench.run.worker.trial_call import TrialRun
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,
@@ -234,13 +239,6 @@ def test_what_study_and_variant_both_build_is_built_alike(
     kind: str, study: Path, monkeypatch: Patch
 ) -> None:
     """Or every process would build it once for each."""
-    from torch.utils import cpp_extension
-
-    from workbench.run.protocol import TrialJob, VariantsJob
-    from workbench.run.worker.event_log import EventLog
-    from workbench.run.worker.job_worker import JobWorker
-    from workbench.run.worker.trial_call import TrialRun
-
     built: list[str] = []
     monkeypatch.setattr(cpp_extension, "load_inline", lambda name, code, *rest: built.append(code))
     (study / "study.py").write_text(STUDY)
@@ -265,10 +263,6 @@ def test_all_workers_load_an_extension_from_the_same_files(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Beside the folder of its builds; and what is loaded so is still heard of as a source."""
-    from torch.utils import cpp_extension
-
-    from workbench.run.worker.guard import Opened
-
     loaded: list[Any] = []
 
     def load(name: str, sources: Any, **named: Any) -> None:

@@ -12,29 +12,28 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from answers import Patch, not_none
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
-
-from workbench.evidence.records import CheckOutcome  # noqa: E402
-from workbench.run.worker import correctness, deviation  # noqa: E402
-from workbench.run.worker.correctness import check_variant  # noqa: E402
-from workbench.run.worker.deviation import chunks, compare, same_bits  # noqa: E402
-from workbench.run.worker.output import (  # noqa: E402
+from workbench import Shape, Tolerance
+from workbench.errors import UsageError
+from workbench.evidence.records import CheckOutcome
+from workbench.run.worker import correctness, deviation
+from workbench.run.worker.correctness import check_variant
+from workbench.run.worker.deviation import chunks, compare, same_bits
+from workbench.run.worker.output import (
     NoResult,
     expected_of,
     outputs_of,
     paired,
 )
-from workbench.run.worker.timing.neighbours import GUARD_BYTES  # noqa: E402
-from workbench.study.config import Gates  # noqa: E402
-from workbench.study.model import Tolerance  # noqa: E402
-from workbench.words import CheckResult  # noqa: E402
+from workbench.run.worker.timing.neighbours import GUARD_BYTES
+from workbench.study.config import Gates
+from workbench.study.workspace import check_study_module
+from workbench.words import CheckResult
 
 BOUND = Tolerance(absolute=1e-4, relative=1e-5)
 Pair = namedtuple("Pair", "out lse")
@@ -268,8 +267,6 @@ def test_other_inputs_must_stay_as_they_are() -> None:
 
 
 def test_in_place_must_name_a_tensor() -> None:
-    from workbench.errors import UsageError
-
     with pytest.raises(UsageError, match="in_place names 'y', which is no tensor"):
         outcome(study_of(doubled, in_place=("y",)), lambda x: x)
 
@@ -277,10 +274,6 @@ def test_in_place_must_name_a_tensor() -> None:
 @pytest.mark.parametrize("names", ["x", 3, ("x", 3)])
 @pytest.mark.parametrize("part", ["in_place", "constant"])
 def test_names_of_inputs_are_a_tuple(names: Any, part: str, tmp_path: Any) -> None:
-    from workbench import Shape, Tolerance
-    from workbench.errors import UsageError
-    from workbench.study.workspace import check_study_module
-
     parts = dict.fromkeys(("inputs", "reference", "work"), len) | {part: names}
     shapes, tolerance = {"s": Shape(n=1)}, Tolerance(1, 1)
     module: Any = SimpleNamespace(shapes=shapes, default_shape="s", tolerance=tolerance, **parts)

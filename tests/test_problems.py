@@ -149,8 +149,6 @@ def test_a_gpu_mode_task_has_tests_and_benchmarks_and_its_own_check(tried: Any) 
 
 
 def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
-    from workbench.study.workspace import load_module
-
     found = problem(EXAMPLES / "histogram" / "submission.py")
     write(found, tmp_path, TrialFacts(destinations=("counts",)))
     with on_cpu():
@@ -204,8 +202,6 @@ def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, 
 
 
 def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
-    from workbench.study.workspace import load_module
-
     write(problem(EXAMPLES / "histogram"), tmp_path, TrialFacts())
     with on_cpu():
         study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_drawn")

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -47,6 +48,8 @@ from workbench.run.protocol import (
     decode,
     encode,
 )
+from workbench.run.worker import benchmarks, correctness, device, job_worker
+from workbench.run.worker.timing import graphs, neighbours, timed_gpu
 from workbench.shipped.facts import CheckedCase, Domain
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
@@ -149,7 +152,6 @@ def test_every_kind_of_event_is_tested() -> None:
 
 def test_text_and_numbers_of_other_libraries_travel_too() -> None:
     """torch's version is a string of its own kind; a file's name may be no Unicode."""
-    import numpy as np
 
     class Version(str):
         pass
@@ -277,9 +279,6 @@ class Neighbours:
 @pytest.fixture
 def worker(torch: Any, tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
-    from workbench.run.worker import correctness, device, job_worker
-    from workbench.run.worker.timing import graphs, neighbours, timed_gpu
-
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
@@ -403,8 +402,6 @@ def test_a_worker_without_a_gpu_says_why(
 def test_the_benchmarks_tell_what_they_measure_and_why_not(
     torch: Any, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    from workbench.run.worker import benchmarks, device
-
     class Bench:
         def ceiling(self, name: str) -> Ceiling:
             if name == "l2":

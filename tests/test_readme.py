@@ -13,6 +13,8 @@ import pytest
 
 from answers import Capsys, Patch, json_of, not_none, text_of
 from workbench.cli.main import VERBS, command
+from workbench.evidence.layout import evidence_folders
+from workbench.evidence.recorded import Evidence
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -224,9 +226,6 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
 
 
 def test_recorded_evidence_is_current() -> None:
-    from workbench.evidence.layout import evidence_folders
-    from workbench.evidence.recorded import Evidence
-
     workspace = find_workspace(ROOT)
     study = workspace.study()
     folder = evidence_folders(workspace.ablations, study.name)[0]

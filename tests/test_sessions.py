@@ -14,13 +14,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
+import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, not_none
+from workbench.cli.progress import Progress
+from workbench.derive.speedup import ratio_of, session_times
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.timing import Call, Series, Session
+from workbench.run.process import worker_environment
 from workbench.run.protocol import (
     CONTEXT_LOST,
     EVENTS,
@@ -37,9 +42,25 @@ from workbench.run.protocol import (
     decode,
     write_gate,
 )
+from workbench.run.worker import correctness, device, job_worker
+from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, or_broken
-from workbench.run.worker.session_forks import Answer, Server, has_samples
-from workbench.run.worker.startup import is_alive
+from workbench.run.worker.session_forks import Answer, Server, has_samples, register_ahead
+from workbench.run.worker.startup import is_alive, wait_at_gate
+from workbench.run.worker.timing import rounds, session, timed_gpu
+from workbench.run.worker.timing.instances import Group, NotTimed
+from workbench.run.worker.timing.neighbours import (
+    GUARD_BYTES,
+    factors,
+    is_dense,
+    kept_call,
+    mix,
+    scaled,
+    secret,
+)
+from workbench.run.worker.timing.rounds import order_of
+from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Times, between
 from workbench.study.model import Tolerance
 from workbench.words import IN_TURN, CheckResult, Phase, Regime
 
@@ -55,7 +76,6 @@ JOB_OF_TWO = SessionsJob(
     rounds=6,
     graph_microseconds=150.0,
 )
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
 
 class Scripted(Server):
@@ -169,8 +189,6 @@ def test_a_session_warms_up_shortly_after_one_without_power_limit(
 
 @pytest.mark.parametrize("cool", [True, False])
 def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None:
-    from workbench.run.worker.timing import session
-
     now = iter(float(n) / 100 for n in range(10_000))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     clock: list[float] = []
@@ -299,8 +317,6 @@ def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
 
 
 def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
-    from workbench.run.worker.startup import wait_at_gate
-
     monkeypatch.chdir(tmp_path)
     write_gate(tmp_path, ["a", "b"])
     assert wait_at_gate() == ("a", "b")
@@ -309,8 +325,6 @@ def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
 
 # ---- rounds ------------------------------------------------------------------------------------
 def test_a_round_has_every_instance_once_in_a_random_order() -> None:
-    from workbench.run.worker.timing.rounds import order_of
-
     order = order_of(range(5), 0)
     found = Counter((one.instance, one.regime, one.marked) for one in order)
     graphs = [*((regime, False) for regime in IN_TURN), (Regime.CHAINED, True)]
@@ -344,10 +358,6 @@ class FakeCard:
         self.fetched.append(self.replayed[-count:])
 
     def times(self, count: int) -> Any:
-        import numpy as np
-
-        from workbench.run.worker.timing.timed_gpu import Times
-
         whole = np.array(self.fetched.pop(0))
         gaps = np.full(count, 4000.0)
         calls = whole - 8000
@@ -373,8 +383,6 @@ class FakeInstance:
 
 
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> None:
-    from workbench.run.worker.timing import rounds
-
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [
@@ -437,9 +445,6 @@ class HotInstance(FakeInstance):
 
 def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None:
     """In turn all have one clock, alone the kernel that draws more power has a lower one."""
-    from workbench.derive.speedup import ratio_of, session_times
-    from workbench.run.worker.timing import rounds
-
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
     sent: list[tuple[int, str, float]] = []
@@ -484,8 +489,6 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     reasons: set[str], alone: bool, kernels: set[str], monkeypatch: Patch
 ) -> None:
     """And audited once more each, after other values of what is constant."""
-    from workbench.run.worker.timing import session
-
     monkeypatch.setattr(session, "switch_contexts", lambda: None)
     monkeypatch.setattr(session, "EmptyCalls", lambda *given: None)
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
@@ -527,8 +530,6 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
 
 def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
     """It waits for the round before the last that was queued."""
-    from workbench.run.worker.timing import rounds
-
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
@@ -558,8 +559,6 @@ class FakeEvent:
 
 
 def test_what_hangs_is_told_no_more(monkeypatch: Patch) -> None:
-    from workbench.run.worker.timing import timed_gpu
-
     monkeypatch.setattr(timed_gpu, "REPORT_SECONDS", 0.0)
     monkeypatch.setattr("torch.cuda.Event", lambda: FakeEvent(0))
     made: Any = object.__new__(timed_gpu.TimedGpu)
@@ -601,10 +600,6 @@ def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
 
 
 def test_stamps_of_an_older_replay_do_not_count() -> None:
-    import numpy as np
-
-    from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, between
-
     stamps = np.zeros((1, 4, 4, 2), dtype=np.int64)
     stamps[0, START], stamps[0, END] = (100, 10_000_000), (320, 10_000_110)
     stamps[0, BETWEEN], stamps[0, CALL] = (40, 20), (97, 50)
@@ -618,8 +613,6 @@ def test_stamps_of_an_older_replay_do_not_count() -> None:
 
 # ---- what the neighbours draw ------------------------------------------------------------------
 def test_every_piece_of_every_call_has_its_own_factor() -> None:
-    from workbench.run.worker.timing.neighbours import factors, kept_call, mix, secret
-
     pieces = torch.arange(5000)
     first, second = factors(7, 3, 0, pieces), factors(8, 3, 0, pieces)
     assert first.tolist()[:50] == [
@@ -635,8 +628,6 @@ def test_every_piece_of_every_call_has_its_own_factor() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32"])
 def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
-    from workbench.run.worker.timing.neighbours import scaled
-
     kind = getattr(torch, dtype)
     values = torch.arange(1, 33).to(kind)
     pieces = values.view(torch.uint8).view(-1, 16)
@@ -659,15 +650,11 @@ def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
     ],
 )
 def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> None:
-    from workbench.run.worker.timing.neighbours import is_dense
-
     assert is_dense(make()) == dense
 
 
 # ---- sessions ----------------------------------------------------------------------------------
 def timing_of(sessions: int, **parts: Any) -> Any:
-    from workbench.run.worker.timing.session import TimingProcess
-
     made = object.__new__(TimingProcess)
     made.cool = False
     made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
@@ -677,9 +664,6 @@ def timing_of(sessions: int, **parts: Any) -> Any:
 
 
 def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
-    from workbench.run.worker.timing import session
-    from workbench.run.worker.timing.instances import Group
-
     def raises(*anything: Any) -> None:
         raise ValueError("not this one")
 
@@ -703,8 +687,6 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
 
 def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:
     """It costs only itself: the others of the session are timed."""
-    from workbench.run.worker.timing import session
-    from workbench.run.worker.timing.instances import Group, NotTimed
 
     class Empty:
         unchecked = False
@@ -728,8 +710,6 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> N
 def test_triton_kernels_are_registered_ahead_and_nothing_else(
     monkeypatch: Patch,
 ) -> None:
-    from workbench.run.worker.session_forks import register_ahead
-
     called: list[str] = []
 
     def _register_triton_kernels() -> None:
@@ -745,8 +725,6 @@ def test_triton_kernels_are_registered_ahead_and_nothing_else(
 
 
 def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: Patch) -> None:
-    from workbench.run.worker.timing.rounds import order_of
-
     longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
     monkeypatch.setattr(longest, 0.3)
     run: list[int] = []
@@ -820,9 +798,6 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     ],
 )
 def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
-    from workbench.run.worker.correctness import guarded
-    from workbench.run.worker.timing.neighbours import GUARD_BYTES, is_dense
-
     given = make()
     inside, buffer = guarded(given)
     assert torch.equal(inside, given)
@@ -849,8 +824,6 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
 def test_inputs_without_a_tensor_are_checked_like_others(
     monkeypatch: Patch,
 ) -> None:
-    from workbench.run.worker import correctness
-
     here = SimpleNamespace(manual_seed=lambda seed: None)
     monkeypatch.setattr(torch, "Generator", lambda device: here)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -866,8 +839,6 @@ def test_inputs_without_a_tensor_are_checked_like_others(
 def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     monkeypatch: Patch,
 ) -> None:
-    from workbench.run.worker import correctness, job_worker
-
     def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
@@ -890,8 +861,6 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
 
 
 def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
-    from workbench.run.worker import device, job_worker
-
     seen: list[tuple[str, str]] = []
     guard = SimpleNamespace(integrity=SimpleNamespace(also=id), watching=lambda name: nullcontext())
     monkeypatch.setattr(device, "environment", Environment)
@@ -915,8 +884,6 @@ def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
 
 
 def test_progress_tells_the_number_of_each_session(capsys: Capsys) -> None:
-    from workbench.cli.progress import Progress
-
     def timed(number: int, alone: bool = False) -> TimedSession:
         session = Session(number=number, instances=1, series=(), alone=alone)
         return TimedSession(session=session, nodes={})
@@ -934,8 +901,6 @@ def test_progress_tells_the_number_of_each_session(capsys: Capsys) -> None:
 
 
 def test_progress_tells_where_a_session_is() -> None:
-    from workbench.cli.progress import Progress
-
     progress = Progress(sessions=5)
     one = Round(session=2, alone=False, number=3, rounds=6)
     assert progress.round(one) == "timing, session 3 of 5, round 4 of 6"
@@ -979,8 +944,6 @@ def test_a_session_ends_with_whoever_wanted_it(tmp_path: Path, monkeypatch: Patc
 def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between(
     tmp_path: Path,
 ) -> None:
-    from workbench.run.process import worker_environment
-
     assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
     parent = subprocess.Popen(["sleep", "60"])
     code = "from workbench.run.worker.startup import wait_at_gate; wait_at_gate()"

@@ -6,6 +6,7 @@ import random
 import re
 
 import pytest
+from rich.cells import cell_len
 
 from unified import unified
 from workbench.derive.diff.alignment import align, pair_changed, source
@@ -349,8 +350,6 @@ def texts(found: SourceDiff, width: int | None) -> list[str]:
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     long = AFTER.replace("quick(x, y)", "quick(" + "数, " * 80 + "y)")
     found = source_diff(costed(BEFORE, "one", {3: 10, 7: 60}), costed(long, "two", {7: 50}))
-    from rich.cells import cell_len
-
     shown = texts(found, width)
     assert max(map(cell_len, shown)) <= width
     assert any("…" in line for line in shown)

@@ -193,8 +193,6 @@ def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
             series("b", 10.0, mhz=1000.0 + number),
         )
 
-    from workbench.evidence.timing import Session
-
     sessions = [Session(number=n, instances=1, series=run(n)) for n in range(3)]
     times = session_times(sessions)
     found = not_none(ratio_of(times["a", CHAINED, False], times["b", CHAINED, False]))

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from answers import Capsys, json_of, not_none
+from workbench import cuda
 from workbench.app.measure import plan
 from workbench.app.target import check_figures
 from workbench.cli.main import main
@@ -27,6 +28,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.render import markdown
 from workbench.render.document.checks import CheckRow, checks
 from workbench.run import machine
+from workbench.run.worker import job_worker as worker_main
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, step
@@ -183,7 +185,6 @@ def test_a_study_may_allow_no_error_at_all() -> None:
 
 def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from workbench.run.worker import job_worker as worker_main
 
     def flat(x: Any) -> Any:
         return x.t().clone()
@@ -219,8 +220,6 @@ def test_what_is_only_checked_is_checked_at_any_shape(shape: Shape, always: bool
 def test_a_tensor_map_says_what_box_it_takes() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("cuda.core", reason="cuda-core is not installed")
-    from workbench import cuda
-
     with pytest.raises(UsageError, match="only float32, float16 and bfloat16"):
         cuda.tensor_map(torch.zeros(8, 8, dtype=torch.float64), (8, 16))
     for dtype, wrong, wide in ((torch.float32, 64, 32), (torch.float16, 32, 64)):

@@ -30,6 +30,7 @@ from workbench.judge.cross_checks import (
 from workbench.judge.cross_checks import cross_check_gates as gates_of
 from workbench.judge.known_evidence import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable
+from workbench.ncu.captures import KeptTables, tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader
@@ -409,8 +410,6 @@ def test_operations_are_counted_by_kind() -> None:
 
 
 def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
-    from workbench.ncu.captures import KeptTables, tables_of
-
     found = capture("fix7")
     kept = [
         KeptTables(x.kernel, list(x.metrics), list(x.lines), list(x.rules), x.collected)

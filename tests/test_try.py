@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,8 +176,6 @@ def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation)
 
 
 def test_an_extension_that_is_not_profiled_says_so(judged: Ablation) -> None:
-    from dataclasses import replace
-
     row = replace(judged.row("fix4"), bottlenecks=(), figures={})
     assert "profile: not asked for" in markdown.blocks(document.result(row, judged, profiled=False))
 
