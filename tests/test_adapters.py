@@ -8,15 +8,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-
-from answers import Patch
-from workspaces import ROOT
-
-pytest.importorskip("torch", reason="torch is not installed")
-
 import torch
 
+from answers import Patch
 from workbench.study.workspace import load_module
+from workspaces import ROOT
 
 ADAPTER = ROOT / "kernels" / "attention_served" / "adapters" / "transformers.py"
 MODULE = SimpleNamespace(is_causal=True)

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pytest
+import torch
 
 from answers import Patch
 from workbench.evidence import store
@@ -29,8 +29,6 @@ from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
 from workspaces import make
-
-torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
 TWICE = "def run(x):\n    return 2 * x\n"
 HONEST = {

@@ -6,17 +6,12 @@ import inspect
 from typing import Any
 
 import pytest
+import torch
 
 from workbench.study.model import Shape
 from workbench.study.sources import source_files
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
-
-pytest.importorskip("torch", reason="torch is not installed")
-
-import torch
-
-from workbench.study.workspace import load_module
 
 STUDY = ROOT / "kernels" / "attention_served"
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from msgspec import structs
 
 import standin
@@ -49,12 +50,6 @@ def failed(name: str, why: str) -> CeilingFailed:
 
 
 # ---- kernels ---------------------------------------------------------------------------------
-@pytest.fixture
-def torch() -> Any:
-    pytest.importorskip("cuda.core", reason="cuda-core is not installed: nothing can be compiled")
-    return pytest.importorskip("torch", reason="torch is not installed")
-
-
 class Launch:
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
@@ -63,7 +58,7 @@ class Launch:
         return lambda *args: self.seen.append((where, args))
 
 
-def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
+def bench(capability: tuple[int, int], kernel: Any = None) -> Any:
     """All that the benchmarks ask of a GPU but running on it."""
     found: Any = object.__new__(Bench)
     found.properties = SimpleNamespace(L2_cache_size=60 * 2**20)
@@ -80,7 +75,7 @@ def bench(torch: Any, capability: tuple[int, int], kernel: Any = None) -> Any:
     [("sm_90a", (9, 0), set()), ("sm_80", (8, 0), {"tensor fp8"}), ("sm_89", (8, 9), set())],
 )
 def test_kernels_compile_without_warnings_and_spills(
-    torch: Any, arch: str, capability: tuple[int, int], lacks: set[str]
+    arch: str, capability: tuple[int, int], lacks: set[str]
 ) -> None:
     kernels: dict[Any, Any] = {}
 
@@ -88,7 +83,7 @@ def test_kernels_compile_without_warnings_and_spills(
         made = Bench.kernel(found, *args, **defines)
         return kernels.setdefault((made.source.path, str(made.source.defines)), made)
 
-    found = bench(torch, capability, kernel)
+    found = bench(capability, kernel)
     missing = set()
     for name, settings in BENCHMARKS.items():
         try:
@@ -104,7 +99,7 @@ def test_kernels_compile_without_warnings_and_spills(
             assert build.stack_bytes == build.spill_store_bytes == build.spill_load_bytes == 0
 
 
-def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
+def test_every_launch_has_the_arguments_of_its_kernel() -> None:
     source = "".join(path.read_text() for path in CEILINGS.glob("*.cu"))
     signatures = {
         name: {text.count(",") + 1 for text in re.findall(rf"\n{name}\(([^)]*)\)", source)}
@@ -121,7 +116,7 @@ def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
             return into[-1][1]
 
         for settings in BENCHMARKS.values():
-            for setting in settings(bench(torch, capability, kernel)):
+            for setting in settings(bench(capability, kernel)):
                 assert setting.work > 0
                 setting.launch(3)
         for name, launch in launches:
@@ -129,8 +124,8 @@ def test_every_launch_has_the_arguments_of_its_kernel(torch: Any) -> None:
             assert {len(args) for _, args in launch.seen} == signatures[name]
 
 
-def test_the_work_of_a_launch_by_hand(torch: Any) -> None:
-    found = bench(torch, (9, 0), lambda *args, **defines: Launch())
+def test_the_work_of_a_launch_by_hand() -> None:
+    found = bench((9, 0), lambda *args, **defines: Launch())
     work = {name: settings(found)[0].work for name, settings in BENCHMARKS.items()}
     assert work["fp32"] == 132 * 512 * 8 * 64 * 2
     assert work["half"] == 2 * work["fp32"]
@@ -159,20 +154,20 @@ class Card:
         return warm_up(self.round, lambda: self.seconds)
 
 
-def test_a_card_that_lowers_its_clock_is_measured_only_after_it_did(torch: Any) -> None:
+def test_a_card_that_lowers_its_clock_is_measured_only_after_it_did() -> None:
     """Its first rounds agree as well, at a clock that does not last."""
     card = Card(lambda seconds: 1.0 if seconds < 0.2 else max(0.9, 1.2 - seconds))
     assert card.warmed_up()[-8:] == [0.9] * 8
     assert 0.4 <= card.seconds < 0.5
 
 
-def test_a_steady_card_is_warm_after_less_than_half_a_second(torch: Any) -> None:
+def test_a_steady_card_is_warm_after_less_than_half_a_second() -> None:
     card = Card(lambda seconds: 1.0)
     card.warmed_up()
     assert card.seconds == pytest.approx(0.408, abs=0.01)
 
 
-def test_a_card_that_is_never_steady_is_waited_for_no_longer_than_a_second(torch: Any) -> None:
+def test_a_card_that_is_never_steady_is_waited_for_no_longer_than_a_second() -> None:
     card = Card(lambda seconds: 1 + round(seconds / 0.008) % 2)
     card.warmed_up()
     assert card.seconds == pytest.approx(1.0, abs=0.01)

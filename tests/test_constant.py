@@ -11,20 +11,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from answers import Patch, not_none
-
-torch = pytest.importorskip("torch", reason="torch is not installed")
-
-from workbench.errors import UsageError  # noqa: E402
-from workbench.run.protocol import Round  # noqa: E402
-from workbench.run.worker.timing import neighbours as module  # noqa: E402
-from workbench.run.worker.timing.instances import Around, Instance  # noqa: E402
-from workbench.run.worker.timing.neighbours import Neighbours  # noqa: E402
-from workbench.run.worker.timing.session import TimingProcess  # noqa: E402
-from workbench.run.worker.timing.timed_gpu import MOST_CALLS  # noqa: E402
-from workbench.study.model import Shape  # noqa: E402
-from workbench.words import Regime  # noqa: E402
+from workbench.errors import UsageError
+from workbench.run.protocol import Round
+from workbench.run.worker.timing import neighbours as module
+from workbench.run.worker.timing.instances import Around, Instance
+from workbench.run.worker.timing.neighbours import Neighbours
+from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.timed_gpu import MOST_CALLS
+from workbench.study.model import Shape
+from workbench.words import Regime
 
 SMALL, LARGE = 64, 4096  # elements of fp32
 L2 = 4 * SMALL * 4  # bytes

@@ -167,7 +167,6 @@ def test_every_piece_of_python_is_in_a_table_and_compiles() -> None:
 
 @pytest.mark.slow
 def test_the_recipe_for_several_gpus_starts_a_cluster(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
     (recipe,) = (b for b in blocks("remote.md", "python") if "LocalCluster" in b)
     (tmp_path / "cluster.py").write_text(recipe)
     done = subprocess.run(

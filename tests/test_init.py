@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 from answers import Capsys, Patch, error_of, json_of, not_none
 from workbench.app.new import starters
@@ -73,7 +74,6 @@ def test_the_cuda_template_compiles_without_a_word(
 
 def test_the_torch_template_is_right_at_every_odd_shape(tmp_path: Path) -> None:
     """Baseline, fix and reference on the CPU, against the float64 reference."""
-    import torch
 
     from workbench.study.model import tolerance_at
     from workbench.study.workspace import load_module
@@ -94,7 +94,6 @@ def test_the_torch_template_is_right_at_every_odd_shape(tmp_path: Path) -> None:
 
 
 def test_an_adversarial_kind_breaks_what_it_is_there_for(tmp_path: Path) -> None:
-    import torch
 
     study = find_workspace(made(tmp_path)).study()
     plain = study.module.inputs(study.shapes["narrow"], torch.Generator().manual_seed(1))
@@ -241,7 +240,6 @@ def test_a_new_workspace_is_checked_on_the_cpu(
     monkeypatch: Patch,
     capsys: Capsys,
 ) -> None:
-    pytest.importorskip("torch")
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     root = made(tmp_path, template)
     if template == "triton" and find_spec("triton") is None:

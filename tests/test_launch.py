@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from answers import Patch
 from workbench import cuda
@@ -119,7 +120,6 @@ class Loaded:
 def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     monkeypatch: Patch,
 ) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     launched: list[tuple[Any, ...]] = []
     host = SimpleNamespace(
         device=lambda: SimpleNamespace(device_id=1),
@@ -199,7 +199,6 @@ class Views:
 
 
 def test_a_tensor_map_is_made_once_of_an_address(monkeypatch: Patch) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     utils = pytest.importorskip("cuda.core.utils", reason="cuda-core is not installed")
     views = Views()
     monkeypatch.setattr(utils, "StridedMemoryView", views)

@@ -11,13 +11,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from answers import Patch
-
-pytest.importorskip("torch", reason="torch is not installed")
-
 from torch.utils import cpp_extension
 
+from answers import Patch
 from workbench.run.protocol import ErrorText, TrialJob, VariantsJob
 from workbench.run.worker import lines
 from workbench.run.worker.event_log import EventLog, describe

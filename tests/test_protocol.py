@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from msgspec import structs
 
 from answers import Patch
@@ -253,11 +254,6 @@ def test_a_job_is_read_as_it_was_written(job: Job, tmp_path: Path) -> None:
 
 
 # ---- the worker's loop -----------------------------------------------------------------------
-@pytest.fixture
-def torch() -> Any:
-    return pytest.importorskip("torch", reason="torch is not installed")
-
-
 class Neighbours:
     """Stands in for the kernels that write a variant's inputs."""
 
@@ -277,7 +273,7 @@ class Neighbours:
 
 
 @pytest.fixture
-def worker(torch: Any, tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent]]:
+def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
@@ -360,7 +356,7 @@ def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
 
 
 def test_what_goes_backward_is_captured_on_the_thread_that_has_the_range(
-    torch: Any, worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch
+    worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch
 ) -> None:
     own: list[bool] = []
 
@@ -400,7 +396,7 @@ def test_a_worker_without_a_gpu_says_why(
 
 
 def test_the_benchmarks_tell_what_they_measure_and_why_not(
-    torch: Any, tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     class Bench:
         def ceiling(self, name: str) -> Ceiling:

@@ -603,7 +603,6 @@ def test_the_scheduler_of_another_user_is_refused(monkeypatch: Patch) -> None:
         assert cluster.listeners(port) == {os.getuid()}
     assert cluster.listeners(port) == set()
     monkeypatch.setattr(cluster, "listeners", lambda port: {0, 4711})
-    pytest.importorskip("distributed")
     with pytest.raises(UsageError, match="the user with the id 4711"):
         cluster.DaskCluster("tcp://127.0.0.1:8786", print).client()
 
@@ -722,7 +721,6 @@ def test_a_task_that_is_cancelled_ends(
 
 
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: Patch, capsys: Capsys) -> None:
-    pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     assert main(["check", "--on", "tcp://127.0.0.1:9"]) == 3
     assert "no scheduler answers at tcp://127.0.0.1:9" in capsys.readouterr().err

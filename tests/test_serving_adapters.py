@@ -12,15 +12,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-
-from answers import Patch
-from workspaces import ROOT
-
-pytest.importorskip("torch", reason="torch is not installed")
-
 import torch
 
+from answers import Patch
 from workbench.study.workspace import load_module
+from workspaces import ROOT
 
 ADAPTERS = ROOT / "kernels" / "attention_served" / "adapters"
 HEADS, KEY_HEADS, D = 4, 2, 64

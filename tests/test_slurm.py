@@ -23,7 +23,6 @@ from remotes import NCU, nvml
 from test_remote import evidence, workspace
 from workbench.evidence import journal
 
-pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 SECONDS = 120.0

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from answers import Capsys, json_of, not_none
 from workbench import cuda
@@ -91,8 +92,6 @@ def test_work_is_what_one_call_needs() -> None:
 def test_kernels_compile_without_warnings_and_spills(
     study: str, names: tuple[str, ...], capsys: Capsys
 ) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
     builds = json_of(capsys, "build", *names, "--study", study, project=ROOT)["builds"]
     compiled = {build["variant"] for build in builds if build["kernels"]}
     steps = {each.variant for each in find_workspace(ROOT).study(study).ladder.steps}
@@ -142,7 +141,6 @@ def test_balanced_loads_are_as_uneven_as_a_random_choice() -> None:
 
 
 def test_tokens_go_to_different_experts_in_the_numbers_that_the_work_counts() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     study = find_workspace(ROOT).study("moe").module
     for routing in ("balanced", "zipf", "one", "few"):
         ids = study._routed(routing, 60, 4, 200, torch.Generator().manual_seed(1))
@@ -162,7 +160,6 @@ def test_weights_of_experts_without_tokens_are_no_work() -> None:
 
 
 def test_adversarial_rows_always_have_a_softmax() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
     study = find_workspace(ROOT).study("softmax")
     for cols in (1, 2, 3, 1000):
         for kind in study.module.adversarial.values():
@@ -184,8 +181,6 @@ def test_a_study_may_allow_no_error_at_all() -> None:
 
 
 def test_a_copy_that_is_called_transposed_is_no_transpose() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-
     def flat(x: Any) -> Any:
         return x.t().clone()
 
@@ -218,8 +213,6 @@ def test_what_is_only_checked_is_checked_at_any_shape(shape: Shape, always: bool
 
 
 def test_a_tensor_map_says_what_box_it_takes() -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
     with pytest.raises(UsageError, match="only float32, float16 and bfloat16"):
         cuda.tensor_map(torch.zeros(8, 8, dtype=torch.float64), (8, 16))
     for dtype, wrong, wide in ((torch.float32, 64, 32), (torch.float16, 32, 64)):
