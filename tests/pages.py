@@ -45,10 +45,7 @@ NASTY = (
 )
 
 
-def render(
-    found: Ablation,
-    sources: Sources | None = None,
-) -> str:
+def render(found: Ablation, sources: Sources | None = None) -> str:
     sources = sources or Sources()
     document = report(found, sources.diffs)
     return render_page(document, found, sources, ENVIRONMENT)

@@ -571,9 +571,7 @@ def test_a_kind_that_is_none_ends_in_a_hint(tmp_path: Path, capsys: Capsys) -> N
 
 
 @pytest.mark.slow
-def test_the_docs_have_what_is_advised_of_planted_faults(
-    capsys: Capsys,
-) -> None:
+def test_the_docs_have_what_is_advised_of_planted_faults(capsys: Capsys) -> None:
     assert diagnosis.main() == 0
     tables = capsys.readouterr().out.split("\n\n")
     page = (ROOT / "docs" / "advice.md").read_text()

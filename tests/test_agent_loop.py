@@ -155,11 +155,7 @@ def commands_of(guide: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_commands_of_the_guides_work_in_their_order(
-    guide: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    builds_here: None,
-    capsys: Capsys,
+    guide: str, tmp_path: Path, monkeypatch: Patch, builds_here: None, capsys: Capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

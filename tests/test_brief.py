@@ -164,9 +164,7 @@ def test_a_step_near_the_best_gets_more_sessions_and_a_profile(
 
 
 def test_an_answer_says_why_ncu_profiled_nothing(
-    loop: tuple[StandIn, tuple[str, str]],
-    monkeypatch: Patch,
-    capsys: Capsys,
+    loop: tuple[StandIn, tuple[str, str]], monkeypatch: Patch, capsys: Capsys
 ) -> None:
     _, here = loop
 

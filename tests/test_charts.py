@@ -230,9 +230,7 @@ def test_text_is_readable_in_both_themes() -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(
-    name: str,
-) -> None:
+def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(name: str) -> None:
     found, _ = pages.recorded()
     one = scene(name, found)
     assert one.width == 920

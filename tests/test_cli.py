@@ -91,9 +91,7 @@ def test_recorded_evidence_says_so_in_the_first_line(capsys: Capsys) -> None:
     assert "ncu 2025.3.1" in first
 
 
-def test_profile_names_the_bottleneck_with_metric_estimate_and_line(
-    capsys: Capsys,
-) -> None:
+def test_profile_names_the_bottleneck_with_metric_estimate_and_line(capsys: Capsys) -> None:
     lines = text_of(capsys, "profile", "baseline", *HERE).splitlines()
     start = lines.index("Top bottlenecks:")
     assert next(x for x in lines if x).startswith("recorded evidence")

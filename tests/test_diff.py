@@ -91,9 +91,7 @@ def test_the_diff_turns_one_variant_into_the_other(
     assert changed or before.split("[")[0] == after.split("[")[0]
 
 
-def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
-    evidence: Snapshot,
-) -> None:
+def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(evidence: Snapshot) -> None:
     """The reads of K moved from global to shared memory without a change of their line."""
     found = pair_sources(evidence, "baseline", "fix1")
     first = found.shifts[0]
@@ -149,9 +147,7 @@ def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: Snapshot)
     assert data["not_collected"] == {}
 
 
-def test_it_shows_what_moved_and_the_sources_on_demand(
-    capsys: Capsys,
-) -> None:
+def test_it_shows_what_moved_and_the_sources_on_demand(capsys: Capsys) -> None:
     short = run(capsys, "diff", "fix1", "fix2")
     text = run(capsys, "diff", "fix1", "fix2", "--source")
     assert "hunk 1: fix1.py:1" not in short
@@ -166,15 +162,11 @@ def test_it_shows_what_moved_and_the_sources_on_demand(
     assert "sdpa_efficient" not in text
 
 
-def test_the_own_values_of_parameters_name_the_variant_itself(
-    capsys: Capsys,
-) -> None:
+def test_the_own_values_of_parameters_name_the_variant_itself(capsys: Capsys) -> None:
     assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
-def test_a_variant_without_source_lines_still_compares_its_metrics(
-    capsys: Capsys,
-) -> None:
+def test_a_variant_without_source_lines_still_compares_its_metrics(capsys: Capsys) -> None:
     text = run(capsys, "diff", "fix5", "sdpa")
     assert "Costs by line are not collected (sdpa: its capture has no source lines)." in text
     assert "| Duration under ncu (µs)" in text

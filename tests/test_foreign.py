@@ -65,9 +65,7 @@ def data(capsys: Capsys, *arguments: object) -> Any:
     return json.loads(run(capsys, *arguments, "--json"))
 
 
-def test_show_lists_every_launch_with_its_kernel_shape_and_duration(
-    capsys: Capsys,
-) -> None:
+def test_show_lists_every_launch_with_its_kernel_shape_and_duration(capsys: Capsys) -> None:
     found = data(capsys, "show", PACKED)
     assert found["gpus"] == ["NVIDIA H200"]
     assert (found["compute_capability"], found["ncu"]) == ("9.0", "2025.3.1")
@@ -94,9 +92,7 @@ def test_a_plain_report_reads_as_the_compressed_one(plain: Path, capsys: Capsys)
     assert {**one, "name": ""} == {**other, "name": ""}
 
 
-def test_show_groups_launches_and_shows_the_longest_in_full(
-    capsys: Capsys,
-) -> None:
+def test_show_groups_launches_and_shows_the_longest_in_full(capsys: Capsys) -> None:
     text = run(capsys, "show", RAW)
     assert text.splitlines()[0].endswith("; 28 launches")
     assert text.count("\n## launch ") == 3
@@ -165,12 +161,7 @@ def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_the_way_out(
-    arguments: list[object],
-    code: int,
-    message: str,
-    hint: str,
-    nowhere: Path,
-    capsys: Capsys,
+    arguments: list[object], code: int, message: str, hint: str, nowhere: Path, capsys: Capsys
 ) -> None:
     if "nothing.ncu-rep" not in arguments:
         for name in ("empty.ncu-rep", "empty.ncu-repz"):
@@ -321,9 +312,7 @@ def test_diff_takes_the_launches_that_it_is_told(capsys: Capsys) -> None:
     assert run(capsys, "diff", PACKED, RAW, "--launch", "1:5").count("\n## ") == 1
 
 
-def test_diff_shows_no_sources_where_a_side_has_no_lines(
-    capsys: Capsys,
-) -> None:
+def test_diff_shows_no_sources_where_a_side_has_no_lines(capsys: Capsys) -> None:
     text = run(capsys, "diff", PACKED, PACKED, "--launch", "0:2", "--source")
     assert (
         text.count("Costs by line are not collected (after: its capture has no source lines)") == 1
@@ -339,9 +328,7 @@ def test_launches_that_there_are_not_are_refused(given: str, capsys: Capsys) -> 
     assert "hint: " in told
 
 
-def test_a_diff_of_whole_reports_is_read_in_a_few_screens(
-    capsys: Capsys,
-) -> None:
+def test_a_diff_of_whole_reports_is_read_in_a_few_screens(capsys: Capsys) -> None:
     """It was 7,585 lines: every kernel in full, with all of its source."""
     text = run(capsys, "diff", RAW, RAW)
     assert len(text.splitlines()) < 460

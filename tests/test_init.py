@@ -233,12 +233,7 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
     ],
 )
 def test_a_new_workspace_is_checked_on_the_cpu(
-    template: str,
-    code: int,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capsys,
+    template: str, code: int, told: str, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     root = made(tmp_path, template)

@@ -75,9 +75,7 @@ def test_static_and_dynamic_shared_memory_count_together(
     assert answers.looked == 1  # what does not change is asked once a device
 
 
-def test_more_than_a_block_can_have_is_refused_before_the_launch(
-    monkeypatch: Patch,
-) -> None:
+def test_more_than_a_block_can_have_is_refused_before_the_launch(monkeypatch: Patch) -> None:
     with pytest.raises(UsageError) as told:
         asking(monkeypatch, 40 * KB, 200 * KB)
     assert told.value.message == (
@@ -117,9 +115,7 @@ class Loaded:
     handle = 5
 
 
-def test_a_launch_goes_to_the_current_stream_of_the_current_device(
-    monkeypatch: Patch,
-) -> None:
+def test_a_launch_goes_to_the_current_stream_of_the_current_device(monkeypatch: Patch) -> None:
     launched: list[tuple[Any, ...]] = []
     host = SimpleNamespace(
         device=lambda: SimpleNamespace(device_id=1),
@@ -148,9 +144,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(
     assert launched[-1] == ((1, 73), (2, 128, 0, False, True), Loaded, tensor.data_ptr(), 3)
 
 
-def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(
-    monkeypatch: Patch,
-) -> None:
+def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(monkeypatch: Patch) -> None:
     def host() -> None:
         raise AttributeError("torch for CPUs has no streams to ask for")
 

@@ -101,11 +101,7 @@ def test_the_table_says_whether_the_switches_are_independent(
     ],
 )
 def test_without_switches_there_is_nothing_to_leave_out(
-    names: list[str],
-    said: str,
-    root: Path,
-    monkeypatch: Patch,
-    capsys: Capsys,
+    names: list[str], said: str, root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     StandIn(monkeypatch, time)
     error = error_of(capsys, "ablate", "--leave-one-out", *names, project=root)

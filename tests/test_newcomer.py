@@ -41,10 +41,7 @@ def test_a_misspelt_figure_is_told_by_every_verb(command: str, root: Path, capsy
 
 
 def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
-    root: Path,
-    monkeypatch: Patch,
-    builds_here: None,
-    capsys: Capsys,
+    root: Path, monkeypatch: Patch, builds_here: None, capsys: Capsys
 ) -> None:
     monkeypatch.chdir(root)
     told = error_of(capsys, "build", code=4)
@@ -65,9 +62,7 @@ def test_the_list_comes_at_once(capsys: Capsys) -> None:
     assert baseline.count("baseline") == 1
 
 
-def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
-    capsys: Capsys,
-) -> None:
+def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(capsys: Capsys) -> None:
     for verb in ("build", "check", "profile", "ablate", "show", "watch"):
         assert verb in VERBS
         assert main([verb, "fix99"]) == 2, verb
@@ -95,12 +90,7 @@ def test_a_misspelt_name_is_told_where_nothing_is_on_record(
     ],
 )
 def test_a_kernel_that_is_not_in_its_source_is_told_by_the_compiler(
-    old: str,
-    new: str,
-    hint: str,
-    tmp_path: Path,
-    builds_here: None,
-    capsys: Capsys,
+    old: str, new: str, hint: str, tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     """And not by the first launch, on a GPU."""
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})

@@ -330,9 +330,7 @@ def test_what_is_not_written_again_is_told() -> None:
     assert found.why == "leaves NaN in its result when it is called again: not written anew"
 
 
-def test_what_launches_on_another_stream_does_not_find_its_inputs(
-    monkeypatch: Patch,
-) -> None:
+def test_what_launches_on_another_stream_does_not_find_its_inputs(monkeypatch: Patch) -> None:
     given: list[Any] = []
     early: list[Any] = []  # what another stream makes of the inputs while this one pauses
 

@@ -359,9 +359,7 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
 
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capsys,
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     root = copy_of_fixture(tmp_path, "attention")
     page = root / "reports" / "attention" / "fix1" / "report.html"

@@ -59,9 +59,7 @@ def test_the_shapes_of_a_variant_are_told_in_one_line(capsys: Capsys) -> None:
     ]
 
 
-def test_what_was_profiled_in_vain_or_twice_is_not_counted(
-    capsys: Capsys,
-) -> None:
+def test_what_was_profiled_in_vain_or_twice_is_not_counted(capsys: Capsys) -> None:
     fails = Failed(variant="fix1", phase=Phase.CAPTURE, error=ErrorText(kind="", message="no"))
     again = [Captured(variant="fix2"), Captured(variant="fix2")]
     lost = WithoutNumber(variant="fix2", metrics=2)

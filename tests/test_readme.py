@@ -44,9 +44,7 @@ def tables(text: str) -> list[dict[str, dict[str, str]]]:
 
 
 @pytest.mark.slow
-def test_its_rows_are_rows_of_the_table_that_ablate_prints(
-    capsys: Capsys,
-) -> None:
+def test_its_rows_are_rows_of_the_table_that_ablate_prints(capsys: Capsys) -> None:
     shown = README.split("<!-- rows: workbench ablate -->\n")[1].split("<!-- /rows -->")[0]
     printed = tables(text_of(capsys, "ablate", project=ROOT))[0]
     rows = tables(shown)[0]
@@ -115,11 +113,7 @@ CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", "\n".join(PAGES[1:]
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), OUTPUTS, ids=[o[0].split()[0] for o in OUTPUTS])
 def test_its_outputs_are_what_the_commands_print(
-    command: str,
-    shown: str,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capsys,
+    command: str, shown: str, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     root = tmp_path
     for name in ("kernels", "ablations", "templates"):

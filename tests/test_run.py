@@ -93,9 +93,7 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(tmp_path: Path, capsys: C
 
 
 @pytest.mark.slow
-def test_the_flagship_compiles_without_a_warning_or_a_spill(
-    capsys: Capsys,
-) -> None:
+def test_the_flagship_compiles_without_a_warning_or_a_spill(capsys: Capsys) -> None:
     """The kernels that its last step takes; of all others that is on record, as their gate."""
     chosen = find_workspace(ROOT).study("attention").ladder.steps[-1].chooses
     assert len(chosen) > 5

@@ -707,9 +707,7 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> N
     assert (timing.out, timing.calls) == ({"bad"}, {})
 
 
-def test_triton_kernels_are_registered_ahead_and_nothing_else(
-    monkeypatch: Patch,
-) -> None:
+def test_triton_kernels_are_registered_ahead_and_nothing_else(monkeypatch: Patch) -> None:
     called: list[str] = []
 
     def _register_triton_kernels() -> None:
@@ -821,9 +819,7 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
     ]
 
 
-def test_inputs_without_a_tensor_are_checked_like_others(
-    monkeypatch: Patch,
-) -> None:
+def test_inputs_without_a_tensor_are_checked_like_others(monkeypatch: Patch) -> None:
     here = SimpleNamespace(manual_seed=lambda seed: None)
     monkeypatch.setattr(torch, "Generator", lambda device: here)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
@@ -836,9 +832,7 @@ def test_inputs_without_a_tensor_are_checked_like_others(
     assert (one.why, one.absolute) == ("", 0.0)
 
 
-def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
-    monkeypatch: Patch,
-) -> None:
+def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch: Patch) -> None:
     def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")

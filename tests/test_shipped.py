@@ -167,9 +167,7 @@ def test_an_error_of_the_variant_is_no_reason_for_the_reference(make: Make) -> N
         called(operator, torch.ones(4))
 
 
-def test_without_a_reference_variant_the_studys_own_answers_in_the_inputs_type(
-    make: Make,
-) -> None:
+def test_without_a_reference_variant_the_studys_own_answers_in_the_inputs_type(make: Make) -> None:
     study = "def reference(x):\n    return x.double() * 2\n"
     x = torch.randn(4)
     operator = make(run=DOUBLE, reference="", study=study, calls=[{"x": x}], on_gpu=False)

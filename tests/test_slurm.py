@@ -124,10 +124,7 @@ def recipe() -> str:
 
 
 def test_the_recipe_measures_in_jobs_of_slurm(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capsys,
+    folder: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     tests = ROOT / "tests"
     nvml(hosts.CARDS, folder)

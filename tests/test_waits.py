@@ -133,9 +133,7 @@ def test_the_report_tells_through_which_calls_code_was_inlined() -> None:
         assert BARRIER in text(launch(FLUSHED, "fix10"), chain[1])
 
 
-def test_a_library_s_code_is_charged_to_the_line_that_called_it(
-    monkeypatch: Patch,
-) -> None:
+def test_a_library_s_code_is_charged_to_the_line_that_called_it(monkeypatch: Patch) -> None:
     """As if hopper.cuh and attention.cuh were installed with the toolkit."""
     monkeypatch.setattr(places, "is_library", lambda file: file.endswith(".cuh"))
     found, pcs = of_helper(FLUSHED, "fix11", "wgmma")
@@ -182,9 +180,7 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
     assert tables_in(tmp_path / "nothing.ncu-rep") == []
 
 
-def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(
-    monkeypatch: Patch,
-) -> None:
+def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(monkeypatch: Patch) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
     line_table._tables.cache_clear()
     monkeypatch.setattr(line_table, "MOST_LINES", 1)

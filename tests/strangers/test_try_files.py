@@ -61,12 +61,7 @@ without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU h
 
 
 @pytest.fixture
-def answer(
-    tmp_path: Path,
-    trials_here: None,
-    monkeypatch: Patch,
-    capsys: Capsys,
-) -> Any:
+def answer(tmp_path: Path, trials_here: None, monkeypatch: Patch, capsys: Capsys) -> Any:
     """The exit code of ``try --json`` on the CPU, what it printed, and stderr."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
