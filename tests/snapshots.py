@@ -7,9 +7,12 @@ found = judge(snapshot(steps, {"small": {"base": 20.0, "fix": 10.0}}), Config())
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from handmade import build_of, built_kernel, made_index
 from workbench.evidence.records import Build, CaptureIndex, Check, Provenance
@@ -40,8 +43,8 @@ CURRENT = {
 Times = Mapping[str, float]
 
 
-def step(variant: str, parent: str | None, shape: str = "", chooses: Sequence[str] = ()) -> Step:
-    return Step(variant, parent, f"what {variant} changes", shape=shape, chooses=tuple(chooses))
+def step(variant: str, parent: str | None, **own: Any) -> Step:
+    return Step(variant, parent, f"what {variant} changes", **own)
 
 
 def build(variant: str, *, error: str = "") -> Build:
@@ -142,6 +145,22 @@ def timing(
         sessions=tuple(found),
         provenance=WHEN,
     )
+
+
+def with_series(known: Timing, change: Callable[[Session, Series], Series | None]) -> Timing:
+    """The timing with every series changed, or left out where that is None."""
+    changed = ([change(each, one) for one in each.series] for each in known.sessions)
+    sessions = (
+        msgspec.structs.replace(each, series=tuple(filter(None, series)))
+        for each, series in zip(known.sessions, changed, strict=True)
+    )
+    return msgspec.structs.replace(known, sessions=tuple(sessions))
+
+
+def with_timings(found: Snapshot, shape: str, *timings: TimedTogether) -> Snapshot:
+    """The snapshot with other timings at a shape."""
+    changed = dataclasses.replace(found.shapes[shape], timings=timings)
+    return dataclasses.replace(found, shapes={**found.shapes, shape: changed})
 
 
 def together(found: Timing) -> TimedTogether:

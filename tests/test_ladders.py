@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from answers import not_none
-from snapshots import check, step, together
+from snapshots import check, step, together, with_timings
 from snapshots import snapshot as by_hand
 from workbench.app.executor import Local
 from workbench.app.judge import named
@@ -102,7 +102,7 @@ STEPS = [
     step("wide", "small", shape="large"),
     step("wider", "wide", shape="large"),
     step("tiny", "small"),
-    step("either", "wider", chooses=["tiny", "wider"]),
+    step("either", "wider", chooses=("tiny", "wider")),
 ]
 TIMES = {
     "normal": {
@@ -247,8 +247,8 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     """A step for one shape alone, which the next choice may take up."""
     steps = [
         step("base", None),
-        msgspec.structs.replace(step("choice", "base"), chooses=("base",)),
-        msgspec.structs.replace(step("few", "base"), shape="normal"),
+        step("choice", "base", chooses=("base",)),
+        step("few", "base", shape="normal"),
     ]
     times = {"base": 20.0, "choice": 10.0, "library": 15.0}
     found = by_hand(steps, {"normal": {**times, "few": 8.0}, "large": times})
@@ -269,9 +269,9 @@ def with_checks(timed: Snapshot, variant: str, **results: CheckResult) -> Snapsh
 def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() -> None:
     steps = [
         step("base", None),
-        msgspec.structs.replace(step("right", "base"), corrects="it reads too early"),
+        step("right", "base", corrects="it reads too early"),
         step("plain", "base"),
-        msgspec.structs.replace(step("slow", "base"), corrects="it reads too early"),
+        step("slow", "base", corrects="it reads too early"),
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
@@ -303,7 +303,7 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     steps = [
         step("base", None),
         step("wrong", "base"),
-        msgspec.structs.replace(step("right", "wrong"), corrects="it reads too early"),
+        step("right", "wrong", corrects="it reads too early"),
         step("other", "wrong"),
     ]
     times = {"base": 20.0, "right": 10.0, "other": 10.0, "library": 30.0}
@@ -325,9 +325,9 @@ def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:
     steps = [
         step("base", None),
         step("first", "base"),
-        msgspec.structs.replace(step("second", "first"), shape="large"),
+        step("second", "first", shape="large"),
         step("third", "second"),
-        msgspec.structs.replace(step("choice", "third"), chooses=("third",)),
+        step("choice", "third", chooses=("third",)),
         step("last", "third"),
     ]
     ladder = Ladder(
@@ -422,8 +422,7 @@ def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_o
         for session in known.timing.sessions
     )
     slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
-    shapes = {**found.shapes, "large": replace(found.shapes["large"], timings=(slowed,))}
-    judged = judge(replace(found, shapes=shapes), Config())
+    judged = judge(with_timings(found, "large", slowed), Config())
     assert [ladder.shape for ladder in judged.ladders] == ["normal"]
     (told,) = sentences(judged.warnings)
     assert told.startswith("the GPU was power-limited at large, in 100 % of the rounds")

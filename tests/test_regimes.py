@@ -14,7 +14,16 @@ import pytest
 
 import snapshots
 from answers import not_none
-from snapshots import check, session, snapshot, step, timing, together
+from snapshots import (
+    check,
+    session,
+    snapshot,
+    step,
+    timing,
+    together,
+    with_series,
+    with_timings,
+)
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.findings import finding
@@ -76,9 +85,7 @@ def taken(known: Timing) -> Snapshot:
     times = {
         s.variant: float(s.microseconds[0] - s.around[0]) for s in every if s.regime == CHAINED
     }
-    found = snapshot(STEPS, {"s": times})
-    shape = dataclasses.replace(found.shapes["s"], timings=(together(known),))
-    return dataclasses.replace(found, shapes={"s": shape})
+    return with_timings(snapshot(STEPS, {"s": times}), "s", together(known))
 
 
 def judged(known: Timing) -> Ablation:
@@ -113,19 +120,13 @@ def alone_of(microseconds: float, spread: float = 0.0) -> Timing:
     times = {**LIMITED[Regime.ALONE], "fix11[early=1]": microseconds}
     known = in_regimes({**LIMITED, Regime.ALONE: times}, alone=150.0)
 
-    def varied(one: Session) -> Session:
-        by = 1 + spread * (-1) ** one.number
-        return msgspec.structs.replace(
-            one,
-            series=tuple(
-                msgspec.structs.replace(s, microseconds=tuple(by * t for t in s.microseconds))
-                if (s.variant, s.regime) == ("fix11[early=1]", Regime.ALONE)
-                else s
-                for s in one.series
-            ),
-        )
+    def varied(session: Session, one: Series) -> Series:
+        if (one.variant, one.regime) != ("fix11[early=1]", Regime.ALONE):
+            return one
+        by = 1 + spread * (-1) ** session.number
+        return msgspec.structs.replace(one, microseconds=tuple(by * t for t in one.microseconds))
 
-    return msgspec.structs.replace(known, sessions=tuple(map(varied, known.sessions)))
+    return with_series(known, varied)
 
 
 def test_the_smaller_of_two_ratios_is_claimed() -> None:
@@ -180,9 +181,8 @@ def test_a_step_that_is_not_faster_alone_is_not_kept(
     """In turn it is 1.042x of its parent."""
     known = alone_of(microseconds, spread)
     row = judged(known).row("fix11[early=1]")
-    (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert row.verdict == verdict
-    assert why in sentence(faster.why)
+    assert why in sentence(gate(row, "faster").why)
     open_ = open_variants(known, taken(known).ladder, Config().gates)
     assert ("fix11[early=1]" in open_) is (verdict == Verdict.INCONCLUSIVE)
 
@@ -225,8 +225,7 @@ def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
     wrong = tuple(map(fix_is_zero, older.sessions))
     newer = timing("s", {name: value for name, value in times.items() if name != "base"})
     timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
-    shape = dataclasses.replace(found.shapes["s"], timings=timings)
-    row = judge(dataclasses.replace(found, shapes={"s": shape}), Config()).row("fix")
+    row = judge(with_timings(found, "s", *timings), Config()).row("fix")
     assert row.over_parent is None
     why = "the outputs of timed calls of fix were wrong: it has no time"
     assert sentence(gate(row, "faster").why) == why
@@ -240,7 +239,7 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
     found = judged(in_regimes(old, sessions=1))
     row = found.row("fix11[early=1]")
     assert (row.verdict, row.time, row.over_parent) == (Verdict.INCONCLUSIVE, None, None)
-    (faster,) = (gate for gate in row.gates if gate.name == "faster")
+    faster = gate(row, "faster")
     assert (faster.state, sentence(faster.why)) == ("open", "not collected")
     over = not_none(row.regimes[BACK_TO_BACK].speedup_over_parent)
     assert over.ratio == pytest.approx(1.158, abs=0.003)
@@ -250,16 +249,17 @@ def test_without_a_chained_time_there_is_no_verdict_on_speed() -> None:
 def test_one_session_decides_nothing() -> None:
     row = judged(in_regimes(EARLY, sessions=1, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.INCONCLUSIVE
-    (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert sentence(faster.why) == "one session: its interval is not collected"
+    assert sentence(gate(row, "faster").why) == "one session: its interval is not collected"
 
 
 def test_a_call_that_adds_nothing_is_rejected() -> None:
     times = {CHAINED: {"fix11": 5.0, "fix11[early=1]": 0.0, REFERENCE: 9.7}}
     row = judged(in_regimes(times, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.WRONG
-    (faster,) = (gate for gate in row.gates if gate.name == "faster")
-    assert sentence(faster.why) == "a call of fix11[early=1] adds no time to its neighbours"
+    assert (
+        sentence(gate(row, "faster").why)
+        == "a call of fix11[early=1] adds no time to its neighbours"
+    )
 
 
 def test_an_open_verdict_asks_for_more_sessions_of_the_step_its_parent_and_the_reference() -> None:
@@ -341,8 +341,7 @@ def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
         dataclasses.replace(together(older), file="older.json"),
         dataclasses.replace(together(newer), file="newer.json"),
     )
-    shape = dataclasses.replace(found.shapes["s"], timings=timings)
-    judged = judge(dataclasses.replace(found, shapes={"s": shape}), Config())
+    judged = judge(with_timings(found, "s", *timings), Config())
     assert judged.timing_file == "newer.json"
     (told,) = (text for text in sentences(judged.warnings) if text.startswith("by the sessions of"))
     assert told == (
@@ -361,12 +360,10 @@ def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() ->
     found = snapshot(steps, times)
     right = judge(found, Config())
     assert [result.shape for result in not_none(right.across).shapes] == ["s", "t"]
-    shape = found.shapes["t"]
-    known = shape.timings[0].timing
+    known = found.shapes["t"].timings[0].timing
     sessions = (fix_is_zero(known.sessions[0]), *known.sessions[1:])
     wrong = msgspec.structs.replace(known, sessions=sessions)
-    shapes = {**found.shapes, "t": dataclasses.replace(shape, timings=(together(wrong),))}
-    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    judged = judge(with_timings(found, "t", together(wrong)), Config())
     assert [result.shape for result in not_none(judged.across).shapes] == ["s"]
     told = "outputs of timed calls were wrong at t, so that there is no time: fix"
     assert told in sentences(judged.warnings)
@@ -381,9 +378,8 @@ def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
     assert (company.passed, company.binding) == (None, False)
     assert sentence(company.why) == "not collected: library was not timed beside it"
     assert row.verdict == Verdict.KEPT
-    found = taken(in_regimes(times, alone=9.7))
-    shapes = {"s": dataclasses.replace(found.shapes["s"], timings=())}
-    untimed = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix11[early=1]")
+    found = with_timings(taken(in_regimes(times, alone=9.7)), "s")
+    untimed = judge(found, Config()).row("fix11[early=1]")
     assert sentence(gate(untimed, "interference").why) == "not collected"
 
 
@@ -417,20 +413,13 @@ def test_a_reference_that_only_the_clock_changes_is_not_disturbed() -> None:
     """
 
     def among(alone_us: float, alone_mhz: float) -> Gate:
-        known = in_regimes(EARLY, alone=alone_us)
-        sessions = [
-            msgspec.structs.replace(
-                each, series=tuple(at(alone_mhz if each.alone else 1500.0, s) for s in each.series)
-            )
-            for each in known.sessions
-        ]
-        found = msgspec.structs.replace(known, sessions=tuple(sessions))
-        return gate(judged(found).row("fix11[early=1]"), "interference")
+        def at(session: Session, one: Series) -> Series:
+            clocks = (alone_mhz if session.alone else 1500.0,) * len(one.microseconds)
+            around = clocks if one.around else ()
+            return msgspec.structs.replace(one, mhz=clocks, around_mhz=around)
 
-    def at(mhz: float, series: Series) -> Series:
-        rounds = len(series.microseconds)
-        around = (mhz,) * rounds if series.around else ()
-        return msgspec.structs.replace(series, mhz=(mhz,) * rounds, around_mhz=around)
+        known = with_series(in_regimes(EARLY, alone=alone_us), at)
+        return gate(judged(known).row("fix11[early=1]"), "interference")
 
     limited = among(9.7 / 1.08, 1500.0 * 1.08 / 0.96)
     assert limited.passed is True
@@ -468,24 +457,14 @@ def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
     known = timing("s", {"fix11": 5.0, "fix11[early=1]": 4.0, REFERENCE: 9.0}, controls=["fix11"])
     facts = not_none(timing_facts(together(known), REFERENCE))
     assert [(t.variant, t.is_off) for t in facts.controls] == [("fix11", False)] * 3
-    off = tuple(
-        msgspec.structs.replace(
-            each,
-            series=tuple(
-                msgspec.structs.replace(s, microseconds=tuple(1.02 * t for t in s.microseconds))
-                if s.control
-                else s
-                for s in each.series
-            ),
-        )
-        for each in known.sessions
-    )
-    found = judged(msgspec.structs.replace(known, sessions=off))
-    assert [
-        t
-        for t in sentences(found.warnings)
-        if t.startswith("the A/A control of fix11, chained, is")
-    ]
+
+    def off(_: Session, one: Series) -> Series:
+        by = 1.02 if one.control else 1.0
+        return msgspec.structs.replace(one, microseconds=tuple(by * t for t in one.microseconds))
+
+    found = judged(with_series(known, off))
+    warned = "the A/A control of fix11, chained, is"
+    assert any(t.startswith(warned) for t in sentences(found.warnings))
     told = [plain(text) for text in method.sessions(found)]
     assert any("A/A controls, chained: fix11 0.96" in text for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
@@ -495,14 +474,8 @@ def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
 def test_who_has_fewer_instances_is_told() -> None:
     known = timing("s", {"fix11": 5000.0, "fix11[early=1]": 4.0, REFERENCE: 9.0})
     assert "instances of every variant, each" in _method(judged(known))
-    slow = tuple(
-        msgspec.structs.replace(
-            each,
-            series=tuple(s for s in each.series if s.variant != "fix11" or s.instance == 0),
-        )
-        for each in known.sessions
-    )
-    found = judged(msgspec.structs.replace(known, sessions=slow))
+    slow = with_series(known, lambda _, s: s if s.variant != "fix11" or s.instance == 0 else None)
+    found = judged(slow)
     assert not_none(found.timing).fewer == ("fix11",)
     assert "of every variant (fewer of fix11, whose calls are slow), each" in _method(found)
 
@@ -603,9 +576,8 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     first = together(timing("s", times, reference=REFERENCE, spread=0.0))
     times = {"fix": 10.0, "last": 9.0, REFERENCE: 18.0}
     later = together(timing("s", times, reference=REFERENCE, spread=0.0))
-    shape = found.shapes["s"]
-    shapes = {"s": dataclasses.replace(shape, timings=(first, later))}
-    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    found = with_timings(found, "s", first, later)
+    judged = judge(found, Config())
     assert judged.across is not None
     (at,) = judged.across.shapes
     assert judged.across.variant == "last"
@@ -617,7 +589,7 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     assert row.over_baseline is None
     told = plain(result.answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
-    own = dataclasses.replace(shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
+    own = dataclasses.replace(found.shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
     over = over_sizes([own], "n", ["last", "slow", "base"], [REFERENCE], study="", gpu="")
     points = {line.variant: line.at("s") for line in over.variants}
     micros = {name: point.microseconds.value for name, point in points.items() if point}
@@ -636,9 +608,8 @@ def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_cl
     def best(microseconds: float) -> str:
         # It is kept over its parent, which was slower that day.
         later = {"fix": 11.0, "last": microseconds, REFERENCE: 15.0}
-        timings = (first, together(timing("s", later, reference=REFERENCE, spread=0.01)))
-        shapes = {"s": dataclasses.replace(found.shapes["s"], timings=timings)}
-        judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+        second = together(timing("s", later, reference=REFERENCE, spread=0.01))
+        judged = judge(with_timings(found, "s", first, second), Config())
         assert judged.row("last").verdict == Verdict.KEPT
         return not_none(judged.best).variant
 
@@ -648,9 +619,9 @@ def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_cl
 
 def test_a_row_has_ratios_of_the_method_of_its_time() -> None:
     """Its time is by method 2 here, and beside ``old`` it was only timed by method 1."""
-    first = snapshots.together(snapshots.timing("large", {"old": 5.0, "both": 4.0}))
-    timed = snapshots.timing("large", {"both": 4.1, "new": 3.0})
-    second = snapshots.together(msgspec.structs.replace(timed, method=2))
+    first = together(timing("large", {"old": 5.0, "both": 4.0}))
+    timed = timing("large", {"both": 4.1, "new": 3.0})
+    second = together(msgspec.structs.replace(timed, method=2))
     evidence = ShapeEvidence(
         shape="large",
         parameters={},

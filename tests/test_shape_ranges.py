@@ -119,14 +119,18 @@ def linear(run: Run) -> float:
     return 10 + n / 1000 * {"baseline": 1, "wide": 0.5, "eager": 0.8}[run.variant]
 
 
+@pytest.fixture
+def gpu(monkeypatch: Patch) -> StandIn:
+    return StandIn(monkeypatch, linear)
+
+
 def evidence(root: Path) -> EvidenceFolder:
     return EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
 
 
 def test_a_range_is_measured_shape_by_shape_and_kept(
-    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
+    gpu: StandIn, root: Path, told: Told, capsys: Capsys
 ) -> None:
-    gpu = StandIn(monkeypatch, linear)
     (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
     assert over["parameter"] == "n"
     assert list(over["sizes"].values()) == [1024, 2048, 4096, 8192]
@@ -160,10 +164,9 @@ def test_a_range_is_measured_shape_by_shape_and_kept(
 
 @pytest.mark.parametrize("verb", [["sweep", "--fresh"], ["check"]], ids=" ".join)
 def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
-    verb: list[str], monkeypatch: Patch, told: Told
+    verb: list[str], gpu: StandIn, told: Told
 ) -> None:
     """And again when it is asked again: what is on record may be of another day."""
-    gpu = StandIn(monkeypatch, linear)
     for _ in range(2):
         gpu.jobs.clear()
         told(*verb, "wide", "--shape", "n=1024..4096*2")
@@ -175,9 +178,8 @@ def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
 
 
 def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
-    monkeypatch: Patch, told: Told
+    gpu: StandIn, told: Told
 ) -> None:
-    gpu = StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
     told("ablate", "--fresh")
     gpu.timed.clear()
@@ -188,9 +190,8 @@ def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
 
 
 def test_a_change_of_the_study_makes_a_derived_shape_stale(
-    monkeypatch: Patch, root: Path, told: Told
+    gpu: StandIn, root: Path, told: Told
 ) -> None:
-    gpu = StandIn(monkeypatch, linear)
     told("sweep", "wide", "--shape", "n=1024|2048")
     gpu.timed.clear()
     write_study(root, "\nOTHER = 1\n")
@@ -199,8 +200,7 @@ def test_a_change_of_the_study_makes_a_derived_shape_stale(
     assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
 
 
-def test_check_takes_a_range(monkeypatch: Patch, root: Path, told: Told) -> None:
-    StandIn(monkeypatch, linear)
+def test_check_takes_a_range(gpu: StandIn, root: Path, told: Told) -> None:
     checks = told("check", "wide", "--shape", "n=512|1024")["checks"]
     assert [(c["shape"], c["status"]) for c in checks] == [
         ("n512", "correct"),
@@ -209,7 +209,7 @@ def test_check_takes_a_range(monkeypatch: Patch, root: Path, told: Told) -> None
 
 
 def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
-    monkeypatch: Patch, root: Path, capsys: Capsys
+    gpu: StandIn, root: Path, capsys: Capsys
 ) -> None:
     for name in ("wide.py", "wide.cu"):
         text = (root / "kernels" / "scale" / name).read_text()
@@ -217,7 +217,7 @@ def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
     ladder = root / "ablations" / "scale" / "ablation.toml"
     chooses = step("either", "wide").rstrip() + '\nchooses = ["wide"]\n'
     ladder.write_text(f"{ladder.read_text()}\n{chooses}")
-    gpu = StandIn(monkeypatch, lambda run: 12.0 if run.variant == "either" else 10.0)
+    gpu.time = lambda run: 12.0 if run.variant == "either" else 10.0
 
     def swept(*names: str) -> str:
         place = ["--shape", "n=1024|2048", "--project", str(root)]
@@ -231,7 +231,7 @@ def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
 
 
 def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
-    monkeypatch: Patch, root: Path
+    gpu: StandIn, root: Path
 ) -> None:
     """A baseline of seconds a call would take ncu minutes at a large shape."""
     for name in ("wide.py", "wide.cu"):
@@ -239,18 +239,17 @@ def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
         (root / "kernels" / "scale" / name.replace("wide", "last")).write_text(text)
     ladder = root / "ablations" / "scale" / "ablation.toml"
     ladder.write_text(f"{ladder.read_text()}\n{step('last', 'wide')}")
-    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    gpu.time = lambda run: 10.0
     assert main(["profile", "last", "--shape", "n=1024", "--project", str(root)]) == 0
     assert gpu.captured == ["last", "wide", "eager"]
     assert gpu.timed == [["last", "wide", "eager", "baseline"]]
 
 
 def test_what_is_timed_only_where_asked_is_checked_there_where_asked(
-    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
+    gpu: StandIn, root: Path, told: Told, capsys: Capsys
 ) -> None:
     path = root / "kernels" / "scale" / "study.py"
     path.write_text(path.read_text().replace("Shape(n=64,", "Shape(captured=False, n=64,"))
-    StandIn(monkeypatch, linear)
     usual = told("check", "wide")["checks"]
     everywhere = told("check", "wide", "--all-shapes")["checks"]
     assert {c["shape"]: c["status"] for c in usual} == {
@@ -272,18 +271,14 @@ def test_one_shape_is_wanted_where_one_is_measured_or_shown(root: Path, capsys: 
         assert "here give each parameter one value" in err
 
 
-def test_derived_shapes_do_not_stand_in_the_list(monkeypatch: Patch, told: Told) -> None:
-    StandIn(monkeypatch, linear)
+def test_derived_shapes_do_not_stand_in_the_list(gpu: StandIn, told: Told) -> None:
     told("sweep", "wide", "--shape", "n=1024|2048")
     (listed,) = told("list")["studies"]
     assert listed["shapes"] == ["large", "tall", "odd"]
     assert all(not each["evidence"] for each in listed["variants"])
 
 
-def test_a_worker_is_told_what_a_derived_shape_is(
-    monkeypatch: Patch, root: Path, told: Told
-) -> None:
-    gpu = StandIn(monkeypatch, linear)
+def test_a_worker_is_told_what_a_derived_shape_is(gpu: StandIn, root: Path, told: Told) -> None:
     told("sweep", "wide", "--shape", "n=1024|2048")
     assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
         "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
@@ -291,9 +286,8 @@ def test_a_worker_is_told_what_a_derived_shape_is(
 
 
 def test_a_single_derived_shape_is_as_any_other(
-    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
+    gpu: StandIn, root: Path, told: Told, capsys: Capsys
 ) -> None:
-    StandIn(monkeypatch, linear)
     judged = told("ablate", "--shape", "n=1024")
     assert judged["shape"] == {"name": "n1024", "n": 1024, "rows": 2, "causal": False,
                                "dtype": "float16"}  # fmt: skip
@@ -320,9 +314,9 @@ def test_a_range_is_of_numbers(root: Path, capsys: Capsys) -> None:
 
 
 def test_a_range_beside_another_parameter_is_two_ranges(
-    monkeypatch: Patch, root: Path, told: Told
+    gpu: StandIn, root: Path, told: Told
 ) -> None:
-    StandIn(monkeypatch, lambda run: 10.0)
+    gpu.time = lambda run: 10.0
     found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
     assert [each["others"]["causal"] for each in found] == [False, True]
     assert all(list(each["sizes"].values()) == [8, 16] for each in found)
@@ -349,10 +343,8 @@ def test_two_shapes_are_a_range_unless_one_stands_in_a_longer_one() -> None:
     assert sorted(several) == sorted(crossing)
 
 
-def test_ranges_from_two_shapes_are_two_documents(
-    monkeypatch: Patch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, lambda run: 10.0)
+def test_ranges_from_two_shapes_are_two_documents(gpu: StandIn, root: Path, told: Told) -> None:
+    gpu.time = lambda run: 10.0
     for causal in (0, 1):
         told("sweep", "wide", "--shape", f"causal={causal},n=8|16")
     written = sorted((root / "reports" / "scale").glob("over_causal*/SIZES.md"))
@@ -360,9 +352,8 @@ def test_ranges_from_two_shapes_are_two_documents(
 
 
 def test_a_rate_is_held_against_the_measured_ceiling(
-    monkeypatch: Patch, root: Path, told: Told, capsys: Capsys
+    gpu: StandIn, root: Path, told: Told, capsys: Capsys
 ) -> None:
-    StandIn(monkeypatch, linear)
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
     (over,) = told(*arguments)["sizes"]
     assert over["ceilings"] == {}
@@ -375,10 +366,8 @@ def test_a_rate_is_held_against_the_measured_ceiling(
     assert f", {percent(share)} of measured dram" in text_of(capsys, *arguments, project=root)
 
 
-def test_a_range_of_two_beside_longer_ones_is_none(
-    monkeypatch: Patch, root: Path, told: Told
-) -> None:
-    StandIn(monkeypatch, lambda run: 10.0)
+def test_a_range_of_two_beside_longer_ones_is_none(gpu: StandIn, root: Path, told: Told) -> None:
+    gpu.time = lambda run: 10.0
     found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16|32")["sizes"]
     assert [(each["parameter"], each["others"]["rows"]) for each in found] == [("n", 1), ("n", 2)]
     found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16")["sizes"]

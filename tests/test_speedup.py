@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from answers import not_none
-from snapshots import AROUND, MHZ, series, session, timing
+from snapshots import AROUND, MHZ, series, session, timing, with_series
 from workbench.derive.recordings import over_recordings, paule_mandel
 from workbench.derive.speedup import (
     T_975,
@@ -55,20 +55,11 @@ def test_what_a_call_adds_is_the_median_of_the_differences_with_its_neighbours()
 
 def test_the_same_times_by_either_method_are_the_same() -> None:
     first = timing("large", {"a": 5.0, "b": 2.5})
-    second = structs.replace(
+    by_stamps = with_series(
         first,
-        method=2,
-        sessions=tuple(
-            structs.replace(
-                one,
-                series=tuple(
-                    structs.replace(s, microseconds=tuple(s.added), around=(), around_mhz=())
-                    for s in one.series
-                ),
-            )
-            for one in first.sessions
-        ),
+        lambda _, s: structs.replace(s, microseconds=tuple(s.added), around=(), around_mhz=()),
     )
+    second = structs.replace(by_stamps, method=2)
     assert set(medians(first)) == {"a", "b"}
     assert medians(second) == pytest.approx(medians(first))
     for key, times in session_times(first.together).items():
@@ -188,10 +179,7 @@ def test_a_call_that_adds_nothing_has_no_time() -> None:
 
 def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
     def run(number: int) -> tuple[Series, ...]:
-        return (
-            series("a", 20.0, mhz=1500.0),
-            series("b", 10.0, mhz=1000.0 + number),
-        )
+        return series("a", 20.0, mhz=1500.0), series("b", 10.0, mhz=1000.0 + number)
 
     sessions = [Session(number=n, instances=1, series=run(n)) for n in range(3)]
     times = session_times(sessions)

@@ -161,15 +161,19 @@ def by_warps(run: Run) -> float:
     return 10 * off * (1 + 1e-5 * int(run.params.get("block", 64)))
 
 
+@pytest.fixture
+def gpu(monkeypatch: Patch) -> StandIn:
+    return StandIn(monkeypatch, by_warps)
+
+
 def default_of(found: dict[str, Any]) -> str:
     (name,) = (each["variant"] for each in found["combinations"] if each["is_default"])
     return str(name)
 
 
 def test_the_best_is_timed_again_beside_the_default_and_both_are_profiled(
-    monkeypatch: Patch, sweep: Sweeper
+    gpu: StandIn, sweep: Sweeper
 ) -> None:
-    gpu = StandIn(monkeypatch, by_warps)
     found = sweep("fix[warps=2..16*2]")
     assert [c["values"]["warps"] for c in found["combinations"]] == [8, 4, 16, 2]
     assert default_of(found) == "fix"
@@ -186,8 +190,8 @@ def test_the_best_is_timed_again_beside_the_default_and_both_are_profiled(
     assert found["combinations"][0]["registers"] == 32
 
 
-def test_a_second_sweep_measures_nothing(monkeypatch: Patch, sweep: Sweeper) -> None:
-    gpu = StandIn(monkeypatch, by_warps, spills=lambda run: 8 * (run.params.get("warps") == 16))
+def test_a_second_sweep_measures_nothing(gpu: StandIn, sweep: Sweeper) -> None:
+    gpu.spills = lambda run: 8 * (run.params.get("warps") == 16)
     first = sweep("fix[warps=2..16*2]")
     gpu.built.clear()
     gpu.timed.clear()
@@ -198,14 +202,10 @@ def test_a_second_sweep_measures_nothing(monkeypatch: Patch, sweep: Sweeper) -> 
     assert again["best_over_default"] == first["best_over_default"]
 
 
-def test_what_fails_costs_only_itself_and_is_not_timed(monkeypatch: Patch, sweep: Sweeper) -> None:
-    gpu = StandIn(
-        monkeypatch,
-        by_warps,
-        spills=lambda run: 8 * (run.params.get("warps") == 8),
-        broken=lambda run: run.params.get("warps") == 16,
-        wrong=lambda run: run.params.get("warps") == 2,
-    )
+def test_what_fails_costs_only_itself_and_is_not_timed(gpu: StandIn, sweep: Sweeper) -> None:
+    gpu.spills = lambda run: 8 * (run.params.get("warps") == 8)
+    gpu.broken = lambda run: run.params.get("warps") == 16
+    gpu.wrong = lambda run: run.params.get("warps") == 2
     found = sweep("fix[warps=2..16*2,block=64|128]")
     states = {(c["values"]["warps"], c["values"]["block"]): c for c in found["combinations"]}
     assert {key: c["state"] for key, c in states.items()} == {
@@ -226,9 +226,9 @@ def test_what_fails_costs_only_itself_and_is_not_timed(monkeypatch: Patch, sweep
 
 
 def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
-    monkeypatch: Patch, sweep: Sweeper
+    gpu: StandIn, sweep: Sweeper
 ) -> None:
-    StandIn(monkeypatch, by_warps, error=lambda run: 3.0 if run.params.get("warps") == 8 else 1.0)
+    gpu.error = lambda run: 3.0 if run.params.get("warps") == 8 else 1.0
     found = sweep("fix[warps=2..16*2]")
     assert found["combinations"][0]["variant"] == "fix"
     states = {c["values"]["warps"]: c for c in found["combinations"]}
@@ -237,8 +237,7 @@ def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
     assert states[8]["why"]["message"].startswith("3x the error of the reference")
 
 
-def test_the_default_stands_in_every_sweep(monkeypatch: Patch, sweep: Sweeper) -> None:
-    StandIn(monkeypatch, by_warps)
+def test_the_default_stands_in_every_sweep(gpu: StandIn, sweep: Sweeper) -> None:
     found = sweep("fix[warps=8|16]")
     assert default_of(found) == "fix"
     assert {c["variant"] for c in found["combinations"]} == {"fix", "fix[warps=8]", "fix[warps=16]"}
@@ -249,10 +248,7 @@ def test_ablate_names_the_verb_that_takes_a_space(root: Path, capsys: Capsys) ->
     assert "`workbench sweep` takes several values" in capsys.readouterr().err
 
 
-def test_a_sweep_is_written_beside_the_reports(
-    monkeypatch: Patch, root: Path, capsys: Capsys
-) -> None:
-    StandIn(monkeypatch, by_warps)
+def test_a_sweep_is_written_beside_the_reports(gpu: StandIn, root: Path, capsys: Capsys) -> None:
     out, _ = both_of(capsys, "sweep", "fix[warps=2..16*2]", project=root)
     assert "is the fastest of 4" in out
     assert "fresh sessions that had no part in picking it" in out
@@ -262,9 +258,8 @@ def test_a_sweep_is_written_beside_the_reports(
 
 
 def test_derived_variants_do_not_stand_in_the_list(
-    monkeypatch: Patch, root: Path, capsys: Capsys, sweep: Sweeper
+    gpu: StandIn, root: Path, capsys: Capsys, sweep: Sweeper
 ) -> None:
-    StandIn(monkeypatch, by_warps)
     sweep("fix[warps=2..16*2]")
     listed = json_of(capsys, "list", project=root)["studies"][0]
     assert [each["variant"] for each in listed["variants"]] == ["baseline", "fix"]
