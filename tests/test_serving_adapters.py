@@ -20,6 +20,7 @@ from workspaces import ROOT
 
 ADAPTERS = ROOT / "kernels" / "attention_served" / "adapters"
 HEADS, KEY_HEADS, D = 4, 2, 64
+Adapter = Callable[[str], ModuleType]
 
 
 class Attention:
@@ -43,10 +44,11 @@ def attention() -> Attention:
 
 
 @pytest.fixture
-def on_its_card(monkeypatch: Patch) -> Callable[[ModuleType], ModuleType]:
+def adapter(monkeypatch: Patch) -> Callable[[str], ModuleType]:
     """As on a card that the kernels are made for; nothing else of a check is left out."""
 
-    def made(module: ModuleType) -> ModuleType:
+    def made(name: str) -> ModuleType:
+        module = load_module(ADAPTERS / f"{name}.py", f"adapter_of_{name}")
         monkeypatch.setattr(torch.Tensor, "is_cuda", True)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: module.CAPABILITY)
         return module
@@ -78,9 +80,8 @@ class ScaledDotProductAttention(torch.nn.Module):
 
 @pytest.mark.parametrize("real", [False, True])
 def test_torchtitans_inner_attention(
-    real: bool, attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: Patch,
-) -> None:  # fmt: skip
+    real: bool, attention: Attention, adapter: Adapter, monkeypatch: Patch
+) -> None:
     if real:
         if importlib.util.find_spec("torchtitan") is None:
             pytest.skip("torchtitan is not installed")
@@ -93,8 +94,7 @@ def test_torchtitans_inner_attention(
         model = torch.nn.Sequential(ScaledDotProductAttention(), torch.nn.Identity())
     q, k, v = (torch.randn(2, 9, heads, D) for heads in (HEADS, KEY_HEADS, KEY_HEADS))
     wanted = model[0](q, k, v, enable_gqa=True)
-    adapter = on_its_card(load_module(ADAPTERS / "torchtitan.py", "adapter_of_torchtitan"))
-    assert adapter.use(model, attention) == 1
+    assert adapter("torchtitan").use(model, attention) == 1
     torch.testing.assert_close(model[0](q, k, v, enable_gqa=True), wanted)
     assert attention.calls == 1
     model[0](q.requires_grad_(), k, v, enable_gqa=True).sum().backward()
@@ -138,6 +138,7 @@ class TorchNativeAttnBackend:
         return "native"
 
 
+@pytest.fixture
 def sglang(monkeypatch: Patch) -> dict[str, Any]:
     """What is registered, by name."""
     found: dict[str, Any] = {"choices": []}
@@ -176,13 +177,11 @@ def requests(before: list[int], new: list[int]) -> SimpleNamespace:
 
 
 def test_sglangs_prompts_are_computed_request_by_request(
-    attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: Patch,
-) -> None:  # fmt: skip
-    found = sglang(monkeypatch)
-    on_its_card(load_module(ADAPTERS / "sglang.py", "adapter_of_sglang")).register(attention)
-    assert found["choices"] == ["workbench"]
-    served = found["workbench"](None)
+    attention: Attention, adapter: Adapter, sglang: dict[str, Any]
+) -> None:
+    adapter("sglang").register(attention)
+    assert sglang["choices"] == ["workbench"]
+    served = sglang["workbench"](None)
     before, new = [0, 6, 3], [5, 4, 1]
     batch = requests(before, new)
     q = torch.randn(sum(new), HEADS * D)
@@ -209,12 +208,10 @@ def test_sglangs_prompts_are_computed_request_by_request(
                 {"is_cross_attention": True}, {"v_head_dim": 32}], ids=str
 )  # fmt: skip
 def test_what_sglang_asks_for_besides_goes_to_its_own(
-    changed: dict[str, Any], attention: Attention,
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch,
-) -> None:  # fmt: skip
-    found = sglang(monkeypatch)
-    on_its_card(load_module(ADAPTERS / "sglang.py", "adapter_of_sglang")).register(attention)
-    served, batch = found["workbench"](None), requests([0], [5])
+    changed: dict[str, Any], attention: Attention, adapter: Adapter, sglang: dict[str, Any]
+) -> None:
+    adapter("sglang").register(attention)
+    served, batch = sglang["workbench"](None), requests([0], [5])
     q, k, v = (torch.randn(5, n * D) for n in (HEADS, KEY_HEADS, KEY_HEADS))
     assert served.forward_extend(q, k, v, layer(**changed), batch) == "native"
     assert served.asked == [True]
@@ -222,14 +219,13 @@ def test_what_sglang_asks_for_besides_goes_to_its_own(
 
 
 def test_sglangs_keys_are_written_once_where_the_kernel_refuses(
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch
+    adapter: Adapter, sglang: dict[str, Any]
 ) -> None:
     def refuses(*anything: Any) -> torch.Tensor:
         raise NotImplementedError("head dimension 64 or 128")
 
-    found = sglang(monkeypatch)
-    on_its_card(load_module(ADAPTERS / "sglang.py", "adapter_of_sglang")).register(refuses)
-    served, batch = found["workbench"](None), requests([0], [5])
+    adapter("sglang").register(refuses)
+    served, batch = sglang["workbench"](None), requests([0], [5])
     q, k, v = (torch.randn(5, n * D) for n in (HEADS, KEY_HEADS, KEY_HEADS))
     assert served.forward_extend(q, k, v, layer(), batch) == "native"
     assert served.asked == [False]
@@ -249,10 +245,12 @@ class FlashAttentionImpl:
         return "flash"
 
 
-def vllm(monkeypatch: Patch, separate: bool = True) -> dict[Any, str]:
-    """Registered paths."""
+@pytest.fixture
+def vllm(request: pytest.FixtureRequest, monkeypatch: Patch) -> dict[Any, str]:
+    """Registered paths; with a parameter its forward writes the cache."""
     found: dict[Any, str] = {}
-    given = type("FlashAttentionBackend", (), {"forward_includes_kv_cache_update": not separate})
+    written = {"forward_includes_kv_cache_update": getattr(request, "param", False)}
+    given = type("FlashAttentionBackend", (), written)
     entries: dict[str, dict[str, Any]] = {
         "vllm.v1.attention.backends.registry": {
             "register_backend": found.__setitem__,
@@ -282,14 +280,12 @@ def called(served: Any, batch: Any, tokens: int, **named: Any) -> tuple[Any, tor
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder_only"])
 def test_vllms_batches_of_one_length(
-    kind: str, attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: Patch,
-) -> None:  # fmt: skip
-    found = vllm(monkeypatch)
-    adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))
-    backend = adapter.register(attention)
-    assert found == {"custom": "adapter_of_vllm.Served"}
-    assert adapter.Served is backend
+    kind: str, attention: Attention, adapter: Adapter, vllm: dict[Any, str]
+) -> None:
+    module = adapter("vllm")
+    backend = module.register(attention)
+    assert vllm == {"custom": "adapter_of_vllm.Served"}
+    assert module.Served is backend
     assert backend.get_name() == "CUSTOM"
     result, output, (q, k, v) = called(backend.get_impl_cls()(kind), prompts(3, 5, 5), 17)
     assert result is output
@@ -315,22 +311,17 @@ def test_vllms_batches_of_one_length(
     ],
 )
 def test_the_rest_of_vllm_goes_to_flash_attention(
-    batch: Any, changed: dict[str, Any], named: dict[str, Any], attention: Attention,
-    on_its_card: Callable[[ModuleType], ModuleType], monkeypatch: Patch,
-) -> None:  # fmt: skip
-    vllm(monkeypatch)
-    adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))
-    served = adapter.backend(attention).get_impl_cls()(**changed)
+    batch: Any, changed: Any, named: Any, attention: Attention, adapter: Adapter, vllm: Any
+) -> None:
+    served = adapter("vllm").backend(attention).get_impl_cls()(**changed)
     assert called(served, batch, 15, **named)[0] == "flash"
     assert not attention.calls
 
 
+@pytest.mark.parametrize("vllm", [True], indirect=True)
 def test_a_vllm_whose_forward_writes_the_cache_keeps_its_decoders(
-    attention: Attention, on_its_card: Callable[[ModuleType], ModuleType],
-    monkeypatch: Patch,
-) -> None:  # fmt: skip
-    vllm(monkeypatch, separate=False)
-    adapter = on_its_card(load_module(ADAPTERS / "vllm.py", "adapter_of_vllm"))
-    made = adapter.backend(attention).get_impl_cls()
+    attention: Attention, adapter: Adapter, vllm: Any
+) -> None:
+    made = adapter("vllm").backend(attention).get_impl_cls()
     assert called(made("decoder"), prompts(3, 5, 5), 15)[0] == "flash"
     assert called(made("encoder_only"), prompts(3, 5, 5), 15)[0] != "flash"
