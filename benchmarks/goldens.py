@@ -20,7 +20,6 @@ if __name__ == "__main__":
     for study in STUDIES:
         main(["report", "--study", study, "--project", str(ROOT)])
     write(reference.written() | lessons.written())
-    tests = ["tests/test_golden.py", "tests/test_terminal.py"]
     environment = {**os.environ, "WORKBENCH_REWRITE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "tests/test_terminal.py"]
     sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)

@@ -28,7 +28,7 @@ PAGES = {
 }
 ELSEWHERE = {
     "guide.md": "test_guide.py",
-    "library.md": "test_docs_library.py",
+    "library.md": "test_written_docs.py",
     "try.md": "test_try.py",
     "variants.md": "test_readme.py",
 }
@@ -68,7 +68,7 @@ NEEDS = {
 }
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
-    "from adapters.transformers import register": "test_adapters.py",
+    "from adapters.transformers import register": "test_attention_served.py",
     "import attention_h200": "test_ship.py",
     "from kernels import get_local_kernel": "test_ship.py",
     "from distributed import LocalCluster": "test_the_recipe_for_several_gpus_starts_a_cluster",

@@ -1,4 +1,4 @@
-"""What sessions find imported: packages of variants, unless a process could not be forked then."""
+"""What is compiled and imported ahead of the processes that need it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from answers import Patch
+from answers import Capsys, Patch
+from workbench.cli.main import main
+from workbench.cuda import CUBIN_FOLDER
+from workbench.cuda import compiler as nvrtc
+from workbench.cuda.compiler import Compiled, Source
+from workbench.run import compilation
+from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
-from workbench.run.process import worker_environment
+from workbench.run.process import compiler_environment, worker_environment
 from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
 from workbench.run.worker import startup
 from workbench.run.worker.startup import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, make
 
 JOB = SessionsJob(
     study="scale",
@@ -168,3 +178,152 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bo
         "torch._dynamo": not alone,
         "arguments": ["--alone"] if alone else [],
     }
+
+
+# ---- compilers
+H200 = Gpu("NVIDIA H200", "580", "9.0")
+
+
+class Recorded:
+    """A worker that is only noted."""
+
+    made: list[Recorded]
+
+    def __init__(self, folder: Path, job: Any, cubins: Path) -> None:
+        assert (folder / "kernels" / "study.py").is_file()
+        self.job, self.cubins, self.killed = job, cubins, False
+        self.made.append(self)
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def made(monkeypatch: Patch, tmp_path: Path) -> list[Recorded]:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "study.py").write_text("")
+    Recorded.made = []
+    monkeypatch.setattr(compilation, "Worker", Recorded)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: H200)
+    return Recorded.made
+
+
+def job(variants: Sequence[str], arch: str) -> Any:
+    return arch, tuple(variants)
+
+
+def test_every_variant_is_somebodys_and_the_last_come_first(
+    made: list[Recorded], tmp_path: Path
+) -> None:
+    names = [f"fix{n}" for n in range(14)]
+    with compilers(tmp_path, names, job) as number:
+        assert number == len(made) == 6
+        assert sorted(name for one in made for name in one.job[1]) == sorted(names)
+        assert [one.job[1][0] for one in made] == names[:-7:-1]
+        assert {one.job[0] for one in made} == {"sm_90a"}
+        assert {one.cubins for one in made} == {tmp_path}
+        assert not any(one.killed for one in made)
+    assert all(one.killed for one in made)
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpu", "variants"), [(2, H200, "abcdef"), (16, None, "abcdef"), (16, H200, "ab")]
+)
+def test_none_where_it_would_not_pay(
+    cores: int,
+    gpu: Gpu | None,
+    variants: str,
+    made: list[Recorded],
+    monkeypatch: Patch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: gpu)
+    with compilers(tmp_path, list(variants), job) as number:
+        assert (number, made) == (0, [])
+
+
+def test_a_cubin_is_whole_or_not_there(monkeypatch: Patch, tmp_path: Path) -> None:
+    """Two processes may build the same kernel: neither reads what the other has half written."""
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void k() {}\n')
+    monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path / "cubins"))
+    (tmp_path / "cubins").mkdir()
+    seen: list[list[str]] = []
+    write = Path.write_bytes
+
+    def watched(path: Path, data: bytes) -> int:
+        size = write(path, data)
+        seen.append([p.suffix for p in (tmp_path / "cubins").iterdir()])
+        return size
+
+    class Code:
+        code, symbol_mapping = b"cubin", {"k": b"k"}
+
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    monkeypatch.setattr(Source, "_compile", lambda *_: (Compiled("sm_90a", (), ()), Code()))
+    monkeypatch.setattr(nvrtc, "_restore", lambda kept: kept.suffix)
+    source = Source(tmp_path / "k.cu", "k", {}, ())
+    source.compile("sm_90a")
+    assert seen == [[f".{os.getpid()}"]]
+    assert [p.suffix for p in (tmp_path / "cubins").iterdir()] == [".json"]
+    again: Any = source.compile("sm_90a")
+    assert again == ".json"
+
+
+def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(
+    made: list[Recorded], tmp_path: Path
+) -> None:
+    folder = tmp_path / "kernels" / "scale"
+    folder.mkdir()
+    (folder / "ext.py").write_text("from torch.utils.cpp_extension import load_inline\n")
+    (folder / "tried.py").write_text('FILE = "ext.py"\n')
+    with compilers(tmp_path, ["ext", "ext[a=1]", "tried", *"abcd"], job):
+        assert sorted(name for one in made for name in one.job[1]) == list("abcd")
+
+
+def test_extensions_are_found_again_by_the_next_measurement_of_a_command(tmp_path: Path) -> None:
+    """Under the same path, or ninja builds them anew; and no lock of a killed process is waited
+    for.
+    """
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    told = []
+    for _ in range(2):
+        with scratch_folder(study, kept, extensions=True) as scratch:
+            place = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
+            assert not list(place.glob("*/lock"))
+            (place / "twice").mkdir(exist_ok=True)
+            (place / "twice" / "lock").touch()
+            (place / "twice" / "twice.so").write_text("built")
+            told.append(place)
+        assert (place / "twice" / "twice.so").is_file()
+    assert told[0] == told[1] == kept / "extensions"
+    with scratch_folder(study, kept) as scratch:
+        alone = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
+    assert alone == scratch.resolve() / "extensions"
+
+
+def test_links_to_nothing_in_a_study_are_left_out(tmp_path: Path, capsys: Capsys) -> None:
+    """Emacs locks a file by one while it is changed. Of another file the path and reason are
+    reported.
+    """
+    make(tmp_path, {"baseline": GOOD})
+    study = find_workspace(tmp_path).study()
+    (study.folder / ".#baseline.py").symlink_to("user@host.1:2")
+    with scratch_folder(study) as scratch:
+        copied = {path.name for path in (scratch / "kernels" / study.name).iterdir()}
+    assert copied == {"baseline.cu", "baseline.py", "study.py"}
+    os.mkfifo(study.folder / "pipe")
+    assert main(["build", "--project", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == f"error: `{study.folder / 'pipe'}` is a named pipe\n"
+
+
+def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(
+    made: list[Recorded], monkeypatch: Patch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    with compilers(tmp_path, list("abcd"), job, "sm_80"):
+        assert {one.job[0] for one in made} == {"sm_80"}

@@ -1,4 +1,4 @@
-"""``NAME[param=value]``: names, what they change, and what must not be mixed up."""
+"""``NAME[param=value]``, and what a fingerprint covers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.study.model import Variant
 from workbench.study.params import declared, find_variant
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, including, load_module
-from workspaces import FIXTURE
+from workspaces import FIXTURE, GOOD, make
 
 MODULE = """from workbench import cuda
 from workbench.cuda.compiler import kept_cubin
@@ -139,3 +139,49 @@ def test_parameters_of_a_variant_are_not_those_of_a_part_of_it(
         found = load_module(folder / "whole.py", "whole")
     assert found.params == {"warps": 16}
     assert found.part.params["warps"] == wanted
+
+
+# ---- sources
+@pytest.mark.parametrize(
+    ("module", "files"),
+    [
+        ('kernel = cuda.kernel("a b.cu", "scale")', {"a b.cu": ""}),
+        ('kernel = cuda.kernel("[x]+é.cu", "scale")', {"[x]+é.cu": ""}),
+        ('x = ["a"]; kernel = cuda.kernel("k.cu", "scale")', {"k.cu": ""}),
+        ('kernel = cuda.kernel("k.cu", "scale")', {"k.cu": '#include"h.cuh"\n', "h.cuh": ""}),
+        (
+            'kernel = cuda.kernel("k.cu", "scale")',
+            {"k.cu": '#include "in/a.cuh"\n', "in/a.cuh": ' # include "b.cuh"\n', "in/b.cuh": ""},
+        ),
+        (
+            'kernel = cuda.kernel("k.cu", "scale")',
+            {"k.cu": '#include "a.inc"\n', "a.inc": '#include "b.inl"\n', "b.inl": ""},
+        ),
+    ],
+)
+def test_every_file_that_is_compiled_counts(
+    tmp_path: Path, module: str, files: dict[str, str]
+) -> None:
+    root = make(tmp_path, {"baseline": GOOD})
+    folder = root / "kernels" / "scale"
+    (folder / "baseline.py").write_text(module)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    study = find_workspace(root).study()
+    found = source_files(study, study.variants["baseline"])
+    assert {p.relative_to(folder).as_posix() for p in found} == {"baseline.py", *files}
+    seen = {Fingerprints(study).of("baseline", "large")}
+    for name, text in files.items():
+        (folder / name).write_text(f"{text}// other\n")
+        seen.add(Fingerprints(study).of("baseline", "large"))
+    assert len(seen) == len(files) + 1
+
+
+def test_words_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
+    root = make(tmp_path, {"baseline": GOOD})
+    (root / "kernels" / "scale" / "baseline.py").write_text(
+        f'"{"word " * 100}end.of"\nx = "../y.z"\n'
+    )
+    study = find_workspace(root).study()
+    assert [p.name for p in source_files(study, study.variants["baseline"])] == ["baseline.py"]

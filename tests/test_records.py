@@ -1,22 +1,35 @@
-"""Evidence files are typed: what is on disk is read and written back, what is wrong is named."""
+"""Files of evidence: read and written byte for byte, and what is wrong with one is named."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from answers import Capsys, both_of
+from answers import Capsys, Patch, both_of
 from snapshots import timing
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.recorded import load_calibration
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Provenance, Record
+from workbench.evidence.records import (
+    Build,
+    CaptureIndex,
+    CeilingsFile,
+    Checks,
+    Environment,
+    Provenance,
+    Record,
+)
 from workbench.evidence.timing import Timing
+from workbench.run import recording
+from workbench.run.recording import provenance
 from workbench.study.own_files import write_bytes
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
@@ -301,3 +314,34 @@ def test_a_verb_names_the_file_and_ends_in_exit_code_2(tmp_path: Path, capsys: C
             path.write_bytes(whole)
         else:
             path.unlink()
+
+
+# ---- the command on record
+@pytest.mark.parametrize(
+    ("module", "typed", "told"),
+    [
+        ("", ["/usr/bin/workbench", "ablate", "fix1"], "workbench ablate fix1"),
+        ("workbench.__main__", ["/x/workbench/__main__.py", "check"], "workbench check"),
+        ("benchmarks.models", ["/x/models.py", "b?"], "python -m benchmarks.models 'b?'"),
+        ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
+        ("", [""], "python"),
+        ("", ["-c", "7"], "python -c 7"),
+    ],
+)
+def test_of_each_program(monkeypatch: Patch, module: str, typed: list[str], told: str) -> None:
+    started = ModuleType("__main__")
+    started.__spec__ = ModuleSpec(module, None, origin=typed[0]) if module else None
+    monkeypatch.setitem(sys.modules, "__main__", started)
+    monkeypatch.setattr(sys, "argv", typed)
+    assert provenance(Environment()).command == told
+
+
+def test_of_a_process_that_acts_for_another(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(recording, "_elsewhere", [])
+    recording.act_for(["python", "-m", "benchmarks.models", "b?"])
+    assert provenance(Environment()).command == "python -m benchmarks.models 'b?'"
+
+
+def test_of_another_machine() -> None:
+    given = ["workbench", "check", "fix1"]
+    assert provenance(Environment(), command=given).command == "workbench check fix1"

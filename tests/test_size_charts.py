@@ -1,18 +1,22 @@
-"""Charts over the size: well-formed, within their width, and nothing left out."""
+"""Charts over the size, and names beside a plot: within their place, and nothing left out."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from xml.etree import ElementTree
 
 import pytest
 
 import pages
+from synthetic import ablation
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.regimes import AcrossShapes, AtShape
+from workbench.judge.rows import Ablation
 from workbench.judge.sizes import OverSizes
 from workbench.render.chart import svg
-from workbench.render.chart.scene import Anchor, Scene, text_width
+from workbench.render.chart.charts import scene
+from workbench.render.chart.scene import Anchor, Label, Polyline, Scene, Sign, spread, text_width
 from workbench.render.chart.time_charts import size_lines
 from workbench.words import Regime
 
@@ -78,3 +82,36 @@ def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> No
     assert "fastest reference" in told
     without = [label.text for label in pages.labels(size_lines(found).items)]
     assert without == ["no version was timed beside a reference"]
+
+
+# ---- names
+def test_places_in_a_column_keep_their_order_and_distance() -> None:
+    wanted = [10.0, 11.0, 12.0, 80.0, 200.0]
+    found = spread(wanted, 14, 5, 205)
+    assert all(b - a >= 14 - 1e-9 for a, b in itertools.pairwise(found))
+    assert found[3:] == [80.0, 200.0]  # what has room stays where it wants to be
+    assert spread([0.0, 1000.0], 10, 50, 100) == [50.0, 100.0]
+    assert spread([], 10, 0, 1) == []
+
+
+def ladder_of(name: str) -> Ablation:
+    return pages.recorded()[0] if name == "recorded" else ablation(24)
+
+
+@pytest.mark.parametrize("name", ["recorded", "long"])
+def test_names_overlap_no_name_and_lead_to_their_marks(name: str) -> None:
+    one = scene("roofline", ladder_of(name))
+    named = [group for group in pages.groups(one.items) if group.areas]
+    assert len(named) > 7
+    boxes = []
+    for group in named:
+        line, label, mark = group.items[:3]
+        assert isinstance(line, Polyline)
+        assert isinstance(label, Label)
+        assert isinstance(mark, Sign)
+        assert line.points[0] == mark.at
+        boxes.append(pages.text_box(label))
+        assert boxes[-1].x0 > line.points[-1][0]
+        assert boxes[-1].x1 <= one.width
+    for first, second in itertools.combinations(boxes, 2):
+        assert not pages.overlap(first, second)

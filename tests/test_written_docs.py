@@ -1,13 +1,24 @@
-"""Pages and tables that a script writes are those that it writes now."""
+"""What docs say that scripts, records and signatures say: now, and of the recorded evidence."""
 
 from __future__ import annotations
 
+import inspect
+import re
+import runpy
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 from benchmarks import between, controls, lessons, models, reference, sizes
+from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 from benchmarks.pages import with_part
+
+import workbench as wb
+from answers import Capsys, Patch
+from workbench import library
+from workbench.study.workspace import find_workspace
+from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 
 @pytest.mark.parametrize(
@@ -32,3 +43,91 @@ def test_a_script_writes_what_stands_in_its_files(script: ModuleType) -> None:
 def test_a_part_of_a_page_is_written_again() -> None:
     page = "head\n<!-- a: b -->\nold\n<!-- /a -->\nfoot\n"
     assert with_part(page, "a: b", "new\n") == page.replace("old", "new")
+
+
+# ---- library.md
+LIBRARY = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+
+
+def test_its_first_examples_run_on_the_recorded_evidence(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    root = copy_of_fixture(tmp_path)
+    (root / "theirs.ncu-repz").symlink_to(recorded_report(CAUSAL, "fix10"))
+    monkeypatch.chdir(root)
+    script = root / "example.py"
+    script.write_text("\n".join(re.findall(r"```python\n(.*?)```", LIBRARY, re.DOTALL)))
+    bound = runpy.run_path(str(script))
+    assert capsys.readouterr().out.startswith("baseline baseline []\nfix1 kept []\n")
+    assert len(bound["lines"])
+    assert bound["evidence"].table().shape[1] == 4
+
+
+def test_every_call_is_in_its_table_with_its_options() -> None:
+    calls = dict(re.findall(r"^\| `wb\.(\w+)\((.*?)\)", LIBRARY, re.MULTILINE))
+    assert set(calls) == {name for name in wb.__all__ if name.islower() and name[0] != "_"}
+    for name, options in calls.items():
+        known = inspect.signature(getattr(wb, name) if name != "study" else library.study)
+        assert set(re.findall(r"(\w+)=", options)) <= set(known.parameters), name
+
+
+# ---- models.md
+def made_up_models(sessions: int = 3) -> Recording:
+    made = Recording(sources="of then", gpu="a card", driver="1", date="2026-11-22T03:00:00Z")
+    made.packages = {"torch": "2.11", "flash-attn-4": ""}
+    made.parameters = {"bert": 950_000_000}
+    eager = {launched(SDPA): 20.0, launched(OURS): 25.0}
+    graphs = {FA4: 12.0, OURS: 8.0, NONE: 6.0}
+    short = [eager | graphs | {SDPA: 10.0 * (1 + number / 100)} for number in range(sessions)]
+    long = [{SDPA: 100.0, OURS: 80.0, NONE: 60.0}] * sessions
+    made.times = {"bert": {512: short, 8192: long}}
+    made.errors = {"bert": {512: {SDPA: 1e-3, OURS: 1.1e-3, FA4: 1e-3}}}
+    return made
+
+
+def test_a_row_has_times_the_ratio_with_its_interval_and_the_shares() -> None:
+    first, second = (models.row(made_up_models(), "bert", tokens) for tokens in (512, 8192))
+    assert first[:4] == ("512", "10.1", "12.0", "8.00")
+    assert first[4].startswith("1.26x [1.2")
+    assert first[4].endswith("(SDPA)")
+    assert first[5:] == ("41 % → 25 %", "0.800x [0.800, 0.800]", "1.100x")
+    assert second[0] == "16 × 512"
+    assert second[2] == "not collected"
+    assert second[4] == "1.25x [1.250, 1.250] (SDPA)"
+    assert second[6:] == ("not collected", "not collected")
+
+
+def test_one_session_has_no_interval() -> None:
+    first = models.row(made_up_models(sessions=1), "bert", 512)
+    assert first[4] == "1.25x (SDPA)"
+
+
+def test_the_page_names_what_was_not_collected() -> None:
+    head, end = "<!-- models: {} -->\n", "<!-- /models -->\n"
+    text = f"{head.format('bert')}old\n{end}{head.format('llama_d128')}{end}"
+    made = models.page(text, made_up_models())
+    assert "0.95 billion parameters, 3 sessions" in made
+    assert (
+        "Llama-like: 16 layers, 16 heads of 128 over 8 of keys, causal, bf16: not collected" in made
+    )
+    assert "old" not in made
+    assert models.page(made, made_up_models()) == made
+
+
+def test_a_record_of_other_sources_is_not_shown(tmp_path: Path, monkeypatch: Patch) -> None:
+    study = find_workspace(ROOT).study("attention_served")
+    monkeypatch.setattr(models, "RECORDED", tmp_path / "models.json")
+    assert models.current(study) is None
+    made = made_up_models()
+    models.RECORDED.write_bytes(msgspec.json.encode(made))
+    assert models.current(study) is None
+    made.sources = models.sources(study)
+    models.RECORDED.write_bytes(msgspec.json.encode(made))
+    assert models.current(study) == made
+
+
+def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
+    made = made_up_models()
+    assert made.worst_error() == pytest.approx(1.1)
+    made.errors["llama"] = {512: {SDPA: 1e-3, OURS: float("nan")}}
+    assert made.worst_error() != made.worst_error()
