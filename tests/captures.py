@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from workbench.derive.diff.costs import SECTORS
 from workbench.derive.factors import (
@@ -19,9 +18,8 @@ from workbench.derive.factors import (
     SMS,
 )
 from workbench.derive.figures import DURATION
-from workbench.ncu.capture import Capture, Launched
+from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX
-from workbench.ncu.disassembly import Code
 from workbench.words import VIRTUAL_ROOT
 
 SMS_OF_CARD, GHZ, SAMPLES = 132, 2.0, 10_000
@@ -30,19 +28,6 @@ FILE = f"{VIRTUAL_ROOT}/made/kernel.cu"
 HOT = 7  # the line with all samples of the first stall reason
 HOPPER = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum"
 AMPERE = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
-
-
-@dataclass(frozen=True)
-class Made:
-    """A launch whose tables were made up; see ``ncu.capture.Tables``."""
-
-    metrics: list[tuple[Any, ...]]
-    lines: list[tuple[Any, ...]]
-    rules: list[tuple[Any, ...]]
-    kernel: str = "made"
-    collected: frozenset[str] = frozenset(("samples", "instructions", SECTORS))
-    launched: Launched | None = None
-    code: Code | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +130,8 @@ def capture(kernel: Kernel, without: Collection[str] = (), launches: int = 1) ->
     lines = [(FILE, HOT + at, reason, value) for at, (reason, value) in enumerate(_waits(sampled))]
     if kernel.excess:
         lines.append((FILE, HOT, SECTORS, kernel.excess * kernel.requests * kernel.sectors))
-    made = Made([(name, value, "") for name, value in known.items()], lines, [])
+    values = [(name, value, "") for name, value in known.items()]
+    made = KeptTables("made", values, lines, [], frozenset(("samples", "instructions", SECTORS)))
     return Capture(Path("made.ncu-rep"), tuple(replace(made) for _ in range(launches)))
 
 

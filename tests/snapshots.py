@@ -24,8 +24,7 @@ from workbench.judge.known_evidence import (
     VariantEvidence,
     shapes_of,
 )
-from workbench.ncu.capture import Capture, Launched
-from workbench.ncu.captures import KeptTables
+from workbench.ncu.capture import Capture, KeptTables, Launched
 from workbench.study.model import Ladder, Step, Variant, Work
 from workbench.words import CheckResult, NodeKind, Regime, Status
 

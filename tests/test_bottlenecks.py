@@ -22,8 +22,14 @@ from workbench.derive.figures import (
 )
 from workbench.evidence import frames
 from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
-from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, RULE_COLUMNS, Capture, ColumnTable
-from workbench.ncu.captures import KeptTables
+from workbench.ncu.capture import (
+    LINE_COLUMNS,
+    METRIC_COLUMNS,
+    RULE_COLUMNS,
+    Capture,
+    ColumnTable,
+    KeptTables,
+)
 from workbench.render.document import blocks
 from workbench.render.document.limits import brief
 from workbench.render.document.limits import share as share_text

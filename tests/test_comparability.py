@@ -17,8 +17,7 @@ from workbench.judge.comparability import environment
 from workbench.judge.known_evidence import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
-from workbench.ncu.capture import Capture
-from workbench.ncu.captures import KeptTables
+from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.sentences import sentences
 from workbench.study.config import Config

@@ -19,8 +19,8 @@ from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import digest_of
-from workbench.ncu.capture import Capture, Decoded, Tables, load_capture
-from workbench.ncu.captures import KeptTables, tables_of
+from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, load_capture
+from workbench.ncu.captures import tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.run.recording import remove_unused

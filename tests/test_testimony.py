@@ -29,8 +29,8 @@ from workbench.judge.cross_checks import (
 )
 from workbench.judge.cross_checks import cross_check_gates as gates_of
 from workbench.judge.known_evidence import VariantEvidence
-from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable
-from workbench.ncu.captures import KeptTables, tables_of
+from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
+from workbench.ncu.captures import tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader

@@ -14,8 +14,7 @@ from answers import Capsys, Patch, error_of, not_none
 from workbench.cuda.cubin import MAGIC
 from workbench.derive.diff.costs import Listing, line_costs, listing
 from workbench.ncu import line_table, places
-from workbench.ncu.capture import Capture, Decoded, read_lines
-from workbench.ncu.captures import KeptTables
+from workbench.ncu.capture import Capture, Decoded, KeptTables, read_lines
 from workbench.ncu.disassembly import counted, packed, unpacked
 from workbench.ncu.line_table import Frame, LineEntry, LineTable, line_tables, tables_in
 from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place

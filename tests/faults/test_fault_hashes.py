@@ -24,7 +24,8 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.snapshot import snapshot
-from workbench.ncu.captures import LAUNCHES, KeptTables, current_capture, tables_of
+from workbench.ncu.capture import KeptTables
+from workbench.ncu.captures import LAUNCHES, current_capture, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace

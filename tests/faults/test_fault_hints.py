@@ -13,7 +13,7 @@ from answers import error_of
 from workbench.app.executor import Local
 from workbench.app.target import find_target, in_place
 from workbench.cli import list as listing
-from workbench.cli.main import main, refused
+from workbench.cli.main import main, worded
 from workbench.cli.progress import Progress
 from workbench.derive.figures import added
 from workbench.run.protocol import ErrorText, Failed
@@ -62,7 +62,7 @@ def test_a_file_named_like_a_variant_is_none_of_its(
     ],
 )
 def test_what_the_system_refuses_has_a_hint_that_fits_or_none(number: int, hint: str) -> None:
-    lacks = refused(OSError(number, os.strerror(number), "/some/file"))
+    lacks = worded(OSError(number, os.strerror(number), "/some/file"))
     assert "/some/file" in lacks.message
     assert lacks.hint == hint
     assert lacks.exit_code == 3

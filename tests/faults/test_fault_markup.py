@@ -20,6 +20,7 @@ import pages
 from faulty import examples
 from nasty import WORST, steering, texts
 from workbench.cli.main import complain
+from workbench.errors import UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, html, markdown, terminal
@@ -129,7 +130,7 @@ def test_nothing_steers_a_terminal(text: str) -> None:
 
 
 def test_errors_are_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
-    complain(WORST, WORST, WORST)
+    complain(UsageError(WORST, hint=WORST, ran=WORST))
     told = capsys.readouterr().err
     assert told.startswith("error: ")
     assert "hint: " in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +30,8 @@ def row(
 
 
 def python_row() -> DoctorRow:
-    good = sys.version_info >= (3, 11)
-    return row("Python", good, platform.python_version(), "install Python 3.11 or newer", "read")
+    """An older one imports nothing of the workbench."""
+    return row("Python", True, platform.python_version(), "", "read")
 
 
 def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
@@ -52,8 +51,7 @@ def gpu_row() -> DoctorRow:
 
 
 def driver_row() -> DoctorRow:
-    found = look().driver
-    error = look().error
+    found, error = look().driver, look().error
     entry = known_error(f"{error} {nvidia_smi()}") if error else None
     fix = f"{entry.means}: {entry.hint}" if entry else "install NVIDIA's driver"
     return row("driver", bool(found), found or "none", fix)
@@ -74,7 +72,7 @@ def combination_rows() -> list[DoctorRow]:
 
 def outcome_rows() -> list[DoctorRow]:
     """What was tried, in the words of what failed."""
-    if machine.package_version("msgspec") is None:
+    if not machine.package_version("msgspec"):
         return []
     from workbench.run.self_test import KERNEL_STEPS, outcomes
 
@@ -109,14 +107,12 @@ def disk_row() -> DoctorRow:
 
 def slices_row() -> DoctorRow:
     divided = any(gpu.profile for gpu in look().gpus)
-    return row(
-        "MIG",
-        not divided,
-        "on: a GPU is divided into slices" if divided else "off",
+    found = "on: a GPU is divided into slices" if divided else "off"
+    fix = (
         "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
-        "`nvidia-smi -mig 0` (root) makes them one GPU",
-        bad=WARN,
+        "`nvidia-smi -mig 0` (root) makes them one GPU"
     )
+    return row("MIG", not divided, found, fix, bad=WARN)
 
 
 CHECKS: tuple[Callable[[], DoctorRow], ...] = (
@@ -149,8 +145,7 @@ def conclusion(can: dict[str, bool]) -> str:
         "build": "build",
         "measure": "check, timing and profiling on this GPU",
     }
-    yes = [says[k] for k, good in can.items() if good]
-    no = [says[k] for k, good in can.items() if not good]
+    yes, no = ([says[k] for k, good in can.items() if good is each] for each in (True, False))
     text = f"works here: {'; '.join(yes) or 'nothing'}"
     return text + (f". Will not work: {'; '.join(no)}" if no else "")
 

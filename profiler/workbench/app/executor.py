@@ -126,7 +126,7 @@ class Executor(ABC):
 
     @abstractmethod
     def package_version(self, name: str) -> str | None:
-        """Of a distribution that is installed there."""
+        """Of a distribution that is installed there; falsy where it is not."""
 
     @abstractmethod
     def doctor(self) -> Diagnosis:

@@ -87,7 +87,7 @@ def collectable(executor: Executor, study: Study, variants: list[str]) -> list[s
     found = []
     for name in variants:
         needs = study.variants[name].needs
-        if needs and executor.package_version(needs) is None:
+        if needs and not executor.package_version(needs):
             executor.note_once(f"{name} is not collected: {needs} is not installed here")
         else:
             found.append(name)

@@ -9,7 +9,7 @@ from workbench.app.judge import judged
 from workbench.app.show import SIDES, pairs, read_pair, require_pairs
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
-from workbench.cli.printing import Output, output, show_brief, show_json
+from workbench.cli.printing import Output, output, show_brief, show_json, tell
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import Matching
 from workbench.errors import UsageError
@@ -49,21 +49,18 @@ def variants(options: DiffOptions) -> None:
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
     changes = pair_sources(evidence, one, other)
-    stale = stale_of(ladder, [one, other])
-    if options.brief:
-        show_brief(brief.pair(ladder, found))
-        return require_current(stale)
-    if options.json:
-        show_json(pair_answers.variant_pair(ladder, found, changes))
-        return require_current(stale)
-    out = output(options)
-    out.show(
-        Paragraph(variant.origin(ladder)),
-        *pair.variants(found, changes, ladder.record, source=options.source),
+    tell(
+        options,
+        lambda: pair_answers.variant_pair(ladder, found, changes),
+        lambda: [
+            Paragraph(variant.origin(ladder)),
+            *pair.variants(found, changes, ladder.record, source=options.source),
+        ],
+        lambda: brief.pair(ladder, found),
     )
-    if options.source:
-        show_source(out, changes, (one, other))
-    require_current(stale)
+    if options.source and not (options.brief or options.json):
+        show_source(output(options), changes, (one, other))
+    require_current(stale_of(ladder, [one, other]))
 
 
 def show_source(out: Output, changes: SourceDiff, names: tuple[str, str]) -> None:

@@ -44,9 +44,6 @@ VERBS: dict[str, type] = {
 MISUSE: Any = next(k for k in typer.BadParameter.__mro__ if k.__name__ == "ClickException")
 
 
-MISUSED = UsageError.code
-
-
 class ReaderGone(Exception):
     """Nobody reads stdout any more. Typer would make of a BrokenPipeError the exit code 1."""
 
@@ -113,7 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
         return streams.READER_GONE
     except OSError as error:  # what was said last did not go out, as on a full disk
         with suppress(OSError):
-            complain(f"the output could not be written: {error.strerror or error}")
+            why = f"the output could not be written: {error.strerror or error}"
+            complain(EnvironmentLacks(why))
         streams.abandon()
         return EnvironmentLacks.exit_code
     finally:
@@ -135,22 +133,12 @@ def run(arguments: list[str] | None) -> int:
     except MISUSE as error:
         misused(error)
         return int(error.exit_code)
-    except WorkbenchError as error:
-        complain(error.message, error.hint, error.ran, error.code)
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        complain(
-            f"the Python package '{error.name}' is missing",
-            "`workbench doctor` lists what is needed and how to install it",
-            code=EnvironmentLacks.code,
-        )
-        return EnvironmentLacks.exit_code
     except streams.NotWritten:
         raise
-    except OSError as error:
-        lacks = refused(error)
-        complain(lacks.message, lacks.hint, code=lacks.code)
-        return lacks.exit_code
+    except (WorkbenchError, ModuleNotFoundError, OSError) as error:
+        found = worded(error)
+        complain(found)
+        return found.exit_code
     return code if isinstance(code, int) else 0
 
 
@@ -161,29 +149,37 @@ def misused(error: Any) -> None:
         error.show()  # nothing was typed, and this is the help
         return
     name = context.command_path if context else "workbench"
-    complain(error.format_message(), f"`{name} --help` lists what can be given", code=MISUSED)
+    hint = f"`{name} --help` lists what can be given"
+    complain(UsageError(error.format_message(), hint=hint))
 
 
-def complain(message: str, hint: str = "", ran: str = "", code: str = "") -> None:
+def complain(error: WorkbenchError) -> None:
     """On stderr; a command that owes a brief answer gets it on stdout."""
     from workbench.render.numbers import printable_lines
 
     streams.waiting.stop()
     if not streams.answered:
         from workbench.cli.printing import show_brief
-        from workbench.render.brief import error
+        from workbench.render import brief
 
         with suppress(OSError):
-            return show_brief(error(code, message, hint))
+            return show_brief(brief.error(error.code, error.message, error.hint))
 
-    data = {"error": message, "  ran": ran, "hint": hint}
-    for kind, text in data.items():
+    said = {"error": error.message, "  ran": error.ran, "hint": error.hint}
+    for kind, text in said.items():
         if text:
             print(f"{kind}: {printable_lines(text)}", file=sys.stderr)
 
 
-def refused(error: OSError) -> EnvironmentLacks:
-    """The error to show for an OSError that nothing has worded before."""
+def worded(error: WorkbenchError | ModuleNotFoundError | OSError) -> WorkbenchError:
+    """The error to show, also for one that nothing has worded before."""
+    if isinstance(error, WorkbenchError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        return EnvironmentLacks(
+            f"the Python package '{error.name}' is missing",
+            hint="`workbench doctor` lists what is needed and how to install it",
+        )
     from workbench.study.own_files import disk_full
 
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None

@@ -89,10 +89,11 @@ def tell(
     data: Callable[[], object],
     blocks: Callable[[], Iterable[Block]],
     brief: Callable[[], Mapping[str, object]] | None = None,
+    limit: int | None = None,
 ) -> None:
     """The result of a verb: as JSON, ``brief`` or whole, or as its options want it."""
     if brief and getattr(options, "brief", False):
-        show_brief(brief())
+        show_brief(brief(), limit)
     elif options.json:
         show_json(data())
     else:

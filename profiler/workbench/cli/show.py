@@ -35,7 +35,6 @@ from workbench.render.document.blocks import Block, Paragraph, warned, words
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
-ID = ("study", "shape", "variant")
 HOTTEST = 10  # lines before the sources
 
 
@@ -62,9 +61,6 @@ def run(options: ShowOptions) -> None:
     found, evidence = judged(target, [name])
     row = found.row(name)
     damaged = tuple(file_warnings(evidence, [name]))
-    if options.brief:
-        show_brief(brief.more(found, row), brief.MORE)
-        return require_current(stale_of(found, [name]))
     tell(
         options,
         lambda: VariantAnswer(
@@ -79,16 +75,17 @@ def run(options: ShowOptions) -> None:
             variant.evidence_states(row),
             *warned(sentences(damaged)),
         ],
+        lambda: brief.more(found, row),
+        brief.MORE,
     )
     require_current(stale_of(found, [name]))
 
 
 def identified(options: ShowOptions) -> ShowOptions:
     """An evidence id, STUDY/SHAPE/VARIANT@DATE, as the options that it stands for."""
-    parts = options.name.split("/")
-    if len(parts) != len(ID) or is_report(options.name):
+    if options.name.count("/") != 2 or is_report(options.name):
         return options
-    study, shape, name = parts
+    study, shape, name = options.name.split("/")
     return replace(options, study=study, shape=shape, name=name.partition("@")[0])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import BadCapture, UsageError, unknown
 from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
@@ -19,6 +19,7 @@ from workbench.ncu.disassembly import (
     counted,
     read_code,
     stall_metrics,
+    unpacked,
 )
 from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
@@ -34,6 +35,7 @@ from workbench.ncu.reader import (
     metric_value,
     number,
 )
+from workbench.study import json_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,25 +100,6 @@ class ColumnTable:
         return pd.DataFrame(self.entries, columns=list(self.columns))
 
 
-class Tables(Protocol):
-    """One launch as rows of the tables of ``Capture``, without the columns launch and kernel."""
-
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def metrics(self) -> Sequence[tuple[Any, ...]]: ...
-    @property
-    def lines(self) -> Sequence[tuple[Any, ...]]: ...
-    @property
-    def rules(self) -> Sequence[tuple[Any, ...]]: ...
-    @property
-    def collected(self) -> frozenset[str]: ...
-    @property
-    def launched(self) -> Launched | None: ...  # None in tables that were kept without it
-    @property
-    def code(self) -> Code | None: ...  # None where there is no disassembly
-
-
 # As ``reader`` has the launches: disassembling one takes a tenth of a second.
 _counts: dict[Any, Counted] = {}
 
@@ -138,7 +121,8 @@ class Decoded:
     def metrics(self) -> list[tuple[Any, ...]]:
         """All metrics that some figure or a stall's share may want."""
         names = [*needed_metrics(), *stall_metrics(self.action).values()]
-        found = read_metrics(self.action, names)
+        every = ((name, metric_value(self.action, name)) for name in names)
+        found = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
         if wrong := impossible(found):
             raise BadCapture(f"{self.path} {wrong}", hint=CUT)
         return found
@@ -167,11 +151,45 @@ class Decoded:
 
     @cached_property
     def collected(self) -> frozenset[str]:
-        return collected(self.action)
+        """The line counters that the launch has, zero or not."""
+        every = {name: self.action.metric_by_name(of) for name, of in LINE_COUNTERS.items()}
+        found = [name for name, one in every.items() if one is not None and one.has_value()]
+        return frozenset([*found, *(["samples"] if stall_metrics(self.action) else [])])
 
     @cached_property
     def launched(self) -> Launched:
-        return read_launched(self.action)
+        sectors = number(self.action, L2_SECTORS)
+        return Launched(
+            mangled=mangled_name(self.action),
+            grid=extents(self.action, "grid"),
+            block=extents(self.action, "block"),
+            l2_bytes=None if sectors is None else sectors * SECTOR_BYTES,
+        )
+
+
+@dataclass(frozen=True)
+class KeptTables:
+    """One launch from a file of tables: see ``captures``. ``launched`` is None in tables that were
+    kept without it.
+    """
+
+    kernel: str
+    metrics: list[tuple[str, float, str]]
+    lines: list[tuple[Any, ...]]
+    rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
+    collected: frozenset[str]
+    launched: Launched | None = None
+    instructions: bytes = b""
+
+    @cached_property
+    def code(self) -> Code | None:
+        """Unpacked when it is asked for: most verbs do not look at it."""
+        found = json_text.as_data(self.instructions or b"null")
+        return unpacked(found) if found else None
+
+
+# One launch as rows of the tables of ``Capture``, without the columns launch and kernel.
+Tables = Decoded | KeptTables
 
 
 @dataclass(frozen=True)
@@ -239,21 +257,6 @@ def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
     return ""
 
 
-def read_metrics(action: Any, names: Iterable[str]) -> list[tuple[Any, ...]]:
-    found = ((name, metric_value(action, name)) for name in names)
-    return [(name, *value) for name, value in found if value and not isinstance(value[0], str)]
-
-
-def read_launched(action: Any) -> Launched:
-    sectors = number(action, L2_SECTORS)
-    return Launched(
-        mangled=mangled_name(action),
-        grid=extents(action, "grid"),
-        block=extents(action, "block"),
-        l2_bytes=None if sectors is None else sectors * SECTOR_BYTES,
-    )
-
-
 def read_lines(known: Counted) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line, each charged as ``places`` says; "" and 0
     where no line is known.
@@ -287,18 +290,6 @@ def read_rules(action: Any) -> list[tuple[Any, ...]]:
             )
         )
     return rows
-
-
-def collected(action: Any) -> frozenset[str]:
-    """The line counters that a launch has, zero or not."""
-    found = {
-        counter
-        for counter, name in LINE_COUNTERS.items()
-        if (metric := action.metric_by_name(name)) is not None and metric.has_value()
-    }
-    if stall_metrics(action):
-        found.add("samples")
-    return frozenset(found)
 
 
 def has_rules(path: Path, wanted: Wanted) -> bool:

@@ -11,10 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,8 +21,8 @@ from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED, contents, digest_of
-from workbench.ncu.capture import Capture, Decoded, Launched, Tables, impossible
-from workbench.ncu.disassembly import Code, packed, unpacked
+from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
+from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 from workbench.study import json_text
 from workbench.study.own_files import write_bytes
@@ -34,25 +32,6 @@ Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
 # What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
 LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
-
-
-@dataclass(frozen=True)
-class KeptTables:
-    """One launch from the file; see ``Tables``."""
-
-    kernel: str
-    metrics: list[tuple[str, float, str]]
-    lines: list[tuple[Any, ...]]
-    rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
-    collected: frozenset[str]
-    launched: Launched | None = None
-    instructions: bytes = b""
-
-    @cached_property
-    def code(self) -> Code | None:
-        """Unpacked when it is asked for: most verbs do not look at it."""
-        found = json_text.as_data(self.instructions or b"null")
-        return unpacked(found) if found else None
 
 
 class Unusable(ValueError):
