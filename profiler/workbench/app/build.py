@@ -12,7 +12,7 @@ from workbench.render.document.environment import VariantBuild
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study
-from workbench.study.params import base_name, expanded, is_space, names_of
+from workbench.study.params import base_name, expanded, names_of
 from workbench.study.workspace import Workspace, including
 
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
@@ -43,8 +43,8 @@ def build(
     each combination. Raises UsageError for unknown names, and as ``build_only``.
     """
     require_arch(arch)
-    every = [each for name in names for each in _combinations(study, name)]
-    study, found = including(study, every)
+    spaces = [(base_name(n), expanded(study.folder, n, study.variants)) for n in names]
+    study, found = including(study, [each for space in spaces for each in names_of(*space)])
     found = found or [step.variant for step in study.ladder.steps]
     with executor.reporter.progress() as hear:
         limit = workspace.config.limits.seconds_per_step
@@ -52,16 +52,9 @@ def build(
     return Builds(tuple(_variant_build(event, arch, study) for event in events))
 
 
-def _combinations(study: Study, name: str) -> list[str]:
-    if not is_space(name):
-        return [name]
-    return names_of(base_name(name), expanded(study.folder, name, study.variants))
-
-
 def _variant_build(event: Built | Failed, arch: str, study: Study) -> VariantBuild:
     if isinstance(event, Built):
         return VariantBuild(event.variant, arch, event.kernels, event.defines, event.warnings)
-    error = event.error
+    error, lacks = event.error, event.error.kind in LACKS
     message = in_place(error.message, study)
-    lacks = error.kind in LACKS
     return VariantBuild(event.variant, arch, error=message, hint=error.hint, lacks=lacks)

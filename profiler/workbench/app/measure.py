@@ -17,7 +17,7 @@ from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.plan import Plan
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.sources import source_files
@@ -216,20 +216,20 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     todo = [(one, plan) for one, plan in every if plan.variants]
     tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
     results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
-    return [
-        ensured(next(results), plan) if plan.variants else Ensured(Origin.RECORDED)
-        for _, plan in every
-    ]
+    done = []
+    for _, plan in every:
+        if not plan.variants:
+            done.append(Ensured(Origin.RECORDED))
+            continue
+        result = next(results)
+        failures = {n: with_hint(w, result.hints.get(n, "")) for n, w in result.failures.items()}
+        done.append(Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported))
+    return done
 
 
 def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
     workspace = target.workspace
     return Task(workspace, target.study, workspace.config, target.folder, todo, deciding)
-
-
-def ensured(result: MeasuredPlan, plan: Plan) -> Ensured:
-    failures = {n: with_hint(why, result.hints.get(n, "")) for n, why in result.failures.items()}
-    return Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported)
 
 
 def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:

@@ -28,16 +28,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TAKEN = ("study",)  # modules of a study that are no variants
 
 
-@dataclass(frozen=True)
-class Copied:
-    """``files``: path of each new file to its text, the module first. ``shared`` are the names of
-    files that the copy goes on sharing with its parent.
-    """
-
-    files: Mapping[Path, str]
-    shared: tuple[str, ...]
-
-
 def require_new(study: Study, name: str) -> None:
     """Raises UsageError for a name that no new variant can have."""
     if _NAME.fullmatch(name) is None:
@@ -54,8 +44,9 @@ def require_new(study: Study, name: str) -> None:
         )
 
 
-def copied(study: Study, parent: Variant, name: str) -> Copied:
-    """The files of ``name`` as a copy of ``parent``; nothing is written.
+def copied(study: Study, parent: Variant, name: str) -> tuple[dict[Path, str], list[str]]:
+    """The files of ``name`` as a copy of ``parent``: path of each new file to its text, the module
+    first, and the names of those that it goes on sharing with its parent. Nothing is written.
 
     Its own are the module, each kernel that the module names, and any other of its sources that is
     called as the parent is. They are renamed, and the names in them. Raises UsageError where one of
@@ -74,7 +65,7 @@ def copied(study: Study, parent: Variant, name: str) -> Copied:
     for path in texts:
         if stands(path):
             raise UsageError(f"{path} is there already", hint="move it away, or take another name")
-    return Copied(texts, tuple(path.name for path in others if path not in own))
+    return texts, [path.name for path in others if path not in own]
 
 
 def _with(text: str, renamed: Mapping[str, str]) -> str:
@@ -96,24 +87,15 @@ UNPREDICTED = """\
 
 def step_text(step: Step) -> str:
     """The step as TOML."""
-    lines = [
-        "[[step]]",
-        f"variant = {literal(step.variant)}",
-        *([f"parent = {literal(step.parent)}"] if step.parent else []),
-        f"key_change = {literal(step.key_change)}",
-    ]
-    text = "\n".join(lines) + "\n"
+    said = {"variant": step.variant, "parent": step.parent, "key_change": step.key_change}
+    text = "[[step]]\n"
+    text += "".join(f"{key} = {literal(value)}\n" for key, value in said.items() if value)
     for prediction in step.predictions:
-        text += (
-            f"\n[[step.prediction]]\nfigure = {literal(prediction.figure)}\n{_bounds(prediction)}\n"
-        )
+        key = "factor" if prediction.factor is not None else "range"
+        low, high = prediction.factor or prediction.range or (0.0, 0.0)
+        text += f"\n[[step.prediction]]\nfigure = {literal(prediction.figure)}\n"
+        text += f"{key} = [{low:g}, {high:g}]\n"
     return text if step.predictions else f"{text}\n{UNPREDICTED}"
-
-
-def _bounds(prediction: Prediction) -> str:
-    key = "factor" if prediction.factor is not None else "range"
-    low, high = prediction.factor or prediction.range or (0.0, 0.0)
-    return f"{key} = [{low:g}, {high:g}]"
 
 
 def with_step(path: Path, text: str, added: str) -> str:
@@ -280,14 +262,14 @@ def change_text(given: str) -> str:
     return change
 
 
-def added(study: Study, step: Step, files: Mapping[Path, bytes]) -> None:
+def added(study: Study, step: Step, files: Mapping[Path, str]) -> None:
     """The step with its files, all of it or nothing. Raises UsageError where a file is there."""
     ladder = study.ladder.path
     read_text(ladder)  # says what is wrong with the file itself
     longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
     with all_or_nothing() as made:
-        for path, data in files.items():
-            if not write_new(path, data, study.folder, made):
+        for path, text in files.items():
+            if not write_new(path, text.encode(), study.folder, made):
                 raise UsageError(f"{path} is there already", hint="take another name")
         write_bytes(ladder, longer.encode())
 
@@ -317,14 +299,14 @@ def new_step(
     parent = parent_of(study, parent)
     require_new(study, name)
     step = Step(name, parent, change_text(change), predictions=tuple(map(predicted, predict)))
-    copy = copied(study, study.variants[parent], name)
-    added(study, step, {path: text.encode() for path, text in copy.files.items()})
+    files, shared = copied(study, study.variants[parent], name)
+    added(study, step, files)
     return NewStep(
         study=study.name,
         variant=name,
         parent=parent,
-        written=list(map(shown_path, copy.files)),
-        shared=list(copy.shared),
+        written=list(map(shown_path, files)),
+        shared=shared,
         ladder=shown_path(study.ladder.path),
         predictions=len(step.predictions),
         next=f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else ""),

@@ -46,8 +46,7 @@ def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: 
 
     workspace = target.workspace
     folder = workspace.reports(target.study, found.shape, target.part)
-    environment = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(found, environment)}
+    files = {REPORT: render_report(found, template_environment(workspace.template_folders))}
     if page or (folder / PAGE).is_file():
         from workbench.render.document.ladder_report import report
         from workbench.render.page import render_page
@@ -56,8 +55,7 @@ def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: 
         document = report(found, sources.diffs)
         environment = template_environment(workspace.template_folders, html=True)
         files[PAGE] = render_page(document, found, sources, environment)
-    texts = {**chart_files(found), **files}
-    write_files(workspace, folder, texts)
+    write_files(workspace, folder, {**chart_files(found), **files})
     if target.part:
         target.executor.note(
             f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own"
@@ -107,14 +105,10 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
         for name, text in texts.items():
             write_bytes(folder / name, text.encode(errors="replace"))
     except OSError as error:
-        raise unwritten(folder, error) from None
-
-
-def unwritten(folder: Path, error: OSError) -> EnvironmentLacks:
-    return EnvironmentLacks(
-        f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
-        hint="fix that; `workbench report` with the same arguments then measures nothing again",
-    )
+        raise EnvironmentLacks(
+            f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
+            hint="fix that; `workbench report` with the same arguments then measures nothing again",
+        ) from None
 
 
 MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote

@@ -151,7 +151,12 @@ def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
     """Those that ``--shape`` names: one, or those of a range."""
     picked = pick_shapes(study, shape)
     for each in picked:
-        require_profiled(each.study, each.name)
+        shapes = each.study.shapes
+        if not shapes[each.name].profiled:
+            raise UsageError(
+                f"shape '{each.name}' is checked but not profiled",
+                hint=f"use one of {', '.join(s for s in shapes if shapes[s].profiled)}",
+            )
     return picked
 
 
@@ -164,14 +169,6 @@ def profiled_shape(study: Study, shape: str | None) -> Picked:
             hint="check and sweep take a range; here give each parameter one value",
         )
     return picked[0]
-
-
-def require_profiled(study: Study, name: str) -> None:
-    if not study.shapes[name].profiled:
-        raise UsageError(
-            f"shape '{name}' is checked but not profiled",
-            hint=f"use one of {', '.join(s for s in study.shapes if study.shapes[s].profiled)}",
-        )
 
 
 def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
@@ -18,19 +19,14 @@ INTERVAL = "--pm-sampling-interval"
 
 def flags(settings: Profiler) -> list[str]:
     """What decides which numbers ncu collects; recorded with every capture."""
-    return [
-        "--set",
-        settings.set,
-        "--import-source",
-        "yes",
-        "--clock-control",
-        settings.clock_control,
-        "--cache-control",
-        settings.cache_control,
-        "--replay-mode",
-        "kernel",
-        *settings.extra_flags,
-    ]
+    options = {
+        "--set": settings.set,
+        "--import-source": "yes",
+        "--clock-control": settings.clock_control,
+        "--cache-control": settings.cache_control,
+        "--replay-mode": "kernel",
+    }
+    return [*chain(*options.items()), *settings.extra_flags]
 
 
 def counting(recorded: Sequence[str]) -> tuple[str, ...]:
@@ -46,20 +42,9 @@ def counting(recorded: Sequence[str]) -> tuple[str, ...]:
 
 def command(ncu: str, settings: Profiler) -> list[str]:
     """The ncu prefix of a worker's command line, run in the worker's scratch directory."""
-    return [
-        ncu,
-        *flags(settings),
-        "--source-folders",
-        ".",
-        "--target-processes",
-        "application-only",
-        "--nvtx",
-        "--nvtx-include",
-        f"regex:{RANGE_PREFIX}.*/",
-        "--force-overwrite",
-        "--export",
-        REPORT,
-    ]
+    profiled = ["--nvtx", "--nvtx-include", f"regex:{RANGE_PREFIX}.*/"]
+    sources = ["--source-folders", ".", "--target-processes", "application-only"]
+    return [ncu, *flags(settings), *sources, *profiled, "--force-overwrite", "--export", REPORT]
 
 
 RANGE_PREFIX = "workbench:"
