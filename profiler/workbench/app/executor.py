@@ -109,9 +109,9 @@ class Executor(ABC):
     place = "local"
     at_once = False
 
-    def __init__(self, verb: str, reporter: Reporter) -> None:
-        self.verb, self.reporter = verb, reporter
-        self.note = reporter.note
+    def __init__(self, verb: str = "library", reporter: Reporter | None = None) -> None:
+        self.verb, self.reporter = verb, reporter or Reporter()
+        self.note = self.reporter.note
         self.known: set[str] = set()
         self.unprofiled: WorkbenchError | None = None
 
@@ -218,9 +218,6 @@ class Executor(ABC):
 
 class Local(Executor):
     """This machine, one task after the other."""
-
-    def __init__(self, verb: str = "library", reporter: Reporter | None = None) -> None:
-        super().__init__(verb, reporter or Reporter())
 
     @property
     def gpu(self) -> Gpu | None:

@@ -247,24 +247,6 @@ def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
     return failed
 
 
-def measure(
-    target: Target,
-    names: list[str],
-    *,
-    everywhere: bool = False,
-    others: tuple[str, ...] | None = None,
-) -> dict[str, str]:
-    """What failed without a record, by variant; ``everywhere`` and ``others`` as in ``Plan``.
-
-    Raises Interrupted.
-    """
-    names = collectable(target.executor, target.study, names)
-    plan = Plan(target.shape, checked=tuple(names), everywhere=everywhere, others=others)
-    (measured,) = target.executor.measure([task(target, plan)])
-    evidence = target.evidence()
-    return {v: why for v, why in measured.failures.items() if not settled(evidence, v)}
-
-
 def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
     build, entry = evidence.build(name).current, evidence.check(name, shape)
     if build is not None and build.error:
@@ -309,19 +291,22 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
 
 def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -> CheckedStudy:
     """At the shape of each target, ``everywhere`` at every shape of the study. What can be measured
-    is; the rest is read.
+    is; the rest is read. ``lost`` is what failed without a record. Raises Interrupted.
     """
     checks: list[CheckRow] = []
     lost: dict[str, str] = {}
     checked: set[str] = set()  # at the shapes where every variant always is
     for target in targets:
         names = target.variants(variants)
-        if target.live:
-            again = set(names) <= checked
-            others = () if again else None
-            lost |= measure(target, names, everywhere=everywhere, others=others)
-            checked |= set(names) - lost.keys()
         evidence = target.evidence()
+        if target.live:
+            known = tuple(collectable(target.executor, target.study, names))
+            others = () if set(names) <= checked else None
+            todo = Plan(target.shape, checked=known, everywhere=everywhere, others=others)
+            (done,) = target.executor.measure([task(target, todo)])
+            evidence = target.evidence()
+            lost |= {v: why for v, why in done.failures.items() if not settled(evidence, v)}
+            checked |= set(names) - lost.keys()
         shapes = [target.shape] if len(targets) > 1 else target.study.shapes
         checks += [result(evidence, name, shape) for name in names for shape in shapes]
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])

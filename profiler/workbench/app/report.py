@@ -10,8 +10,6 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
-from workbench.judge.known_evidence import Snapshot
-from workbench.judge.rows import Ablation
 from workbench.judge.view import ladder_sources
 from workbench.render.chart.scene import Scene
 from workbench.render.document.blocks import Block
@@ -34,16 +32,18 @@ def is_due(folder: Path, target: Target) -> bool:
     return True
 
 
-def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: bool) -> list[Path]:
-    """Write the report and its charts, and the page where it is wanted or already there: a page
-    of yesterday would have other figures than the report. Returns the paths of the two.
-
-    Raises EnvironmentLacks where they cannot be written, UsageError where they would replace files
-    that are not the workbench's.
+def reported(
+    target: Target, fixes: list[str], *, page: bool = False, source: Origin = Origin.RECORDED
+) -> list[Path]:
+    """Judge the ladder, and write its report and charts, and the page where it is wanted or already
+    there: a page of yesterday would have other figures. Returns the paths of the two. Raises as
+    ``write_files``.
     """
     from workbench.render.chart.charts import chart_files
     from workbench.render.templates import render_report, template_environment
 
+    steps = target.steps(fixes)
+    found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
     workspace = target.workspace
     folder = workspace.reports(target.study, found.shape, target.part)
     files = {REPORT: render_report(found, template_environment(workspace.template_folders))}
@@ -63,15 +63,6 @@ def write_reports(target: Target, evidence: Snapshot, found: Ablation, *, page: 
     return [folder / name for name in files]
 
 
-def reported(
-    target: Target, fixes: list[str], *, page: bool = False, source: Origin = Origin.RECORDED
-) -> list[Path]:
-    """Judge the ladder and write its report. Raises as ``write_reports``."""
-    steps = target.steps(fixes)
-    found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
-    return write_reports(target, evidence, found, page=page)
-
-
 def write_document(
     workspace: Workspace,
     folder: Path,
@@ -81,7 +72,7 @@ def write_document(
 ) -> Path:
     """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
 
-    Raises as ``write_reports``.
+    Raises as ``write_files``.
     """
     from workbench.render import markdown
     from workbench.render.chart import svg

@@ -82,9 +82,8 @@ class Metric:
 
 def variant_metric(target: Target, name: str, metric: str) -> Metric:
     report, wanted, capture = current_capture(target, name)
-    if report is not None:
-        return Metric(metric, name, capture.path.name, find_metric(report, wanted, metric))
-    return Metric(metric, name, capture.path.name, kept_metric(capture, metric))
+    found = find_metric(report, wanted, metric) if report else kept_metric(capture, metric)
+    return Metric(metric, name, capture.path.name, found)
 
 
 def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Metric:

@@ -26,7 +26,7 @@ from workbench.run.compilation import build_only
 from workbench.run.gpu import Gpu
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event
-from workbench.study.config import Config, TimingSettings
+from workbench.study.config import TimingSettings
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace, including
@@ -82,25 +82,22 @@ class Watch:
         return workspace, study, name
 
     def save(self, workspace: Workspace, study: Study, name: str) -> Save:
-        config = workspace.config
         if self.executor.gpu is not None:
-            return self.measured(self.executor.gpu, workspace, study, name, config)
+            return self.measured(self.executor.gpu, workspace, study, name)
         with self.executor.reporter.progress() as hear:
-            limit = config.limits.seconds_per_step
+            limit = workspace.config.limits.seconds_per_step
             (event,) = build_only(study, [name], self.arch, limit, quiet(hear))
         if isinstance(event, Built):
             return Save(name, self.arch, kernels=event.kernels, warnings=event.warnings)
         return Save(name, self.arch, error=event.error.message)
 
-    def measured(
-        self, gpu: Gpu, workspace: Workspace, study: Study, name: str, config: Config
-    ) -> Save:
+    def measured(self, gpu: Gpu, workspace: Workspace, study: Study, name: str) -> Save:
         """Checked at every shape and timed at one beside what it is a change of."""
         picked = profiled_shape(study, self.shape)
         study, shape = picked.study, picked.name
         beside = against(study, name)
         names = tuple(dict.fromkeys([*([beside] if beside else []), name]))
-        quick = structs.replace(config, timing=QUICK)
+        quick = structs.replace(workspace.config, timing=QUICK)
         with tempfile.TemporaryDirectory(prefix="workbench-") as scratch:
             folder = EvidenceFolder(Path(scratch) / "evidence" / gpu.slug)
             folder.root.mkdir(parents=True)

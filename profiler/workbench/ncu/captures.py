@@ -60,9 +60,9 @@ def tables_of(
         if tell is not None and stands(kept):
             tell(f"{kept.name} {error}: it was read again from {report.name}")
         found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
-        packed = _packed(found, report)
+        data = _packed(found, report)
         with suppress(OSError, EnvironmentLacks):  # it only saves time
-            write_bytes(kept, packed)
+            write_bytes(kept, data)
     return found
 
 
@@ -119,24 +119,23 @@ def _packed(found: Launches, report: Path) -> bytes:
 
 def _rows(found: Launches, report: Path) -> list[dict[str, object]]:
     try:
-        return [_row(launch, ranges) for launch, ranges in found]
+        return [
+            {
+                "kernel": launch.kernel,
+                "ranges": ranges,
+                "metrics": launch.metrics,
+                "lines": launch.lines,
+                "rules": launch.rules,
+                "collected": sorted(launch.collected),
+                "launched": asdict(launch.launched) if launch.launched else None,
+                "instructions": packed(launch.code) if launch.code else None,
+            }
+            for launch, ranges in found
+        ]
     except BadCapture:
         raise
     except Exception as error:  # whatever ncu_report makes of bytes that are not ncu's
         raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
-
-
-def _row(launch: Tables, ranges: Sequence[str]) -> dict[str, object]:
-    return {
-        "kernel": launch.kernel,
-        "ranges": ranges,
-        "metrics": launch.metrics,
-        "lines": launch.lines,
-        "rules": launch.rules,
-        "collected": sorted(launch.collected),
-        "launched": asdict(launch.launched) if launch.launched else None,
-        "instructions": packed(launch.code) if launch.code else None,
-    }
 
 
 REPORTS = "reports"

@@ -122,10 +122,6 @@ class Ladder:
     def step(self, variant: str) -> Step | None:
         return next((s for s in self.steps if s.variant == variant), None)
 
-    @property
-    def names(self) -> list[str]:
-        return [s.variant for s in self.steps] + [r.name for r in self.references]
-
     def chain(self, variants: list[str]) -> list[Step]:
         """The named steps with all their ancestors, in ladder order."""
         wanted: set[str] = set()

@@ -85,9 +85,8 @@ def _study_code(text: str) -> str:
     for node in ast.parse(text).body:
         names = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
         if names and names[0] in ("shapes", "default_shape"):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * len(
-                lines[node.lineno - 1 : node.end_lineno]
-            )
+            place = slice(node.lineno - 1, node.end_lineno)
+            lines[place] = [""] * len(lines[place])
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
