@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.pages import DOCS, ROOT, table, with_part, write
 
 from workbench.app.executor import Local
-from workbench.app.sweep import OverShapes
+from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.judge.known_evidence import ShapeTimes, main_timing
@@ -74,7 +74,7 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     except EnvironmentLacks:
         return None
     versions = page.versions(workspace)
-    (found,) = OverShapes(tuple(targets), versions).over()
+    (found,) = over_shapes(targets, versions)
     lines = {line.variant: line for line in found.variants}
     own = [lines.pop(version) for version in versions]
     at_size = (filter(None, (line.at(shape) for line in own)) for shape in found.sizes)

@@ -17,7 +17,7 @@ from benchmarks import sizes
 from answers import Patch
 from workbench import Shape, cuda
 from workbench.app.executor import Local
-from workbench.app.sweep import OverShapes
+from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.cuda.launch import Kernel
 from workbench.study.params import pick_shapes
@@ -92,7 +92,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
     picked = pick_shapes(study, page.cases[model])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
-    (found,) = OverShapes(targets, versions).over()
+    (found,) = over_shapes(targets, versions)
     lines = {line.variant: line for line in found.variants}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
     for name in found.sizes:
@@ -126,7 +126,7 @@ def test_whose_times_stand_for_the_last_step_takes_the_same_kernel(case: str) ->
     versions = page.versions(workspace)
     picked = pick_shapes(workspace.study(page.study), page.cases[case])
     targets = tuple(target_at(Local(), workspace, each) for each in picked)
-    (found,) = OverShapes(targets, versions).over()
+    (found,) = over_shapes(targets, versions)
     lines = {line.variant: line for line in found.variants}
     assert set(found.sizes) == {target.shape for target in targets}
     for target in targets:

@@ -204,12 +204,9 @@ class Executor(ABC):
         from workbench.run.recording import now
 
         entry = SpentEntry(
+            **vars(run),
             date=now(),
-            verb=run.verb,
-            study=run.study,
-            gpu=run.gpu,
             seconds=round(seconds, 2),
-            shape=run.shape,
             place=self.place,
             rate=task.payer.config.budget.rate_per_hour,
         )

@@ -116,45 +116,37 @@ def write(target: Target, space: Space, found: Sweep) -> None:
     target.note(f"wrote {shown_path(path)}")
 
 
-@dataclass(frozen=True)
-class OverShapes:
-    """A target of every shape, and the variants that were asked for."""
-
-    targets: tuple[Target, ...]
-    names: tuple[str, ...]
-
-    @property
-    def references(self) -> list[str]:
-        ladder = self.targets[0].study.ladder
-        return [r.name for r in ladder.references]
-
-    def over(self) -> list[OverSizes]:
-        """One a parameter in which the shapes differ."""
-        names, references = [n for n in self.names if n not in self.references], self.references
-        shapes = {
-            target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
-            for target in self.targets
-        }
-        study, gpu = self.targets[0].study, self.targets[0].folder.gpu
-        calibration = self.targets[0].evidence().calibration
-        return [
-            over_sizes(
-                [shapes[name] for name in found],
-                parameter,
-                names,
-                references,
-                study=study.name,
-                gpu=gpu,
-                primary=study.ladder.primary_reference,
-                ceilings=calibration.values if calibration else None,
-            )
-            for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
-        ]
+def over_shapes(targets: Sequence[Target], variants: Sequence[str]) -> list[OverSizes]:
+    """The variants and references at the shape of each target: one a parameter in which these
+    differ.
+    """
+    first = targets[0]
+    study, calibration = first.study, first.evidence().calibration
+    references = [r.name for r in study.ladder.references]
+    names = [name for name in variants if name not in references]
+    shapes = {
+        target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
+        for target in targets
+    }
+    return [
+        over_sizes(
+            [shapes[name] for name in found],
+            parameter,
+            names,
+            references,
+            study=study.name,
+            gpu=first.folder.gpu,
+            primary=study.ladder.primary_reference,
+            ceilings=calibration.values if calibration else None,
+        )
+        for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
+    ]
 
 
-def over_shapes(
+def timed_over(
     targets: Sequence[Target], variants: Sequence[str], *, fresh: bool
-) -> tuple[OverShapes, dict[str, str]]:
+) -> tuple[list[str], dict[str, str]]:
+    """The variants timed at the shape of each target: their names, and what failed."""
     wanted: list[Wanted] = []
     for target in targets:
         names = target.variants(list(variants))
@@ -163,7 +155,7 @@ def over_shapes(
     failures: dict[str, str] = {}
     for target, ensured in zip(targets, ensure_each(wanted, fresh=fresh), strict=True):
         failures |= {f"{v} at {target.shape}": why for v, why in ensured.failures.items()}
-    return OverShapes(tuple(targets), tuple(names)), failures
+    return names, failures
 
 
 def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked]) -> list[Target]:

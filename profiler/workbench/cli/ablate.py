@@ -30,6 +30,7 @@ from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table, ladder_view
 from workbench.render.document.blocks import Block, Section
 from workbench.render.document.parameters import left_out_view
+from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict
 
@@ -109,7 +110,7 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     """Every profiled shape; the study's own comes last, since its report is about all of them."""
     if options.shape is not None:
         raise UsageError("--shape and --all-shapes exclude each other")
-    _, study = find_study(executor, options.project, options.study)
+    workspace, study = find_study(executor, options.project, options.study)
     names = [name for name, shape in study.shapes.items() if shape.profiled]
     names.sort(key=lambda name: name == study.default_shape)
     out, fixes = output(options), options.fixes or []
@@ -118,7 +119,7 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     targets: list[Target] = []
     for name in names:
         try:
-            targets.append(find_target(executor, options.project, options.study, name))
+            targets.append(target_at(executor, workspace, Picked(study, name)))
         except EnvironmentLacks as error:
             if name == study.default_shape:
                 raise

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from shlex import quote
 
 from workbench.app.sweep import (
-    OverShapes,
     over_shapes,
     space_of,
     sweep,
     targets_of,
+    timed_over,
     write,
     write_sizes,
 )
-from workbench.app.target import find_study, profiled_shapes, target_at
+from workbench.app.target import Target, find_study, profiled_shapes, target_at
 from workbench.cli.options import SweepOptions
 from workbench.cli.printing import output, show_json, tell
 from workbench.cli.streams import executor, note, note_failures
@@ -37,8 +37,7 @@ def run(options: SweepOptions) -> int:
                 "'S=1..8*2'",
             )
         targets = targets_of(here, workspace, picked)
-        over, failures = over_shapes(targets, options.variants, fresh=options.fresh)
-        return sizes(options, over, failures)
+        return sizes(options, targets)
     if mixed := [name for name in options.variants if not is_space(name)]:
         raise UsageError(
             f"'{mixed[0]}' is one variant, and is swept with nothing",
@@ -62,18 +61,19 @@ def run(options: SweepOptions) -> int:
     return int(not all(one.timed for one in found))
 
 
-def sizes(options: SweepOptions, found: OverShapes, failures: Mapping[str, str]) -> int:
+def sizes(options: SweepOptions, targets: Sequence[Target]) -> int:
     """Print the tables, write them with their charts, and say what failed."""
-    study, every = found.targets[0].study, found.over()
+    variants, failures = timed_over(targets, options.variants, fresh=options.fresh)
+    study, every = targets[0].study, over_shapes(targets, variants)
     tell(
         options,
         lambda: {"sizes": every},
         lambda: (block for over in every for block in sizes_view(over)),
     )
     part = (f"over {options.shape}", *options.variants)  # the folder: as they were typed
-    write_sizes(found.targets[0], [over for over in every if over.timed], part)
-    parts = study.ladder.chosen_among(found.names)
-    if left := [part for part in parts if part not in found.names]:
+    write_sizes(targets[0], [over for over in every if over.timed], part)
+    parts = study.ladder.chosen_among(variants)
+    if left := [part for part in parts if part not in variants]:
         names = " ".join(map(quote, left))
         note(f"hint: name what is chosen among, too, to see where it is faster: {names}")
     note_failures(failures, study)
