@@ -32,9 +32,9 @@ from benchmarks.pages import DOCS, ROOT, with_part
 from benchmarks.pages import table as markdown
 from benchmarks.pages import write as write_pages
 
+from workbench.cuda.compiler import package_version
 from workbench.derive.speedup import over_sessions
 from workbench.render.numbers import number, percent
-from workbench.run import machine
 from workbench.run.worker.timing.graphs import captured
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
@@ -350,7 +350,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if not given.tables:
         date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        packages = {p: machine.package_version(p) or "" for p in PACKAGES}
+        packages = {p: package_version(p) for p in PACKAGES}
         write(Recording(sources=sources(study), date=date, packages=packages))
         for count in range(given.sessions):
             own = ["--session", "more" if count else "first"]

@@ -15,7 +15,7 @@ import pytest
 
 from answers import Capsys
 from workbench.cli.main import main
-from workbench.run import machine
+from workbench.cuda.compiler import package_version
 
 pytestmark = pytest.mark.gpu
 
@@ -79,7 +79,7 @@ def silu(root: Path) -> Rows:
 
 
 def there(case: Case) -> bool:
-    return not case.needs or bool(machine.package_version(case.needs))
+    return not case.needs or bool(package_version(case.needs))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.variant)
@@ -124,7 +124,7 @@ def test_the_hottest_line_is_one_of_the_users_own_file(case: Case, silu: Rows, r
 def test_a_kernel_on_a_stream_of_its_own_is_told_how_to_leave_it(
     silu: Rows, root: Path, capsys: Capsys
 ) -> None:
-    if not machine.package_version("cupy-cuda13x"):
+    if not package_version("cupy-cuda13x"):
         pytest.skip("CuPy is not installed")
     assert silu["on_cupys_stream"]["verdict"] == "wrong"
     main(["check", "on_cupys_stream", "--project", str(root), "--study", "silu"])

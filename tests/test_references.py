@@ -14,13 +14,13 @@ from workbench.app import measure as measuring
 from workbench.app.executor import Local
 from workbench.cli.main import main
 from workbench.cli.streams import Stderr
+from workbench.cuda import compiler
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
 from workbench.render.document.phrases import reason, verdict
 from workbench.render.document.sentences import sentence, sentences
-from workbench.run import machine
 from workbench.study.config import Config
 from workbench.study.model import Study, Variant
 from workbench.study.workspace import find_workspace
@@ -70,15 +70,15 @@ def test_what_is_not_installed_is_told_once_and_not_measured(study: Study, capsy
 
 
 def test_what_is_installed_is_measured(study: Study, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(machine, "package_version", lambda name: "1.0")
+    monkeypatch.setattr(compiler, "package_version", lambda name: "1.0")
     assert measuring.collectable(Local(), study, ["baseline", "theirs"]) == ["baseline", "theirs"]
     evidence = Evidence(study, "large", EvidenceFolder(study.folder / "none"))
     assert measuring.plan(evidence, ["theirs"], fresh=False).timed == ("theirs",)
 
 
 def test_versions_are_those_of_installed_distributions() -> None:
-    assert machine.package_version("pytest") == pytest.__version__
-    assert machine.package_version("no-such-package") == ""
+    assert compiler.package_version("pytest") == pytest.__version__
+    assert compiler.package_version("no-such-package") == ""
 
 
 def test_its_row_says_that_it_was_not_collected_and_the_ladder_goes_on() -> None:

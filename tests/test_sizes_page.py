@@ -14,6 +14,7 @@ from answers import Patch, not_none
 from standin import Run, StandIn
 from workbench.app import measure as measuring
 from workbench.cli.main import main
+from workbench.cuda import compiler
 from workbench.run import machine
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT
@@ -58,7 +59,7 @@ def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch
     assert nothing == ("not collected", {})
     gpu = StandIn(monkeypatch, made_up, noise=0.05)
     monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
-    monkeypatch.setattr(machine, "package_version", lambda name: "4")
+    monkeypatch.setattr(compiler, "package_version", lambda name: "4")
     (line,) = re.findall("^ {4}workbench (sweep .*S=128.*)$", PAGE, re.MULTILINE)
     assert main([*shlex.split(line), "--project", str(root)]) == 0
     assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32

@@ -23,12 +23,12 @@ from workbench import cuda
 from workbench.app.measure import plan
 from workbench.app.target import check_figures
 from workbench.cli.main import main
+from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.render import markdown
 from workbench.render.document.checks import CheckRow, checks
-from workbench.run import machine
 from workbench.run.worker import job_worker as worker_main
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
@@ -267,7 +267,7 @@ def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
 
 
 def is_installed(package: str) -> bool:
-    return not package or bool(machine.package_version(package))
+    return not package or bool(package_version(package))
 
 
 @pytest.mark.gpu

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workbench.cuda.compiler import compiler_version
+from workbench.cuda.compiler import compiler_version, package_version
 from workbench.cuda.includes import header_folders
 from workbench.ncu.support import known_error, unsupported
 from workbench.render.document.environment import DoctorRow
@@ -35,7 +35,7 @@ def python_row() -> DoctorRow:
 
 
 def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
-    found = machine.package_version(name)
+    found = package_version(name)
     return row(label or name, bool(found), found or "missing", fix, needed_for)
 
 
@@ -72,7 +72,7 @@ def combination_rows() -> list[DoctorRow]:
 
 def outcome_rows() -> list[DoctorRow]:
     """What was tried, in the words of what failed."""
-    if not machine.package_version("msgspec"):
+    if not package_version("msgspec"):
         return []
     from workbench.run.self_test import KERNEL_STEPS, outcomes
 

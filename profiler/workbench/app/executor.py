@@ -227,7 +227,9 @@ class Local(Executor):
         return gpu
 
     def package_version(self, name: str) -> str | None:
-        return machine.package_version(name)
+        from workbench.cuda.compiler import package_version
+
+        return package_version(name)
 
     def doctor(self) -> Diagnosis:
         from workbench.app.doctor import diagnosis

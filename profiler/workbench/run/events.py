@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from workbench.cuda.compiler import package_version
 from workbench.errors import BadCapture
 from workbench.evidence.records import Build, CapturedKernel
 from workbench.ncu import command as ncu
@@ -78,7 +79,7 @@ class Listener:
 
     def packages(self) -> dict[str, str]:
         needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
-        return {name: known for name in needed if (known := machine.package_version(name))}
+        return {name: known for name in needed if (known := package_version(name))}
 
     def checked(self, event: Checked) -> None:
         self.recorder.check(**structs.asdict(event))

@@ -8,8 +8,6 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from workbench.cuda.compiler import package_version as package_version
-from workbench.cuda.nvcc import ran
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.layout import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
@@ -63,6 +61,8 @@ def find_ncu() -> str | None:
 @lru_cache
 def ncu_version(ncu: str) -> str | None:
     """Such as ``2025.3.1``; None where ncu does not run."""
+    from workbench.cuda.nvcc import ran  # with the whole package
+
     text = ran([ncu, "--version"], ".", TOOL_SECONDS)[1]
     match = re.search(r"Version (\d+(?:\.\d+)+)", text)
     return ".".join(match[1].split(".")[:3]) if match else None
