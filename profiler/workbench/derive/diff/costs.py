@@ -24,6 +24,7 @@ INSTRUCTIONS, SECTORS, WAVEFRONTS = (
     "excess_shared_wavefronts",
 )
 COUNTERS = (INSTRUCTIONS, SECTORS, WAVEFRONTS)
+NO_STALLS: Mapping[str, float] = MappingProxyType({})
 NS_PER_US = 1e3
 Place = tuple[str, int]
 
@@ -45,7 +46,7 @@ class Cost:
     instructions: float | None = None
     excess_global_sectors: float | None = None
     excess_shared_wavefronts: float | None = None
-    stalls: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    stalls: Mapping[str, float] = field(default_factory=lambda: NO_STALLS)
 
     @property
     @shown
@@ -106,6 +107,9 @@ class LineCosts:
         return any(line > 0 for _, line in self.lines)
 
 
+NO_COSTS = LineCosts({}, Cost(), None)  # of a side without source lines
+
+
 def line_costs(lines: ColumnTable, metrics: ColumnTable, collected: Collection[str]) -> LineCosts:
     """From a capture's ``lines`` and ``metrics`` tables.
 
@@ -114,9 +118,16 @@ def line_costs(lines: ColumnTable, metrics: ColumnTable, collected: Collection[s
     """
     weights, whole = sample_weights(_samples_by_launch(lines), metrics)
     zeros = _zeros(collected, whole is not None)
+
+    def cost(numbers: Mapping[str, float], stalls: Mapping[str, float]) -> Cost:
+        known = {k: None if zero is None else numbers.get(k, zero) for k, zero in zeros.items()}
+        if known["microseconds"] is not None and whole is not None:
+            known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
+        return Cost(**known, stalls=MappingProxyType(stalls))
+
     return LineCosts(
-        lines={place: s.cost(zeros, whole) for place, s in _sums(lines, weights).items()},
-        nothing=Cost(**zeros, stalls=MappingProxyType({})),
+        lines={place: cost(*found) for place, found in _sums(lines, weights).items()},
+        nothing=Cost(**zeros, stalls=NO_STALLS),
         duration=None if whole is None else whole / NS_PER_US,
     )
 
@@ -156,43 +167,23 @@ def _zeros(collected: Collection[str], timed: bool) -> dict[str, float | None]:
     }
 
 
-@dataclass
-class _LineSums:
-    """What the table has of one line, over all launches."""
-
-    numbers: dict[str, float] = field(default_factory=dict)
-    stalls: dict[str, float] = field(default_factory=dict)
-
-    def add(self, name: str, value: float) -> None:
-        self.numbers[name] = self.numbers.get(name, 0.0) + value
-
-    def add_stall(self, reason: str, samples: float, weight: float) -> None:
-        self.add("samples", samples)
-        self.add("share", samples * weight)
-        self.stalls[reason] = self.stalls.get(reason, 0.0) + samples
-
-    def cost(self, zeros: Mapping[str, float | None], whole: float | None) -> Cost:
-        known = {
-            k: self.numbers.get(k, zero) if zero is not None else None for k, zero in zeros.items()
-        }
-        if known["microseconds"] is not None and whole is not None:
-            known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
-        return Cost(**known, stalls=MappingProxyType(self.stalls))
+Sums = dict[Place, tuple[dict[str, float], dict[str, float]]]  # numbers and stalls of a line
 
 
-def _sums(lines: ColumnTable, weights: Mapping[int, float]) -> dict[Place, _LineSums]:
-    sums: dict[Place, _LineSums] = {}
+def _sums(lines: ColumnTable, weights: Mapping[int, float]) -> Sums:
+    """What the table has of each line, over all launches."""
+    sums: Sums = {}
     columns = ("launch", "file", "line", "counter", "value")
     for launch, file, line, counter, value in lines.rows(*columns):
-        mine = sums.setdefault((str(file), int(line)), _LineSums())
-        if counter in COUNTERS:
-            mine.add(str(counter), float(value))
-        elif counter != ISSUING:
-            mine.add_stall(str(counter), float(value), weights[int(launch)])
+        numbers, stalls = sums.setdefault((str(file), int(line)), ({}, {}))
+        name, amount = str(counter), float(value)
+        if name in COUNTERS:
+            numbers[name] = numbers.get(name, 0.0) + amount
+        elif name != ISSUING:
+            stalls[name] = stalls.get(name, 0.0) + amount
+            numbers["samples"] = numbers.get("samples", 0.0) + amount
+            numbers["share"] = numbers.get("share", 0.0) + amount * weights[int(launch)]
     return sums
-
-
-NO_STALLS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -280,5 +271,5 @@ def _costed(
             samples=None if weight is None else samples,
             share=share,
             microseconds=None if share is None or whole is None else share * whole / NS_PER_US,
-            stalls=MappingProxyType(mine) if mine else NO_STALLS,
+            stalls=MappingProxyType(mine),
         )

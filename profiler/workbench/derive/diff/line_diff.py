@@ -15,8 +15,6 @@ from workbench.derive.diff.costs import Cost, LineCosts
 from workbench.derive.figures import added
 from workbench.words import LineKind, shown
 
-NOTHING = Cost()
-
 
 def is_host(file: str) -> bool:
     """Whether a file is code of the CPU: no capture has costs of it."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import groupby
 
 from workbench.derive.diff.alignment import SourceText, align, is_wait, pair_changed, source
+from workbench.derive.diff.costs import NO_COSTS
 from workbench.derive.diff.line_diff import (
-    NOTHING,
     DiffRow,
     FileDiff,
     Hunk,
@@ -41,12 +41,12 @@ class Text:
 def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     """An empty one where the side has no such file."""
     whole, names = _parsed(side.texts.get(file, ""), python)
-    costs = None if is_host(file) else side.costs
+    costs = NO_COSTS if is_host(file) else side.costs or NO_COSTS
     lines = [
         SourceRow(
             line=i + 1,
             text=whole.lines[i],
-            cost=costs.of(file, i + 1) if costs else NOTHING,
+            cost=costs.of(file, i + 1),
             code=whole.code[i],
         )
         for i, name in enumerate(names)

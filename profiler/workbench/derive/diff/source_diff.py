@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from workbench.derive.diff.costs import Cost, LineCosts, add, line_costs
+from workbench.derive.diff.costs import NO_COSTS, Cost, add, line_costs
 from workbench.derive.diff.line_diff import (
-    NOTHING,
     DiffRow,
     FileDiff,
     Hunk,
@@ -75,7 +74,7 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
         first = 1 + sum(len(file.hunks) for file in files)
         files.append(_file_diff(before, after, names, first_hunk=first))
     unchanged = [row for file in files for row in file.rows if not row.counts]
-    costs = (before.costs, after.costs)
+    old, new = before.costs or NO_COSTS, after.costs or NO_COSTS
     return SourceDiff(
         files=tuple(files),
         shifts=_shifts(files) if before.costs and after.costs else (),
@@ -84,8 +83,8 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
             add(row.after.cost for row in unchanged if row.after),
         ),
         elsewhere=_elsewhere(before, after),
-        totals=(_total(costs[0]), _total(costs[1])),
-        durations=(_duration(costs[0]), _duration(costs[1])),
+        totals=(old.total, new.total),
+        durations=(old.duration, new.duration),
         why=(before.why, after.why),
     )
 
@@ -106,28 +105,15 @@ def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
 
 def _elsewhere(before: ProfiledSource, after: ProfiledSource) -> dict[str, tuple[Cost, Cost]]:
     """What files cost on both sides that stand in the sources of none."""
-    old, new = _outside(before), _outside(after)
+    costs = [side.costs or NO_COSTS for side in (before, after)]
+    old, new = (
+        {file: cost for file, cost in known.by_file().items() if file not in side.texts}
+        for known, side in zip(costs, (before, after), strict=True)
+    )
     return {
-        file: (old.get(file, _nothing(before)), new.get(file, _nothing(after)))
+        file: (old.get(file, costs[0].nothing), new.get(file, costs[1].nothing))
         for file in sorted({*old, *new})
     }
-
-
-def _outside(side: ProfiledSource) -> dict[str, Cost]:
-    costs = side.costs.by_file() if side.costs else {}
-    return {file: cost for file, cost in costs.items() if file not in side.texts}
-
-
-def _nothing(side: ProfiledSource) -> Cost:
-    return side.costs.nothing if side.costs else NOTHING
-
-
-def _total(costs: LineCosts | None) -> Cost:
-    return costs.total if costs else NOTHING
-
-
-def _duration(costs: LineCosts | None) -> float | None:
-    return costs.duration if costs else None
 
 
 def _file_diff(

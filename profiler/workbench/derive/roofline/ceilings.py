@@ -17,7 +17,7 @@ How many operations a capture counted, and what it used of each bandwidth.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import DURATION, added, by_launch, longest, totals
@@ -173,6 +173,26 @@ def _cycles(values: Values) -> float:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """The bytes of all launches through a level, and the ``seconds`` that they need at its peak
+    bandwidth; nan where that is not known.
+    """
+
+    bytes: float
+    seconds: float
+
+
+def moved(launches: Sequence[Values], level: str) -> Moved | None:
+    """None where some launch has no counters of the level."""
+    amounts = [traffic(values, level) for values in launches]
+    known = [amount for amount in amounts if amount is not None]
+    if len(known) < len(launches):
+        return None
+    rates = [bandwidth(values, level) or math.nan for values in launches]
+    return Moved(added(known), added(a / r for a, r in zip(known, rates, strict=True)))
+
+
+@dataclass(frozen=True)
 class Used:
     """One level of memory: its bytes over all launches, and the ``share`` of the duration that they
     need at its bandwidth: the one the GPU was ``measured`` to reach, else the theoretical one.
@@ -195,16 +215,12 @@ def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]
     seconds = added(values[DURATION] for values in launches) * 1e-9
     found: dict[str, Used] = {}
     for level in LEVELS:
-        amounts = [traffic(values, level) for values in launches]
-        known = [amount for amount in amounts if amount is not None]
-        if len(known) < len(launches):
+        one = moved(launches, level)
+        if one is None:
             continue
-        rates = [bandwidth(values, level) for values in launches]
-        least = added(a / r for a, r in zip(known, rates, strict=True) if r)
-        theory = least / seconds if all(rates) else math.nan
-        ceiling = ceilings.get(level)
-        share = added(known) / ceiling / seconds if ceiling else math.nan
+        theory, ceiling = one.seconds / seconds, ceilings.get(level)
+        share = one.bytes / ceiling / seconds if ceiling else math.nan
         by_measured = math.isfinite(share) and share <= 1
         if by_measured or math.isfinite(theory):
-            found[level] = Used(added(known), share if by_measured else theory, by_measured)
+            found[level] = Used(one.bytes, share if by_measured else theory, by_measured)
     return found

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from workbench.derive.figures import DURATION, added, by_launch
+from workbench.derive.figures import DURATION, added, by_launch, totals
 from workbench.derive.roofline.ceilings import (
     DRAM,
     L1,
@@ -37,12 +37,11 @@ from workbench.derive.roofline.ceilings import (
     VECTOR,
     Peaks,
     Values,
-    bandwidth,
+    moved,
     op_peak,
     per_cycle,
     sm_clock,
     tensor_peak,
-    traffic,
     vector_peak,
 )
 from workbench.evidence.records import Ceiling, CeilingsFile
@@ -118,26 +117,6 @@ class Point:
         return max(off, key=lambda level: level.share_of_bandwidth, default=None)
 
 
-@dataclass
-class _Sums:
-    """Work and traffic of a variant's launches, and the least seconds that each would take.
-
-    FLOPs by kind of work, bytes by level of memory.
-    """
-
-    flops: dict[str, float] = field(default_factory=dict)
-    seconds_at_peak: dict[str, float] = field(default_factory=dict)
-    bytes: dict[str, float] = field(default_factory=dict)
-    seconds_at_bandwidth: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    cycles: float = 0.0
-    undercounted: bool = False
-
-    @property
-    def total_flops(self) -> float:
-        return added(self.flops.values())
-
-
 def point(
     metrics: ColumnTable, measured: Mapping[str, float] | None = None, base: str = DRAM
 ) -> Point | None:
@@ -150,47 +129,47 @@ def point(
     launches = list(by_launch(metrics).values())
     if not all(_is_complete(values) for values in launches):
         return None
-    sums = _Sums()
-    for values in launches:
-        _add(sums, values)
-    if not sums.bytes.get(base) or not sums.seconds:
+    own = [values[DURATION] * 1e-9 for values in launches]
+    seconds = added(own)
+    clocks = [sm_clock(values) or math.nan for values in launches]
+    cycles = added(clock * each for clock, each in zip(clocks, own, strict=True))
+    every = {level: moved(launches, level) for level in LEVELS}
+    traffic = {k: found for k, found in every.items() if found and math.isfinite(found.seconds)}
+    if DRAM not in traffic or base not in traffic or not traffic[base].bytes or not seconds:
         return None
-    levels = [x for x in LEVELS if all(_has_level(values, x) for values in launches)]
-    return _point(sums, levels, measured or {}, base) if base in levels else None
-
-
-def _point(sums: _Sums, names: list[str], measured: Mapping[str, float], base: str) -> Point:
-    flops, by_kind = sums.total_flops, sums.seconds_at_peak
-    kind = max(by_kind, key=lambda name: (by_kind[name], name), default="fp32")
-    busy = sums.seconds_at_peak.get(kind, 0.0)
-    levels = tuple(_level(name, sums, busy, measured.get(name)) for name in names)
+    work = [each for values in launches for each in _work(values)]
+    flops = totals((kind, done) for kind, done, _ in work)
+    at_peak = totals((kind, done / peak) for kind, done, peak in work)
+    total, known = added(flops.values()), measured or {}
+    kind = max(at_peak, key=lambda name: (at_peak[name], name), default="fp32")
+    busy = at_peak.get(kind, 0.0)
+    least = {name: max(busy, one.seconds) for name, one in traffic.items()}
+    levels = {
+        name: LevelPoint(
+            name=name,
+            flop_per_byte=total / one.bytes if one.bytes else math.inf,
+            share_of_bandwidth=one.seconds / seconds,
+            roof_flops_per_second=total / least[name] if least[name] else math.nan,
+            share_of_measured=_share(one.bytes, known.get(name), seconds),
+            bytes_per_second=one.bytes / seconds,
+        )
+        for name, one in traffic.items()
+    }
     return Point(
         base=base,
-        flop_per_byte=flops / sums.bytes[base],
-        flops_per_second=flops / sums.seconds,
-        roof_flops_per_second=levels[names.index(base)].roof_flops_per_second,
+        flop_per_byte=total / traffic[base].bytes,
+        flops_per_second=total / seconds,
+        roof_flops_per_second=levels[base].roof_flops_per_second,
         arithmetic=TENSOR if kind.startswith(TENSOR) else kind,
-        flops=flops,
-        above_roof=busy > ERROR_MARGIN * sums.seconds or any(x.above_roof for x in levels),
-        limit="compute" if busy >= sums.seconds_at_bandwidth[base] else base,
-        share_of_arithmetic_peak=busy / sums.seconds,
-        levels=levels,
+        flops=total,
+        above_roof=busy > ERROR_MARGIN * seconds or any(x.above_roof for x in levels.values()),
+        limit="compute" if busy >= traffic[base].seconds else base,
+        share_of_arithmetic_peak=busy / seconds,
+        levels=tuple(levels.values()),
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",
-        lower_bound=sums.undercounted,
-        sm_clock_hz=sums.cycles / sums.seconds,
-        share_of_measured=_share(sums.flops.get(kind, 0.0), measured.get(kind), sums.seconds),
-    )
-
-
-def _level(level: str, sums: _Sums, busy: float, measured: float | None) -> LevelPoint:
-    amount, least = sums.bytes[level], sums.seconds_at_bandwidth[level]
-    return LevelPoint(
-        name=level,
-        flop_per_byte=sums.total_flops / amount if amount else math.inf,
-        share_of_bandwidth=least / sums.seconds,
-        roof_flops_per_second=sums.total_flops / max(busy, least) if busy or least else math.nan,
-        share_of_measured=_share(amount, measured, sums.seconds),
-        bytes_per_second=amount / sums.seconds,
+        lower_bound=any(_is_undercounted(values) for values in launches),
+        sm_clock_hz=cycles / seconds,
+        share_of_measured=_share(flops.get(kind, 0.0), known.get(kind), seconds),
     )
 
 
@@ -200,61 +179,31 @@ def _share(amount: float, rate: float | None, seconds: float) -> float:
 
 
 def _is_complete(values: Values) -> bool:
-    """False where the time, FP32 work, DRAM traffic or their ceilings are missing."""
+    """False where the time, FP32 work or its ceiling are missing."""
     return (
         DURATION in values
         and SMSP_CLOCK in values
         and per_cycle(values, "fp32") is not None
         and vector_peak(values, "fp32") is not None
-        and _has_level(values, DRAM)
     )
 
 
-def _has_level(values: Values, level: str) -> bool:
-    return traffic(values, level) is not None and bool(bandwidth(values, level))
-
-
-def _add(sums: _Sums, values: Values) -> None:
-    seconds = values[DURATION] * 1e-9
-    sums.seconds += seconds
-    sums.cycles += (sm_clock(values) or math.nan) * seconds
-    for kind, work, peak in _vector_work(values, seconds):
-        _add_work(sums, kind, work, peak)
-    _add_tensor_work(sums, values)
-    for level in LEVELS:
-        _add_traffic(sums, values, level)
-
-
-def _vector_work(values: Values, seconds: float) -> Iterator[tuple[str, float, float]]:
-    """Kind, FLOPs and peak FLOP/s of the arithmetic outside of the tensor cores."""
+def _work(values: Values) -> Iterator[tuple[str, float, float]]:
+    """Kind, FLOPs and peak FLOP/s of the arithmetic of a launch."""
     for kind in VECTOR:
         flops, peak = per_cycle(values, kind), vector_peak(values, kind)
         if flops and peak:
-            yield kind, flops * values[SMSP_CLOCK] * seconds, peak
-
-
-def _add_work(sums: _Sums, kind: str, work: float, peak: float) -> None:
-    sums.flops[kind] = sums.flops.get(kind, 0.0) + work
-    sums.seconds_at_peak[kind] = sums.seconds_at_peak.get(kind, 0.0) + work / peak
-
-
-def _add_tensor_work(sums: _Sums, values: Values) -> None:
+            yield kind, flops * values[SMSP_CLOCK] * (values[DURATION] * 1e-9), peak
     for op in TENSOR_OPS:
         work, peak = values.get(op.work, 0.0), tensor_peak(values, op.type)
         if work and peak and op_peak(values, op):
-            _add_work(sums, f"{TENSOR} {op.type}", work, peak)
+            yield f"{TENSOR} {op.type}", work, peak
+
+
+def _is_undercounted(values: Values) -> bool:
+    """Whether the tensor pipe was busy, and its operations were not collected."""
     collected = any(op.work in values for op in TENSOR_OPS)
-    if not collected and values.get(TENSOR_PIPE, 0.0) > BUSY_PIPE_PCT:
-        sums.undercounted = True
-
-
-def _add_traffic(sums: _Sums, values: Values, level: str) -> None:
-    amount, rate = traffic(values, level), bandwidth(values, level)
-    if amount is None or not rate:
-        return
-    sums.bytes[level] = sums.bytes.get(level, 0.0) + amount
-    least = sums.seconds_at_bandwidth.get(level, 0.0)
-    sums.seconds_at_bandwidth[level] = least + amount / rate
+    return not collected and values.get(TENSOR_PIPE, 0.0) > BUSY_PIPE_PCT
 
 
 OWN_CLOCK = (DRAM, L2)
