@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from workbench.derive.diff.costs import COUNTERS
@@ -76,15 +77,15 @@ class Bottleneck:
     """
 
     title: str
-    rule: str
-    metric: str
-    value: float
-    estimated_speedup_pct: float
-    scope: str
-    message: str = field(repr=False)
-    kernel: str
-    part: float
-    hot_line: HotLine | None
+    rule: str = ""
+    metric: str = ""
+    value: float = math.nan
+    estimated_speedup_pct: float = math.nan
+    scope: str = ""
+    message: str = field(default="", repr=False)
+    kernel: str = ""
+    part: float = 1.0
+    hot_line: HotLine | None = None
 
 
 def plain(message: str) -> str:
@@ -189,14 +190,16 @@ def bottlenecks(
     ``part`` that its kernel has of all durations. Without rules, the top stall reasons stand in.
     ``levels`` are the percent of its peak bandwidth that each level of memory reached.
     """
-    every = [rule for rule in _rules(rules) if not _is_small_stall(rule, lines, figures, part)]
+    columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
+    known = (Rule(*values) for values in rules.rows(*columns))
+    every = [rule for rule in known if not _is_small_stall(rule, lines, figures, part)]
     first: dict[tuple[str, str], Rule] = {}
     for rule in sorted(every, key=lambda rule: _rank(rule, figures, part.get(rule.kernel, 1.0))):
         first.setdefault((rule.name, rule.kernel), rule)
     found = near_roofs(lines, figures, levels)
     ranked = list(first.values())[: max(0, top - len(found))]
     found += [_bottleneck(rule, lines, figures, part.get(rule.kernel, 1.0)) for rule in ranked]
-    return (found if first else [*found, *top_stalls(lines, figures, top)])[:top]
+    return (found if first else [*found, *islice(top_stalls(lines, figures), top)])[:top]
 
 
 def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bottleneck, ...]:
@@ -218,7 +221,7 @@ def near_roofs(
             found[title] = (figures[name].metric, figures[name].value)
     ranked = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
     return [
-        Bottleneck(title, "", metric, at, math.nan, ROOF, "", _first_kernel(lines), 1.0, None)
+        Bottleneck(title, metric=metric, value=at, scope=ROOF, kernel=_first_kernel(lines))
         for title, (metric, at) in ranked
         if NEAR_PCT <= at <= 100 * ERROR_MARGIN
     ]
@@ -249,11 +252,6 @@ class Rule:
     scope: str
     estimate: float
     focus: Sequence[tuple[str, float]]
-
-
-def _rules(rules: ColumnTable) -> list[Rule]:
-    columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
-    return [Rule(*values) for values in rules.rows(*columns)]
 
 
 def _rank(
@@ -299,28 +297,17 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
     return rule.focus[0] if rule.focus else ("", math.nan)
 
 
-def top_stalls(
-    lines: ColumnTable, figures: Mapping[str, Figure], top: int = TOP
-) -> list[Bottleneck]:
-    """The largest stall reasons as bottlenecks, for a report without rule results."""
+def top_stalls(lines: ColumnTable, figures: Mapping[str, Figure]) -> Iterator[Bottleneck]:
+    """The stall reasons as bottlenecks, the largest first, for a report without rule results."""
     kernel = _first_kernel(lines)
-    stalls = {
-        key.removeprefix(STALL): figure.value
-        for key, figure in figures.items()
-        if key.startswith(STALL) and key != STALL + ISSUING and figure.value >= LEAST_STALL_PCT
-    }
-    return [
-        Bottleneck(
+    for key, figure in figures.items():
+        reason = key.removeprefix(STALL)
+        if reason in (key, ISSUING) or figure.value < LEAST_STALL_PCT:
+            continue
+        yield Bottleneck(
             title=f"{stall_label(reason).capitalize()} stalls",
-            rule="",
             metric=STALL_PREFIX + reason,
-            value=share,
-            estimated_speedup_pct=math.nan,
-            scope="",
-            message="",
+            value=figure.value,
             kernel=kernel,
-            part=1.0,
             hot_line=hot_line(lines, kernel, reason),
         )
-        for reason, share in list(stalls.items())[:top]
-    ]

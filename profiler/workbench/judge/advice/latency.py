@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from workbench.derive.factors import TimeBudget
 from workbench.derive.roofline.ceilings import L1, L2
 from workbench.judge.advice.subject import (
     LEAST,
@@ -36,11 +37,8 @@ def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     yield from _global(subject)
     yield from _shared(subject)
     yield from _barriers(subject)
-    yield from _dependent(subject)
-    yield from _products(subject)
-    yield from _front_end(subject)
-    yield from _stores(subject)
-    yield from _warps(subject)
+    yield from _others(subject)
+    yield from _warps(subject, subject.budget)
 
 
 def _says(limit: Limit, **more: float | bool) -> Finding:
@@ -100,35 +98,26 @@ def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
         yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
 
 
-def _dependent(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """Fixed latencies between dependent instructions, and ports that are taken."""
-    limit = waiting(subject, "wait")
-    yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
-    limit = waiting(subject, "dispatch_stall")
-    yield Candidate(limit, Change.OPERANDS, limit.share, NAMED, _says(limit))
+# What else warps wait for, and what helps, as sure as the evidence names the cause.
+OTHERS = (
+    (("wait",), ((Change.OVERLAP, NAMED),)),  # fixed latencies between dependent instructions
+    (("dispatch_stall",), ((Change.OPERANDS, NAMED),)),  # ports that are taken
+    (("gmma", "warpgroup_arrive"), ((Change.OVERLAP, NAMED), (Change.SPECIALISE, ONE_WAY))),
+    (("no_instructions", "branch_resolving", "imc_miss"), ((Change.SMALLER_CODE, NAMED),)),
+    (("drain",), ((Change.VECTOR, ONE_WAY),)),
+)
 
 
-def _products(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """Warpgroups that wait for their own wgmma."""
-    limit = waiting(subject, "gmma", "warpgroup_arrive")
-    yield Candidate(limit, Change.OVERLAP, limit.share, NAMED, _says(limit))
-    yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, _says(limit))
+def _others(subject: AdvisedKernel) -> Iterator[Candidate]:
+    for reasons, changes in OTHERS:
+        limit = waiting(subject, *reasons)
+        for change, sure in changes:
+            yield Candidate(limit, change, limit.share, sure, _says(limit))
 
 
-def _front_end(subject: AdvisedKernel) -> Iterator[Candidate]:
-    limit = waiting(subject, "no_instructions", "branch_resolving", "imc_miss")
-    yield Candidate(limit, Change.SMALLER_CODE, limit.share, NAMED, _says(limit))
-
-
-def _stores(subject: AdvisedKernel) -> Iterator[Candidate]:
-    limit = waiting(subject, "drain")
-    yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, _says(limit))
-
-
-def _warps(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
     """More warps, by what keeps them out: twice as many hide at most half of the waiting."""
-    there = subject.value("warps_per_scheduler")
-    waits = subject.budget.waiting if subject.budget else 0.0
+    there, waits = subject.value("warps_per_scheduler"), budget.waiting
     if there is None or there >= ENOUGH_WARPS or waits < LEAST_WAITING:
         return
     achieved, most = subject.value("achieved_occupancy"), subject.value("theoretical_occupancy")
@@ -136,8 +125,8 @@ def _warps(subject: AdvisedKernel) -> Iterator[Candidate]:
     if achieved is None or most is None or waves is None:
         return
     metric = "smsp__warps_active.avg.per_cycle_active"
-    counters = tuple(subject.budget.waits) if subject.budget else ()
-    limit = Limit(Stage.LATENCY, "warps", waits, metric, there, "warps per scheduler", counters)
+    unit, counters = "warps per scheduler", tuple(budget.waits)
+    limit = Limit(Stage.LATENCY, "warps", waits, metric, there, unit, counters)
     why = finding("advice.few_warps", warps_per_scheduler=there)
     saved = HALF * waits
     if waves < 1 and achieved < FILLED * most:

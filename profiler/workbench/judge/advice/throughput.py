@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from workbench.derive.diff.costs import SECTORS, WAVEFRONTS
 from workbench.derive.factors import METRICS as TIME_METRICS
+from workbench.derive.factors import TimeBudget
 from workbench.derive.roofline.ceilings import DRAM, L1, LEVELS, METRICS
 from workbench.judge.advice.subject import (
     ISSUE,
@@ -46,18 +47,11 @@ def pipe_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 def pipe_limit(subject: AdvisedKernel, pipe: str, share: float | None = None) -> Limit:
     """A pipe by how busy it was."""
-    known = subject.busy.get(pipe, 0.0)
+    busy = subject.busy.get(pipe, 0.0)
+    share = busy if share is None else share
     metric = catalog()[f"{pipe}_pipe"].names[0]
     counters = ("math_pipe_throttle", "wait", "short_scoreboard")
-    return Limit(
-        Stage.PIPE,
-        pipe,
-        known if share is None else share,
-        metric,
-        100 * known,
-        "% of peak",
-        counters,
-    )
+    return Limit(Stage.PIPE, pipe, share, metric, 100 * busy, "% of peak", counters)
 
 
 def is_product(subject: AdvisedKernel) -> bool:
@@ -158,17 +152,14 @@ MOST = 0.5  # of an imbalance that is explained by the last wave
 
 def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Nothing where the cycles of the busiest SM were not collected."""
-    yield from _head_and_tail(subject)
-    yield from _imbalance(subject)
+    if subject.budget is not None:
+        yield from _head_and_tail(subject, subject.budget.head_tail)
+        yield from _imbalance(subject, subject.budget)
 
 
-def _head_and_tail(subject: AdvisedKernel) -> Iterator[Candidate]:
-    if subject.budget is None:
-        return
-    share = subject.budget.head_tail
-    limit = Limit(
-        Stage.LAUNCH, "", share, f"1 - {TIME_METRICS['busiest']}", 100 * share, "% of the duration"
-    )
+def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
+    metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
+    limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
     why = Finding("advice.head_and_tail")
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
@@ -177,10 +168,8 @@ def _head_and_tail(subject: AdvisedKernel) -> Iterator[Candidate]:
         yield Candidate(limit, Change.FUSE, share, ONE_WAY / 2, why)
 
 
-def _imbalance(subject: AdvisedKernel) -> Iterator[Candidate]:
-    if subject.budget is None:
-        return
-    share = subject.budget.imbalance
+def _imbalance(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
+    share = budget.imbalance
     blocks = subject.value("grid") if subject.launches == 1 else None
     if blocks and subject.sms and blocks < subject.sms:
         limit = Limit(Stage.GRID, "", share, "launch__grid_size", blocks, "blocks")
@@ -195,7 +184,7 @@ def _imbalance(subject: AdvisedKernel) -> Iterator[Candidate]:
         yield Candidate(limit, Change.TAIL, share, NAMED, why)
         yield Candidate(limit, Change.BALANCE, share, ONE_WAY, why)
         return
-    value = 100 * subject.budget.balance
+    value = 100 * budget.balance
     limit = Limit(Stage.IMBALANCE, "", share, TIME_METRICS["balance"], value, "% of the busiest SM")
     why = Finding("advice.imbalance")
     yield Candidate(limit, Change.BALANCE, share, NAMED, why)
@@ -267,15 +256,8 @@ def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
     share = max([subject.waits(*GLOBAL), *off])
     if wasted < WASTED:
         return
-    limit = Limit(
-        Stage.MEMORY,
-        "sectors",
-        share,
-        "derived__memory_l2_theoretical_sectors_global_excessive",
-        excess,
-        "sectors",
-        (SECTORS,),
-    )
+    metric = "derived__memory_l2_theoretical_sectors_global_excessive"
+    limit = Limit(Stage.MEMORY, "sectors", share, metric, excess, "sectors", (SECTORS,))
     why = finding("advice.wasted_sectors", share=wasted)
     yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
 
