@@ -20,7 +20,6 @@ from workbench.derive.speedup import (
     between_sessions,
     instance_time,
     over_sessions,
-    ratio_interval,
     ratio_of,
     session_times,
     time_of,
@@ -127,7 +126,7 @@ def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_b
 
 
 def test_one_session_has_a_ratio_and_no_interval() -> None:
-    found = ratio_interval([[20.0, 20.0]], [[10.0, 10.0]])
+    found = over_sessions([math.log(2.0)])
     assert found.value == pytest.approx(2)
     assert (found.low, found.high, found.half_width) == (None, None, None)
 

@@ -1,18 +1,28 @@
-"""The words that every room speaks: states, verdicts and results, and the few shared constants."""
+"""What every room shares: states, verdicts, results, and a few constants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def shown(computed: F) -> F:
     """Marks a property that a record shows in JSON as it shows its fields."""
     computed.__dict__["is_shown"] = True
     return computed
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Each key's values, in the order in which the keys first come."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 SCHEMA_VERSION = 1

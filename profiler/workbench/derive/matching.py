@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.derive.figures import added
 from workbench.ncu.report_file import Launch
+from workbench.words import grouped
 
 BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST, BY_HAND = (
     "range",
@@ -51,9 +52,7 @@ class LaunchGroup:
 
 def groups(launches: Sequence[Launch]) -> list[LaunchGroup]:
     """By signature and launch shape, the most time first."""
-    members: dict[Any, list[Launch]] = {}
-    for launch in launches:
-        members.setdefault((launch.signature, launch.shape), []).append(launch)
+    members = grouped(((launch.signature, launch.shape), launch) for launch in launches)
     made = [LaunchGroup(tuple(alike)) for alike in members.values()]
     return sorted(made, key=lambda group: group.rank)
 
@@ -91,6 +90,7 @@ class Matching:
     @property
     def groups(self) -> list[PairGroup]:
         """The most time before first."""
+
         members: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:
             sides = [(x.signature, x.shape, x.range) for x in (pair.before, pair.after)]
@@ -134,9 +134,7 @@ def _take(
     how: str,
     key: Callable[[Launch], Any],
 ) -> None:
-    waiting: dict[Any, list[Launch]] = {}
-    for launch in right:
-        waiting.setdefault(key(launch), []).append(launch)
+    waiting = grouped((key(launch), launch) for launch in right)
     for launch in list(left):
         partners = waiting.get(key(launch))
         if partners:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from statistics import fmean, median, pstdev, variance
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.words import Regime
+from workbench.words import Regime, grouped
 
 if TYPE_CHECKING:
     from workbench.evidence.timing import Series, Session
@@ -132,24 +132,6 @@ def quantile_of(quantiles: Sequence[float], freedom: int) -> float:
     return quantiles[min(freedom, len(quantiles)) - 1]
 
 
-def mean_log(values: Sequence[float]) -> float:
-    """Of the instances of one session."""
-    return math.fsum(map(math.log, values)) / len(values)
-
-
-def ratio_interval(
-    first: Sequence[Sequence[float]],
-    second: Sequence[Sequence[float]],
-    *,
-    again: bool = False,
-) -> Interval:
-    """Of first ÷ second, both [session][instance]: how much faster the second is."""
-    return over_sessions(
-        [mean_log(one) - mean_log(other) for one, other in zip(first, second, strict=True)],
-        again=again,
-    )
-
-
 @dataclass(frozen=True)
 class Time:
     """Microseconds that a call adds, a geometric mean over instances and sessions, with its 95 %
@@ -232,12 +214,11 @@ class TwoClocks:
 
 def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
     """By variant; empty of method 1, which has one clock."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for session in sessions:
-        for series in session.series:
-            if series.by_events:
-                both = median(series.microseconds), median(series.by_events)
-                found.setdefault(series.variant, []).append(both)
+    every = (series for session in sessions for series in session.series if series.by_events)
+    found = grouped(
+        (series.variant, (median(series.microseconds), median(series.by_events)))
+        for series in every
+    )
     return {
         variant: TwoClocks(
             stamps=fmean(stamps for stamps, _ in both),
@@ -261,13 +242,14 @@ def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
     every = list(sessions)
     wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
     wrong |= wrong_outputs(every).keys()
-    found: dict[Key, list[tuple[Session, Series]]] = {}
-    for session in every:
-        for series in session.series:
-            if series.variant not in wrong:
-                key = (series.variant, series.regime, series.control)
-                found.setdefault(key, []).append((session, series))
-    return _WhenAsked(found)
+    return _WhenAsked(
+        grouped(
+            ((series.variant, series.regime, series.control), (session, series))
+            for session in every
+            for series in session.series
+            if series.variant not in wrong
+        )
+    )
 
 
 class _WhenAsked(Mapping[Key, SessionTimes]):
@@ -279,11 +261,9 @@ class _WhenAsked(Mapping[Key, SessionTimes]):
 
     def __getitem__(self, key: Key) -> SessionTimes:
         if key not in self._found:
-            by_session: dict[int, list[InstanceTime]] = {}
-            for session, series in self._measured[key]:
-                one = instance_time(series)
-                by_session.setdefault(session.number, []).append(one)
-            self._found[key] = {number: tuple(times) for number, times in by_session.items()}
+            measured = self._measured[key]
+            found = grouped((session.number, instance_time(series)) for session, series in measured)
+            self._found[key] = {number: tuple(times) for number, times in found.items()}
         return self._found[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -298,11 +278,25 @@ def adds_nothing(times: SessionTimes) -> bool:
     return any(one.microseconds <= 0 for session in times.values() for one in session)
 
 
+def logarithms(times: SessionTimes, *, in_cycles: bool = False) -> list[float]:
+    """Of every session the mean logarithm of its instances' microseconds, or of their kilocycles;
+    empty where one of them adds nothing, or its clock was not collected.
+    """
+    every = [
+        [(one.kilocycles or 0.0) if in_cycles else one.microseconds for one in session]
+        for session in times.values()
+    ]
+    if any(value <= 0 for session in every for value in session):
+        return []
+    return [math.fsum(map(math.log, session)) / len(session) for session in every]
+
+
 def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     """None without a session, and where a call adds nothing."""
-    if not times or adds_nothing(times):
+    drawn = logarithms(times)
+    if not drawn:
         return None
-    known = over_sessions([mean_log([o.microseconds for o in s]) for s in times.values()])
+    known = over_sessions(drawn)
     clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
     return Time(
         value=known.value,
@@ -323,25 +317,18 @@ def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Rat
     looked at before.
     """
     shared = [number for number in before if number in after]
-    one = {number: before[number] for number in shared}
-    other = {number: after[number] for number in shared}
-    if not shared or adds_nothing(one) or adds_nothing(other):
-        return None
-    first, second = (
-        [[o.microseconds for o in session] for session in side.values()] for side in (one, other)
-    )
+    first, second = ({number: side[number] for number in shared} for side in (before, after))
     again = len(shared) > planned > 0
-    known = ratio_interval(first, second, again=again)
-    cycles = _in_cycles(one, other, again)
+    known = _quotient(logarithms(first), logarithms(second), again=again)
+    if known is None:
+        return None
+    in_cycles = (logarithms(side, in_cycles=True) for side in (first, second))
+    cycles = _quotient(*in_cycles, again=again)
     return Ratio(known.value, known.low, known.high, known.sessions, cycles, known.level)
 
 
-def _in_cycles(before: SessionTimes, after: SessionTimes, again: bool) -> Interval | None:
-    """None where the clock of an instance was not collected."""
-    cycles = [
-        [[one.kilocycles or 0.0 for one in session] for session in side.values()]
-        for side in (before, after)
-    ]
-    if any(value <= 0 for side in cycles for session in side for value in session):
+def _quotient(before: list[float], after: list[float], *, again: bool) -> Interval | None:
+    """None where the logarithms of a side are not known."""
+    if not before or not after:
         return None
-    return ratio_interval(*cycles, again=again)
+    return over_sessions([a - b for a, b in zip(before, after, strict=True)], again=again)

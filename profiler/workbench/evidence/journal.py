@@ -18,7 +18,7 @@ from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import CaptureIndex, Number, Provenance, Record
 from workbench.evidence.timing import Timing
-from workbench.words import HEADLINE, Known
+from workbench.words import HEADLINE, Known, grouped
 
 
 class JournalRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
@@ -211,11 +211,12 @@ def medians(timing: Timing) -> dict[str, float]:
     """Variant to the microseconds that a call adds in the headline's regime: the median over
     instances of the median over rounds.
     """
-    times: dict[str, list[float]] = {}
-    for session in timing.together:
-        for one in session.series:
-            if one.regime == HEADLINE and not one.control:
-                times.setdefault(one.variant, []).append(statistics.median(one.added))
+    times = grouped(
+        (one.variant, statistics.median(one.added))
+        for session in timing.together
+        for one in session.series
+        if one.regime == HEADLINE and not one.control
+    )
     return {variant: round(statistics.median(each), 4) for variant, each in times.items()}
 
 

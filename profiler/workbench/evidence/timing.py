@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from workbench.evidence.records import Count, Measure, Number, Provenance, Record
-from workbench.words import NodeKind, Regime
+from workbench.words import NodeKind, Regime, grouped
 
 METHOD = 2  # how times are measured now; see Timing
 STEADY_WINDOWS = 3  # the last of a kernel alone, whose time counts
@@ -148,19 +148,12 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     @cached_property
     def by_variant(self) -> Mapping[str, list[Series]]:
         """What each variant was timed in, of all sessions."""
-        found: dict[str, list[Series]] = {}
-        for session in self.sessions:
-            for series in session.series:
-                found.setdefault(series.variant, []).append(series)
-        return found
+        return grouped((one.variant, one) for session in self.sessions for one in session.series)
 
     @cached_property
     def audits(self) -> Mapping[str, list[Audit]]:
         """By variant, of all sessions."""
-        found: dict[str, list[Audit]] = {}
-        for audit in (audit for session in self.sessions for audit in session.audits):
-            found.setdefault(audit.variant, []).append(audit)
-        return found
+        return grouped((one.variant, one) for session in self.sessions for one in session.audits)
 
     @cached_property
     def chained(self) -> frozenset[str]:

@@ -18,7 +18,7 @@ from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadd
 from workbench.ncu.command import counting
 from workbench.ncu.report_file import OPTIONS, Report
 from workbench.study.config import Gates
-from workbench.words import ABSENT, CLOCK_TOLERANCE
+from workbench.words import ABSENT, CLOCK_TOLERANCE, grouped
 
 COMPARED = ("gpu", "driver", "cuda", "torch")
 
@@ -43,13 +43,15 @@ def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iter
 
     ``of`` are the variants that are looked at, None is all.
     """
-    hurt: dict[str, list[Finding]] = {}
-    for name, shape in snapshot.shapes.items():
-        where = "" if name == snapshot.shape else name
-        for variant in shape.variants.values():
-            if variant.damage and (of is None or variant.variant in of):
-                one = finding("variant", variant=variant.variant, shape=where)
-                hurt.setdefault(variant.damage, []).append(one)
+    hurt = grouped(
+        (
+            one.damage,
+            finding("variant", variant=one.variant, shape="" if name == snapshot.shape else name),
+        )
+        for name, shape in snapshot.shapes.items()
+        for one in shape.variants.values()
+        if one.damage and (of is None or one.variant in of)
+    )
     for damage, variants in hurt.items():
         yield finding("captures.damaged", text=damage, variants=tuple(variants))
     for text in snapshot.notes:

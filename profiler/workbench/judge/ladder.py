@@ -34,7 +34,7 @@ from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
 from workbench.study.model import Step, outcomes
-from workbench.words import Change, Origin, Status, Verdict
+from workbench.words import Origin, Status, Verdict, grouped
 
 
 def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDED) -> Ablation:
@@ -290,9 +290,10 @@ def with_trials(rows: Iterable[Row], trials: Iterable[Trial], shape: str) -> tup
 def _with_answers(row: Row, trials: Iterable[Trial]) -> Row:
     if row.advice is None:
         return row
-    tried: dict[Change, list[Tried]] = {}
-    for trial in trials:
-        if trial.kind and trial.verdict:
-            tried.setdefault(trial.kind, []).append(Tried(trial.variant, trial.verdict))
+    tried = grouped(
+        (trial.kind, Tried(trial.variant, trial.verdict))
+        for trial in trials
+        if trial.kind and trial.verdict
+    )
     parts = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
     return replace(row, advice=tuple(parts))

@@ -17,7 +17,7 @@ from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
 from workbench.study.config import Budget, CommitGate, Config, Gates
 from workbench.study.model import Ladder, Step
-from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
+from workbench.words import HEADLINE, GateState, Move, Regime, Verdict, grouped
 
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:
@@ -131,9 +131,7 @@ class Run:
 
 def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
     """The dearest in time first."""
-    kinds: dict[tuple[str, str, str, str], list[SpentEntry]] = {}
-    for entry in entries:
-        kinds.setdefault((entry.verb, entry.study, entry.place, entry.gpu), []).append(entry)
+    kinds = grouped(((one.verb, one.study, one.place, one.gpu), one) for one in entries)
     found = [
         Spent(
             *kind, runs=len(own), seconds=seconds_of(own), cost=added(entry.cost for entry in own)

@@ -11,17 +11,15 @@ from statistics import fmean, median
 from workbench.derive.speedup import (
     Interval,
     Ratio,
-    SessionTimes,
-    adds_nothing,
     between_sessions,
-    mean_log,
+    logarithms,
     over_sessions,
     ratio_of,
 )
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
 from workbench.judge.known_evidence import TimedTogether
-from workbench.words import ABSENT, GateState, Regime
+from workbench.words import ABSENT, GateState, Regime, grouped
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 INTERFERENCE = "interference"
@@ -218,14 +216,11 @@ def _controls(timing: TimedTogether) -> Iterator[Control]:
 def interference_of(timing: TimedTogether, reference: str) -> Interference | None:
     """None where the reference was not timed chained both alone and beside the steps."""
     key = (reference, Regime.CHAINED, False)
-    alone, together = timing.alone.get(key), timing.times.get(key)
-    if not alone or not together or adds_nothing(alone) or adds_nothing(together):
+    sides = [found.get(key, {}) for found in (timing.alone, timing.times)]
+    times = [logarithms(side) for side in sides]
+    if not all(times):
         return None
-    times = [
-        [mean_log([one.microseconds for one in each]) for each in side.values()]
-        for side in (alone, together)
-    ]
-    cycles = [_cycles(side) for side in (alone, together)]
+    cycles = [logarithms(side, in_cycles=True) for side in sides]
     in_cycles = all(cycles)
     by_time = between_sessions(*times)
     ratio = between_sessions(*cycles) if in_cycles else by_time
@@ -240,14 +235,6 @@ def interference_of(timing: TimedTogether, reference: str) -> Interference | Non
         high=ratio.high,
         by_time=by_time if in_cycles else None,
     )
-
-
-def _cycles(times: SessionTimes) -> list[float]:
-    """The mean logarithm of every session; empty where the clock of an instance is not known."""
-    cycles = [[one.kilocycles or 0.0 for one in each] for each in times.values()]
-    if any(value <= 0 for each in cycles for value in each):
-        return []
-    return [mean_log(each) for each in cycles]
 
 
 def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
@@ -335,9 +322,7 @@ def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]
     """One a reason, with the shapes and the most that it was at one of them; of those with the same
     share of the rounds the one at the lowest clock.
     """
-    limits: dict[tuple[str, ...], list[str]] = {}
-    for shape, found in by_shape.items():
-        limits.setdefault(found.limits or found.reasons, []).append(shape)
+    limits = grouped((found.limits or found.reasons, shape) for shape, found in by_shape.items())
     for shapes in limits.values():
         worst = max(
             (by_shape[shape] for shape in shapes),

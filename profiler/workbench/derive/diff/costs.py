@@ -16,7 +16,7 @@ from types import MappingProxyType
 from workbench.derive.figures import DURATION, ISSUING, added, totals
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.disassembly import Code
-from workbench.words import shown
+from workbench.words import grouped, shown
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
     "instructions",
@@ -223,10 +223,7 @@ class Listing:
 
     @cached_property
     def by_line(self) -> Mapping[Place, Sequence[InstructionCost]]:
-        found: dict[Place, list[InstructionCost]] = {}
-        for one in self.instructions:
-            found.setdefault(one.place, []).append(one)
-        return found
+        return grouped((one.place, one) for one in self.instructions)
 
 
 def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:

@@ -25,7 +25,7 @@ from workbench.judge.findings import Finding
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS
 from workbench.study.model import Work
-from workbench.words import VIRTUAL_ROOT, Change, Stage
+from workbench.words import VIRTUAL_ROOT, Change, Stage, grouped
 
 PIPES = ("tensor", "fma", "xu", "lsu")
 ISSUE = "issue"
@@ -183,9 +183,11 @@ def subject(
 
 
 def _by_line(lines: ColumnTable) -> dict[str, dict[Place, float]]:
-    found: dict[str, list[tuple[Place, float]]] = {}
-    for file, line, counter, value in lines.rows("file", "line", "counter", "value"):
-        found.setdefault(str(counter), []).append(((str(file), int(line)), float(value)))
+    rows = lines.rows("file", "line", "counter", "value")
+    found = grouped(
+        (str(counter), ((str(file), int(line)), float(value)))
+        for file, line, counter, value in rows
+    )
     return {counter: totals(parts) for counter, parts in found.items()}
 
 
