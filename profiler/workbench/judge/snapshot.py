@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from functools import cached_property
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import BadCapture
 from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.layout import is_there
 from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Build, Check
+from workbench.evidence.records import Check
 from workbench.judge.known_evidence import (
     ShapeEvidence,
     ShapeTimes,
@@ -31,36 +31,6 @@ from workbench.study.model import Step, outcomes
 from workbench.study.sources import source_files, source_texts
 from workbench.study.unseen import unseen_shapes
 from workbench.words import CheckResult, Status
-
-
-class UnseenEvidence(TypedDict, total=False):
-    """Fields of ``VariantEvidence``."""
-
-    unseen: Mapping[str, Check | None]
-    unseen_over: Ratio | None
-    seed: str
-
-
-@dataclass(frozen=True)
-class ShapeRequest:
-    """Which variants at one shape, and whether their captures and texts."""
-
-    variants: tuple[str, ...]
-    captures: bool = False
-    texts: Texts | None = None
-
-
-class Texts:
-    """Sources of variants by their name in the line table, each read once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Mapping[str, str]] = {}
-
-    def of(self, evidence: Evidence, variant: str) -> Mapping[str, str]:
-        if variant not in self._known:
-            study = evidence.study
-            self._known[variant] = source_texts(study, study.variants[variant])
-        return self._known[variant]
 
 
 def snapshot(
@@ -85,9 +55,11 @@ def snapshot(
     if timed is None:
         timed = outcomes(steps) if steps and not only else []
     judged = asked_for(steps, only, evidence.shape) if only else steps
-    wanted = dict(_wanted(evidence, judged, timed, Texts() if sources else None))
     journal = load_journal(evidence.folder)
-    shapes = {shape: _shape(evidence.at(shape), wanted[shape]) for shape in wanted}
+    shapes = {
+        shape: _shape(evidence.at(shape), variants, captures=whole, sources=sources and whole)
+        for shape, variants, whole in _wanted(evidence, judged, timed)
+    }
     return Snapshot(
         study=study.name,
         gpu=evidence.folder.gpu,
@@ -108,23 +80,24 @@ def snapshot(
 def at_one_shape(evidence: Evidence, variants: Sequence[str], *, captures: bool) -> ShapeEvidence:
     """What is recorded of some variants, at the shape of ``evidence`` alone."""
     catalog()  # a file, too
-    return _shape(evidence, ShapeRequest(_once(variants), captures=captures))
+    return _shape(evidence, variants, captures=captures)
 
 
 def _wanted(
-    evidence: Evidence, steps: Sequence[Step], timed: Sequence[Step], texts: Texts | None
-) -> Iterator[tuple[str, ShapeRequest]]:
-    """Shape to what is wanted there, in the order of the study; ``timed`` steps at all of them."""
+    evidence: Evidence, steps: Sequence[Step], timed: Sequence[Step]
+) -> Iterator[tuple[str, list[str], bool]]:
+    """Shapes in the order of the study, the variants that are wanted there, and whether with their
+    captures: those of a table. ``timed`` steps are wanted at all of them.
+    """
     study, table = evidence.study, evidence.shape
     ladders = shapes_of(steps, table)
     references = [reference.name for reference in study.ladder.references]
     for name, shape in study.shapes.items():
         if name in ladders:
             beside = (study.ladder.steps[0].variant, *references)
-            variants = [*_compared(steps, name, table), *_names(timed), *beside]
-            yield name, ShapeRequest(_once(variants), captures=True, texts=texts)
+            yield name, [*_compared(steps, name, table), *_names(timed), *beside], True
         elif shape.profiled and timed and table == study.default_shape:
-            yield name, ShapeRequest(_once([*_names(timed), *references]))
+            yield name, [*_names(timed), *references], False
 
 
 def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
@@ -139,11 +112,10 @@ def _names(steps: Iterable[Step]) -> Iterator[str]:
     return (step.variant for step in steps)
 
 
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(names) if name)
-
-
-def _shape(evidence: Evidence, wanted: ShapeRequest) -> ShapeEvidence:
+def _shape(
+    evidence: Evidence, variants: Iterable[str], *, captures: bool, sources: bool = False
+) -> ShapeEvidence:
+    names = filter(None, dict.fromkeys(variants))
     shape = evidence.study.shapes[evidence.shape]
     return ShapeEvidence(
         shape=evidence.shape,
@@ -152,7 +124,9 @@ def _shape(evidence: Evidence, wanted: ShapeRequest) -> ShapeEvidence:
             TimedTogether(file.name, frozenset(evidence.timed(file.timing)), file.timing)
             for file in evidence.timings
         ),
-        variants={name: _variant(evidence, name, wanted) for name in wanted.variants},
+        variants={
+            name: _variant(evidence, name, captures=captures, sources=sources) for name in names
+        },
         work=evidence.study.work(evidence.shape) if shape.profiled else None,
     )
 
@@ -169,29 +143,34 @@ def _opened(evidence: Evidence, variant: str) -> tuple[Capture | None, str]:
 class _Everywhere:
     """What is the same of a variant at every shape: its checks by shape, and its sources'."""
 
-    checks: Mapping[str, Check | None]
-    build: Build | None
-    front_ends: tuple[str, ...]
+    evidence: Evidence
+    variant: str
+
+    @cached_property
+    def checks(self) -> Mapping[str, Check | None]:
+        found = self.evidence.checks(self.variant, self.evidence.study.shapes)
+        return {shape: one.current for shape, one in found.items()}
+
+    @cached_property
+    def front_ends(self) -> tuple[str, ...]:
+        study = self.evidence.study
+        return front_ends_of(source_files(study, study.variants[self.variant]))
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        study = self.evidence.study
+        return source_texts(study, study.variants[self.variant])
 
 
 def _everywhere(evidence: Evidence, variant: str) -> _Everywhere:
     """Read once for all shapes that are looked at."""
-    kept, name, study = evidence.files.opened, f"everywhere {variant}", evidence.study
-    if name not in kept:
-        kept[name] = _Everywhere(
-            checks={
-                shape: found.current
-                for shape, found in evidence.checks(variant, study.shapes).items()
-            },
-            build=evidence.build(variant).current,
-            front_ends=front_ends_of(source_files(study, study.variants[variant])),
-        )
-    found = kept[name]
+    known = _Everywhere(evidence, variant)
+    found = evidence.files.opened.setdefault(f"everywhere {variant}", known)
     assert isinstance(found, _Everywhere)
     return found
 
 
-def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantEvidence:
+def _variant(evidence: Evidence, variant: str, *, captures: bool, sources: bool) -> VariantEvidence:
     study = evidence.study
     check = evidence.check(variant).record
     everywhere = _everywhere(evidence, variant)
@@ -199,8 +178,9 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
     own = {shape: found for shape, found in checks.items() if shape not in study.derived}
     missing = [shape for shape, found in own.items() if found is None and shape != evidence.shape]
     always = {shape for shape in missing if study.shapes[shape].always_checked}
-    capture, damage = _opened(evidence, variant) if wanted.captures else (None, "")
+    capture, damage = _opened(evidence, variant) if captures else (None, "")
     index = evidence.capture_index(variant)
+    unseen, unseen_over, seed = _unseen(evidence, variant)
     state = evidence.state(variant)
     if damage:
         state = {**state, "capture": Status.DAMAGED}
@@ -209,30 +189,36 @@ def _variant(evidence: Evidence, variant: str, wanted: ShapeRequest) -> VariantE
         title=study.variants[variant].title,
         state=state,
         correct=check is not None and check.status == CheckResult.CORRECT,
-        build=everywhere.build,
+        build=evidence.build(variant).current,
         checks={shape: record for shape, record in checks.items() if record is not None},
         due=tuple(shape for shape in missing if shape in always),
         unchecked=tuple(shape for shape in missing if shape not in always),
         index=None if damage else index.current,
         capture=capture,
-        texts=wanted.texts.of(evidence, variant) if wanted.texts else {},
+        texts=everywhere.texts if sources else {},
         damage=damage or index.why,
         tables_only=capture is not None and not is_there(capture.path),
         front_ends=everywhere.front_ends,
-        **_unseen(evidence, variant),
+        unseen=unseen,
+        unseen_over=unseen_over,
+        seed=seed,
     )
 
 
-def _unseen(evidence: Evidence, variant: str) -> UnseenEvidence:
-    """At the shapes that are drawn for a step; nothing for a study without ranges."""
+def _unseen(
+    evidence: Evidence, variant: str
+) -> tuple[Mapping[str, Check | None], Ratio | None, str]:
+    """Checks at the shapes that are drawn for a step, its ratio over the parent at the first, and
+    the seed; nothing for a study without ranges.
+    """
     step, drawn = evidence.study.ladder.step(variant), None
     if step is not None and step.parent and evidence.shape not in evidence.study.derived:
         drawn = unseen_shapes(evidence.study, variant)
     if step is None or drawn is None or not drawn.names:
-        return {}
+        return {}, None, ""
     whole = Evidence(drawn.study, drawn.names[0], evidence.folder)
     checks = {n: found.current for n, found in whole.checks(variant, drawn.names).items()}
     names = [step.parent or "", variant]
     first = at_one_shape(whole, names, captures=False)
     over = ShapeTimes(first, main_timing(first, names)).ratio(step.parent, variant, every=True)
-    return {"unseen": checks, "unseen_over": over, "seed": drawn.seed}
+    return checks, over, drawn.seed
