@@ -102,7 +102,7 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
         known[BANDWIDTH] = bandwidth
     if taken := _samples(launches):
         known[SAMPLES] = taken
-    stalls = (_stall_figure(reason, share) for reason, share in _shares(launches).items())
+    stalls = (_stall_figure(reason, share) for reason, share in stall_shares(metrics).items())
     return {**known, **{stall.id: stall for stall in stalls}}
 
 
@@ -225,7 +225,11 @@ def stall_shares(metrics: ColumnTable) -> dict[str, float]:
 
     ``selected`` is a warp that issued: no stall, but part of the whole.
     """
-    return _shares(by_launch(metrics))
+    launches = by_launch(metrics).values()
+    sums = totals(item for values in launches for item in stall_samples(values).items())
+    total = added(sums.values())
+    shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
+    return _largest_first(shares)
 
 
 def stall_samples(values: Mapping[str, float]) -> dict[str, float]:
@@ -237,11 +241,8 @@ def stall_samples(values: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _shares(launches: Launches) -> dict[str, float]:
-    sums = totals(item for values in launches.values() for item in stall_samples(values).items())
-    total = added(sums.values())
-    shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
-    return dict(sorted(shares.items(), key=lambda item: (-item[1], item[0])))
+def _largest_first(parts: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(parts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def occupancy_limiters(metrics: ColumnTable) -> list[str]:
@@ -304,7 +305,7 @@ def stall_times(metrics: ColumnTable) -> dict[str, float]:
     )
     if not times.keys() - {UNSAMPLED}:
         return {}
-    return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+    return _largest_first(times)
 
 
 def _sampled(values: Mapping[str, float]) -> dict[str, float]:

@@ -48,7 +48,8 @@ def compare(
 ) -> Comparison:
     """``names`` are what the two are called; ``known`` their figures, where already computed."""
     old, new = known or (figures(before.metrics), figures(after.metrics))
-    factors = _factors(before, after, names)
+    parts = duration_parts(before.metrics), duration_parts(after.metrics)
+    factors = speedup_factors(parts[0], parts[1], names) if parts[0] and parts[1] else None
     return Comparison(
         before=names[0],
         after=names[1],
@@ -58,11 +59,6 @@ def compare(
         ),
         largest_changes=largest_changes(old, new, factors),
     )
-
-
-def _factors(before: Capture, after: Capture, names: tuple[str, str]) -> SpeedupFactors | None:
-    old, new = duration_parts(before.metrics), duration_parts(after.metrics)
-    return speedup_factors(old, new, names) if old and new else None
 
 
 def rule_words(rule: str, title: str) -> str:

@@ -29,7 +29,7 @@ from workbench.judge.known_evidence import (
     shown_at,
 )
 from workbench.judge.regimes import AcrossShapes, across_shapes
-from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
+from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
 from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
 from workbench.judge.view import View, Views
 from workbench.study.config import Config
@@ -54,8 +54,13 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     profiled = [table.variant(row.variant) for row in everything if row.capture]
     theory = _ceilings(profiled)
     measured = measured_ceilings(snapshot.calibration, theory) if snapshot.calibration else None
-    environment = _environment(table, profiled)
-    ladders = tuple(_ladders(views, rows, references, trials))
+    session = table.times.table
+    provenance = environment(
+        [variant.index for variant in profiled if variant.index],
+        session.timing.provenance if session else None,
+    )
+    highest = _highest_mhz(snapshot)
+    ladders = tuple(_ladders(views, rows, references, trials, highest))
     across = None if only else _across(views)
     return Ablation(
         study=snapshot.study,
@@ -63,22 +68,22 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         summary=snapshot.ladder.summary,
         shape=snapshot.shape,
         parameters=table.evidence.parameters,
-        gpu=environment.gpu or snapshot.gpu,
+        gpu=provenance.gpu or snapshot.gpu,
         source=source,
-        date=environment.day,
+        date=provenance.day,
         reference=snapshot.ladder.primary_reference,
         rows=rows,
         references=references,
         ceilings=theory,
-        environment=environment,
-        timing_file=table.times.table.file if table.times.table else "",
+        environment=provenance,
+        timing_file=session.file if session else "",
         warnings=(
             *file_warnings(snapshot),
             *ladder_warnings(everything, table.evidence),
             *_warnings_elsewhere(views, ladders[1:]),
             *choice_warnings(ladders, config.gates, snapshot.shape),
             *_other_timings(views, rows, ladders),
-            *timing_warnings(_facts(views, ladders, across), snapshot.shape),
+            *timing_warnings(_facts(views, ladders, across, highest), snapshot.shape),
             *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
@@ -131,12 +136,12 @@ def _ladders(
     rows: Sequence[Row],
     references: tuple[Row, ...],
     trials: Sequence[Trial],
+    highest_mhz: float | None,
 ) -> Iterator[ShapeLadder]:
     """One a shape at which a step is judged; that of the table is made of its rows."""
     snapshot = views.snapshot
     known = {row.variant: row for row in rows}
     steps = [row.step for row in rows if row.step]
-    highest = _highest_mhz(snapshot)
     for shape in shapes_of(steps, snapshot.shape) if snapshot.everywhere else [snapshot.shape]:
         view = views.at(shape)
         judged = judged_at(steps, shape, snapshot.shape)
@@ -151,7 +156,7 @@ def _ladders(
             parameters=view.evidence.parameters,
             rows=with_trials(shown, trials, shape),
             references=with_trials(others, trials, shape),
-            timing=_timing(view, highest),
+            timing=_timing(view, highest_mhz),
         )
 
 
@@ -168,18 +173,20 @@ def _highest_mhz(snapshot: Snapshot) -> float | None:
 
 
 def _facts(
-    views: Views, ladders: Sequence[ShapeLadder], across: AcrossShapes | None
+    views: Views,
+    ladders: Sequence[ShapeLadder],
+    across: AcrossShapes | None,
+    highest_mhz: float | None,
 ) -> Mapping[str, TimingFacts]:
     """Of every shape at which times are shown, the ladders' and those of the last step, or at which
     there is none since outputs were wrong.
     """
-    highest = _highest_mhz(views.snapshot)
     across = across if views.snapshot.everywhere else None
     every = {ladder.shape: ladder.timing for ladder in ladders}
     shown = {result.shape for result in across.shapes} if across else set()
     for shape in views.snapshot.shapes if across else ():
         if shape not in every:
-            facts = _timing(views.at(shape), highest)
+            facts = _timing(views.at(shape), highest_mhz)
             if shape in shown or (facts and facts.wrong):
                 every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
@@ -215,12 +222,6 @@ def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterato
     for ladder in ladders:
         rows = (*ladder.rows, *ladder.references)
         yield from ladder_warnings(rows, views.at(ladder.shape).evidence, ladder.shape)
-
-
-def _environment(view: View, profiled: Sequence[VariantEvidence]) -> EvidenceEnvironment:
-    timing = view.times.table
-    indexes = [variant.index for variant in profiled if variant.index and variant.was_profiled]
-    return environment(indexes, timing.timing.provenance if timing else None)
 
 
 def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:
@@ -260,25 +261,21 @@ def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
 def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
     """One a step that changes another to be faster, at the shape where it is judged."""
     for row in rows:
-        if row.step is not None and row.step.parent is not None and not row.step.corrects:
-            view = views.at(row.judged_at) if row.judged_at else views.table
-            compared = row.against_parent_at or views.table.shape
-            yield _trial(view, row, row.against_parent if compared == view.shape else None)
-
-
-def _trial(view: View, row: Row, pair: Comparison | None) -> Trial:
-    assert row.step is not None
-    assert row.step.parent is not None
-    return Trial(
-        variant=row.variant,
-        parent=row.step.parent,
-        shape=view.shape,
-        kind=row.step.kind,
-        verdict=row.verdict,
-        ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
-        saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
-        advised=view.advice(row.step.parent),
-    )
+        if row.step is None or row.step.parent is None or row.step.corrects:
+            continue
+        view = views.at(row.judged_at) if row.judged_at else views.table
+        compared = row.against_parent_at or views.table.shape
+        pair = row.against_parent if compared == view.shape else None
+        yield Trial(
+            variant=row.variant,
+            parent=row.step.parent,
+            shape=view.shape,
+            kind=row.step.kind,
+            verdict=row.verdict,
+            ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
+            saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
+            advised=view.advice(row.step.parent),
+        )
 
 
 def with_trials(rows: Iterable[Row], trials: Iterable[Trial], shape: str) -> tuple[Row, ...]:

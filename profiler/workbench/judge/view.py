@@ -110,26 +110,20 @@ class Views:
 
     def at(self, shape: str) -> View:
         if shape not in self._views:
-            self._views[shape] = self._view(self.snapshot.shapes[shape])
+            evidence, calibration = self.snapshot.shapes[shape], self.snapshot.calibration
+            self._views[shape] = View(
+                evidence=evidence,
+                times=ShapeTimes(evidence, main_timing(evidence, self.variants)),
+                ladder=self.snapshot.ladder,
+                config=self.config,
+                ceilings=calibration.values if calibration else {},
+                journal=self.snapshot.journal,
+            )
         return self._views[shape]
 
     @cached_property
     def _views(self) -> dict[str, View]:
         return {}
-
-    def _view(self, evidence: ShapeEvidence) -> View:
-        calibration = self.snapshot.calibration
-        return View(
-            evidence=evidence,
-            times=ShapeTimes(
-                evidence=evidence,
-                table=main_timing(evidence, self.variants),
-            ),
-            ladder=self.snapshot.ladder,
-            config=self.config,
-            ceilings=calibration.values if calibration else {},
-            journal=self.snapshot.journal,
-        )
 
 
 @dataclass(frozen=True)
