@@ -16,7 +16,6 @@ from workbench.run.protocol import (
     Round,
     Start,
     TimedSession,
-    WithoutNumber,
 )
 from workbench.words import CheckResult, Phase
 
@@ -90,9 +89,6 @@ class Progress:
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}"
                 self.line(f"profiled {event.variant} ({done})")
-            case WithoutNumber():
-                many = _many(event.metrics, "metric")
-                self.line(f"{event.variant}: ncu collected {many} without a number (NaN)")
             case Failed():
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end

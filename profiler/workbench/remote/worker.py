@@ -42,7 +42,7 @@ from workbench.remote.job import (
 from workbench.run import machine
 from workbench.run.gpu import environment_of, folder_of, gpus, locked, own_folder
 from workbench.run.plan import MeasuredPlan
-from workbench.run.protocol import ErrorText, Event, WithoutNumber, encode
+from workbench.run.protocol import ErrorText, Event, encode
 from workbench.run.recording import act_for
 from workbench.study.params import with_derived
 from workbench.study.workspace import find_workspace, including
@@ -168,8 +168,7 @@ def main() -> int:
     threading.Thread(target=stop_with, args=(stdin.fileno(),), daemon=True).start()
 
     def tell(event: Event) -> None:
-        if not isinstance(event, WithoutNumber):
-            out.write(encode(event))
+        out.write(encode(event))
 
     with suppress(BrokenPipeError):
         result = carry_out(data, tell)

@@ -14,7 +14,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.records import Build, CapturedKernel
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
-from workbench.ncu.reader import actions, launches_by_range, resources_of, without_number
+from workbench.ncu.reader import launches_by_range, resources_of
 from workbench.run import machine
 from workbench.run.compilation import worker_stopped
 from workbench.run.plan import MeasuredPlan, Plan
@@ -29,7 +29,6 @@ from workbench.run.protocol import (
     Event,
     Failed,
     Start,
-    WithoutNumber,
 )
 from workbench.run.recording import Recorder
 from workbench.study.config import Profiler
@@ -132,8 +131,8 @@ class Listener:
 
     # ---- reports of ncu ----------------------------------------------------------------------
     def store(self, report: Path, captured: Iterable[Captured], profiler: Profiler) -> list[str]:
-        """Keep a report that ncu wrote with these options, with the variants that it really holds;
-        these. Those with metrics that came without a number are reported.
+        """Keep a report that ncu wrote with these options, with those variants that it really
+        holds; these are returned.
         """
         if not report.exists():
             return []
@@ -147,11 +146,6 @@ class Listener:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
             resources = self.resources(report, held)
             self.recorder.captures(report, held, profiler, version, resources)
-        for name in held:
-            with suppress(BadCapture):
-                launches = actions(report, self.range_of(name))
-                if lost := sum(without_number(launch)[0] for launch in launches):
-                    self.on_event(WithoutNumber(variant=name, metrics=lost))
         return list(held)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:

@@ -324,14 +324,7 @@ WorkerEvent = (
 )
 
 
-class WithoutNumber(msgspec.Struct, frozen=True, kw_only=True):
-    """So many ``metrics`` of a variant's launches were collected by ncu as NaN."""
-
-    variant: str
-    metrics: int
-
-
-Event = WorkerEvent | WithoutNumber
+Event = WorkerEvent
 _events: msgspec.json.Decoder[WorkerEvent] = msgspec.json.Decoder(WorkerEvent)
 
 
