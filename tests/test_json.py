@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,17 @@ OUTPUTS: Mapping[str, tuple[Callable[[Ablation], str], str]] = {
     "html": (as_html, "registers"),
     "json": (in_json, "registers_per_thread"),
 }
+
+
+@pytest.mark.parametrize("write", [on_terminal, as_markdown, as_html])
+def test_a_column_without_any_value_is_left_out(write: Callable[[Ablation], str]) -> None:
+    found = ablation(2)
+    assert "÷" in write(found)
+    rows, references = (
+        tuple(replace(row, accuracy=None) for row in some)
+        for some in (found.rows, found.references)
+    )
+    assert "÷" not in write(replace(found, rows=rows, references=references))
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -29,6 +29,7 @@ from workbench.render.document.blocks import (
     TableColumn,
     TableRow,
     Text,
+    filled,
     numbered,
     plain,
 )
@@ -194,7 +195,7 @@ class Writer:
 
     def _table(self, block: Table, about: str) -> str:
         """In a box that scrolls. A ladder is sorted by its headings."""
-        ladder = block.name.startswith(LADDER)
+        ladder, block = block.name.startswith(LADDER), filled(block)
         heads = "".join(_head(column, ladder) for column in block.columns)
         rows = "\n".join(self._row(row, block.columns, ladder) for row in block.rows)
         words = f"{block.name.replace('_', ' ')} {about}".strip()

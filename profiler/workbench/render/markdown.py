@@ -23,6 +23,7 @@ from workbench.render.document.blocks import (
     Span,
     Table,
     Text,
+    filled,
     label,
     numbered,
     plain,
@@ -116,6 +117,7 @@ def _unpiped(text: Text) -> Text:
 
 def table(shown: Table) -> str:
     """A GFM table. Cells are not padded: that would be a third of a report."""
+    shown = filled(shown)
     header = [loose(label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]

@@ -22,6 +22,7 @@ from workbench.render.document.blocks import (
     TableColumn,
     TableRow,
     Text,
+    filled,
     label,
     numbered,
     plain,
@@ -69,7 +70,7 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
         case Table():
-            _table(block, console, wide)
+            _table(filled(block), console, wide)
         case Section():
             if block.title:
                 console.print(styled(block.title, "bold"))

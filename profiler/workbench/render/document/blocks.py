@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from workbench.render.numbers import finite, interval, number, one_line, quantity, with_unit
-from workbench.words import NONE
+from workbench.words import ABSENT, NONE
 
 if TYPE_CHECKING:
     from workbench.derive.speedup import Ratio
@@ -301,6 +301,17 @@ def only(shown: Table, keys: Sequence[str]) -> Table:
     """The table with these columns alone, in this order; a key that it lacks is passed over."""
     by_key = {column.key: column for column in shown.columns}
     return replace(shown, columns=tuple(by_key[k] for k in keys if k in by_key))
+
+
+def filled(shown: Table) -> Table:
+    """The table as people read it, without columns in which no row has a value."""
+    empty = {
+        column.key
+        for column in shown.columns
+        if {plain(row.cells[column.key].text) for row in shown.rows if column.key in row.cells}
+        in ({ABSENT}, {ABSENT, NONE})
+    }
+    return only(shown, [c.key for c in shown.columns if c.key not in empty]) if empty else shown
 
 
 def numbered(notes: Sequence[str]) -> Iterator[str]:

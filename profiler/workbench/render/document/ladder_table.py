@@ -112,16 +112,12 @@ def _number(
 
 
 def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
-    """The steps in order, then the references; a row without current evidence says why.
-
-    Where none of ``rows`` was timed beside the baseline, there is no column for it.
-    """
+    """The steps in order, then the references; a row without current evidence says why."""
     shown = ablation.everything if rows is None else rows
-    timed = rows is None or any(row.over_baseline for row in shown)
     notes = tuple(dict.fromkeys(filter(None, map(note, shown))))
     made = table(
         name or "ladder",
-        [f for f in fields(ablation, notes) if timed or f.column.key != "baseline"],
+        fields(ablation, notes),
         shown,
         key=lambda row: row.variant,
         kind=kind,
