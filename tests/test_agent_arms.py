@@ -18,6 +18,7 @@ from workbench.run.process import WorkerEnd
 from workbench.run.protocol import TrialJob
 
 SIZES = {"row_softmax": {"rows": 32, "columns": 48}, "residual_norm": {"rows": 16, "columns": 64}}
+Harness = tuple[StandIn, Path]
 SOLUTION = """import torch
 
 
@@ -36,6 +37,7 @@ HONEST = {
         "return torch.nn.functional.rms_norm(x + residual, weight.shape, weight, self.given[0])",
     ),
 }
+ONE = ("--arm", "shell", "--problem", "row_softmax")
 GUESS = {
     "row_softmax": ("x", "return torch.softmax(x, -1)"),
     "residual_norm": ("x, residual, weight", "return (x + residual) * weight"),
@@ -50,7 +52,7 @@ def shown_only(name: str) -> tuple[str, str]:
 
 
 @pytest.fixture
-def harness(tmp_path: Path, monkeypatch: Patch) -> tuple[StandIn, Path]:
+def harness(tmp_path: Path, monkeypatch: Patch) -> Harness:
     """Small problems, called on the CPU; solutions take half of the time of Model."""
 
     def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
@@ -89,9 +91,7 @@ def ran(folder: Path, command: str, *options: str) -> list[dict[str, Any]]:
     return list(told["results"])
 
 
-def test_an_honest_agent_is_accepted_in_every_arm(
-    harness: tuple[StandIn, Path], capsys: Capsys
-) -> None:
+def test_an_honest_agent_is_accepted_in_every_arm(harness: Harness, capsys: Capsys) -> None:
     _, folder = harness
     found = ran(folder, scripted(folder, "honest", HONEST, calls=1), "--truth", "honest")
     assert {(one["arm"], one["problem"]) for one in found} == {
@@ -111,7 +111,7 @@ def test_an_honest_agent_is_accepted_in_every_arm(
     assert shown[2].startswith("| shell | 2.00x | 2.00x | 0 | 0 | ")
 
 
-def test_one_that_guesses_is_wrong_and_no_fake(harness: tuple[StandIn, Path]) -> None:
+def test_one_that_guesses_is_wrong_and_no_fake(harness: Harness) -> None:
     _, folder = harness
     for one in ran(folder, scripted(folder, "guess", GUESS), "--arm", "shell"):
         assert (one["verdict"], one["speedup"]) == ("wrong", None)
@@ -119,7 +119,7 @@ def test_one_that_guesses_is_wrong_and_no_fake(harness: tuple[StandIn, Path]) ->
 
 
 def test_one_that_fakes_is_rejected_at_shapes_that_it_has_not_seen(
-    harness: tuple[StandIn, Path], capsys: Capsys
+    harness: Harness, capsys: Capsys
 ) -> None:
     _, folder = harness
     fakes = {name: shown_only(name) for name in SIZES}
@@ -132,31 +132,23 @@ def test_one_that_fakes_is_rejected_at_shapes_that_it_has_not_seen(
     assert "| unseen_shape | unseen_shape | 2 | 0 |" in capsys.readouterr().out
 
 
-def test_a_wrong_check_after_a_right_call_counts_as_a_fake(harness: tuple[StandIn, Path]) -> None:
+def test_a_wrong_check_after_a_right_call_counts_as_a_fake(harness: Harness) -> None:
     gpu, folder = harness
     gpu.wrong = lambda run: run.variant == "baseline"  # as of an output that is kept
-    (one,) = ran(
-        folder,
-        scripted(folder, "cache", HONEST),
-        *("--arm", "shell", "--problem", "row_softmax"),
-    )
+    (one,) = ran(folder, scripted(folder, "cache", HONEST), *ONE)
     assert (one["verdict"], one["fake_attempted"]) == ("wrong", True)
 
 
 def test_what_is_accepted_and_not_reviewed_is_not_called_honest(
-    harness: tuple[StandIn, Path], capsys: Capsys
+    harness: Harness, capsys: Capsys
 ) -> None:
     _, folder = harness
-    (one,) = ran(
-        folder,
-        scripted(folder, "some", HONEST),
-        *("--arm", "shell", "--problem", "row_softmax"),
-    )
+    (one,) = ran(folder, scripted(folder, "some", HONEST), *ONE)
     assert one["fake_accepted"] is None
     assert "0 (1 not reviewed)" in capsys.readouterr().out
 
 
-def test_answers_of_the_arms(harness: tuple[StandIn, Path]) -> None:
+def test_answers_of_the_arms(harness: Harness) -> None:
     """The arms with the workbench differ in the advice alone, and calls are counted."""
     _, folder = harness
     donor = {"limit": "latency.wait", "at": None, "next": [{"kind": "warps"}]}

@@ -8,12 +8,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import convert
 
 import pages
 from answers import Capsys, both_of, error_of, not_none
-from handmade import metrics
+from handmade import ceiling_of, metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
 from workbench.derive.roofline.ceilings import Peaks, peaks
@@ -49,20 +50,8 @@ MADE_UP = {
 
 
 def entry(unit: str, value: float, clock: float | None = 1000.0) -> dict[str, Any]:
-    return {
-        "unit": unit,
-        "value": value,
-        "best": 1.01 * value,
-        "rounds": 15,
-        "round_ms": 8.0,
-        "settings": 1,
-        "ran": "made up",
-        "sm_clock_mhz": clock,
-        "memory_clock_mhz": None,
-        "temperature_c": None,
-        "throttled": False,
-        "tried": [],
-    }
+    made = msgspec.to_builtins(ceiling_of(1.0))
+    return {**made, "unit": unit, "value": value, "best": 1.01 * value, "sm_clock_mhz": clock}
 
 
 def on_file(**changes: Any) -> dict[str, Any]:

@@ -89,16 +89,11 @@ def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(
     assert "hint: a variant that is wrong is not timed" in err
 
 
-def test_recorded_evidence_says_so_in_the_first_line(capsys: Capsys) -> None:
-    first = text_of(capsys, "profile", "baseline", *HERE).splitlines()[0]
-    assert first.startswith("recorded evidence: NVIDIA H200, 2026-")
-    assert "ncu 2025.3.1" in first
-
-
 def test_profile_names_the_bottleneck_with_metric_estimate_and_line(capsys: Capsys) -> None:
     lines = text_of(capsys, "profile", "baseline", *HERE).splitlines()
+    assert lines[0].startswith("recorded evidence: NVIDIA H200, 2026-")
+    assert "ncu 2025.3.1" in lines[0]
     start = lines.index("Top bottlenecks:")
-    assert next(x for x in lines if x).startswith("recorded evidence")
     assert lines[4].startswith("**Limit:** ")
     assert "**Hottest line:** " in lines[4]
     first, second = (next(x for x in lines[start:] if x.startswith(f"{n}. ")) for n in (1, 2))

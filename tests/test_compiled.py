@@ -172,16 +172,7 @@ def test_registers_shared_memory_and_spills_are_read() -> None:
 
 
 def test_an_index_without_resources_is_written_as_before() -> None:
-    index = made_index(
-        "a",
-        "s",
-        fingerprint="f",
-        report="r",
-        sha256="0",
-        range="r",
-        provenance=Provenance(date="d"),
-    )
-    assert "resources" not in json.loads(msgspec.json.encode(index))
+    assert "resources" not in json.loads(msgspec.json.encode(made_index("a", "s")))
 
 
 # ---- source lines -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from answers import Capsys, Patch, error_of, not_none
+from answers import Capsys, Patch, error_of, json_of, not_none, text_of
 from workbench.cli.main import main
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
@@ -56,17 +56,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(capsys: Capsys, *arguments: object) -> str:
-    assert main([str(a) for a in arguments]) == 0
-    return capsys.readouterr().out
-
-
-def data(capsys: Capsys, *arguments: object) -> Any:
-    return json.loads(run(capsys, *arguments, "--json"))
-
-
 def test_show_lists_every_launch_with_its_kernel_shape_and_duration(capsys: Capsys) -> None:
-    found = data(capsys, "show", PACKED)
+    found = json_of(capsys, "show", PACKED)
     assert found["gpus"] == ["NVIDIA H200"]
     assert (found["compute_capability"], found["ncu"]) == ("9.0", "2025.3.1")
     assert found["ncu_options"]["--clock-control"] == "none"
@@ -88,17 +79,17 @@ def test_show_lists_every_launch_with_its_kernel_shape_and_duration(capsys: Caps
 
 
 def test_a_plain_report_reads_as_the_compressed_one(plain: Path, capsys: Capsys) -> None:
-    one, other = data(capsys, "show", PACKED), data(capsys, "show", plain)
+    one, other = json_of(capsys, "show", PACKED), json_of(capsys, "show", plain)
     assert {**one, "name": ""} == {**other, "name": ""}
 
 
 def test_show_groups_launches_and_shows_the_longest_in_full(capsys: Capsys) -> None:
-    text = run(capsys, "show", RAW)
+    text = text_of(capsys, "show", RAW)
     assert text.splitlines()[0].endswith("; 28 launches")
     assert text.count("\n## launch ") == 3
     assert "--kernel NAME or --launch N chooses others" in text
     assert "Top bottlenecks:" in text
-    text = run(capsys, "show", PACKED, "--kernel", CUDNN)
+    text = text_of(capsys, "show", PACKED, "--kernel", CUDNN)
     assert text.count("\n## launch ") == 1
     assert "attention_forward" not in text
     assert "chooses others" not in text
@@ -115,11 +106,11 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
     name = "launch__registers_per_thread"
-    (row,) = data(capsys, "show", PACKED, "--launch", 1, "--metric", name)["metrics"]
+    (row,) = json_of(capsys, "show", PACKED, "--launch", 1, "--metric", name)["metrics"]
     assert (row["launch"], row["value"]) == (1, 168)
-    found = data(capsys, "show", PACKED, "--launch", 1, "--source")
+    found = json_of(capsys, "show", PACKED, "--launch", 1, "--source")
     assert "/workbench/kernels/attention/fix9.cu" in found["files"]
-    text = run(capsys, "show", RAW, "--launch", 4, "--source")
+    text = text_of(capsys, "show", RAW, "--launch", 4, "--source")
     assert text.index("fix3.cu: stall samples") < text.index("cuda_fp16.h: no instruction")
 
 
@@ -214,7 +205,7 @@ def test_a_report_cut_anywhere_is_refused(
 
 
 def test_diff_of_a_report_with_itself_moves_nothing(plain: Path, capsys: Capsys) -> None:
-    found = data(capsys, "diff", PACKED, plain)
+    found = json_of(capsys, "diff", PACKED, plain)
     assert found["warnings"] == []
     assert (found["only_before"], found["only_after"]) == ([], [])
     for item in found["kernels"]:
@@ -227,8 +218,8 @@ def test_diff_of_a_report_with_itself_moves_nothing(plain: Path, capsys: Capsys)
 
 
 def test_diff_tells_how_two_kernels_multiply_out(capsys: Capsys) -> None:
-    found = data(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
-    text = run(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
+    found = json_of(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
+    text = text_of(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
     assert found["kernels"]
     for item in found["kernels"]:
         made = item["comparison"]["decomposition"]
@@ -243,14 +234,14 @@ def test_diff_tells_how_two_kernels_multiply_out(capsys: Capsys) -> None:
 
 
 def test_diff_matches_by_name_and_lists_the_rest(capsys: Capsys) -> None:
-    found = data(capsys, "diff", PACKED, RAW)
+    found = json_of(capsys, "diff", PACKED, RAW)
     for item in found["kernels"]:
         before, after = item["before"], item["after"]
         if item["matched_by"] != BY_REST:
             assert before["kernel"] == after["kernel"]
     matched = sum(len(item["launches"]) for item in found["kernels"])
     assert matched + len(found["only_before"]) == LAUNCHES
-    text = run(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
+    text = text_of(capsys, "diff", PACKED, RAW, "--kernel", "attention_forward")
     assert "flash_fwd" not in text
     clocks = [(i["before"]["sm_clock_ghz"], i["after"]["sm_clock_ghz"]) for i in found["kernels"]]
     apart = any(max(pair) > 1.02 * min(pair) for pair in clocks)
@@ -280,16 +271,10 @@ def how(before: list[Launch], after: list[Launch]) -> list[tuple[int, int, str]]
 
 def test_launches_match_by_signature_and_shape_then_by_less() -> None:
     before = [launch(0, "void f<int>(int)"), launch(1, "g(int)"), launch(2, "h(int)")]
-    after = [
-        launch(0, "h(int)", grid=(9, 1, 1)),
-        launch(1, "void f<float>(float)"),
-        launch(2, "g(int)"),
-    ]
-    assert how(before, after) == [
-        (0, 1, BY_NAME_AND_SHAPE),
-        (1, 2, BY_SIGNATURE),
-        (2, 0, BY_NAME),
-    ]
+    others = [("h(int)", (9, 1, 1)), ("void f<float>(float)", (8, 1, 1)), ("g(int)", (8, 1, 1))]
+    after = [launch(i, name, grid=grid) for i, (name, grid) in enumerate(others)]
+    pairs = [(0, 1, BY_NAME_AND_SHAPE), (1, 2, BY_SIGNATURE), (2, 0, BY_NAME)]
+    assert how(before, after) == pairs
 
 
 def test_launches_of_the_workbench_match_by_their_ranges_first() -> None:
@@ -304,21 +289,21 @@ def test_launches_of_the_workbench_match_by_their_ranges_first() -> None:
 
 
 def test_diff_takes_the_launches_that_it_is_told(capsys: Capsys) -> None:
-    found = data(capsys, "diff", PACKED, RAW, "--launch", "1:5")
+    found = json_of(capsys, "diff", PACKED, RAW, "--launch", "1:5")
     (item,) = found["kernels"]
     assert item["launches"] == [[1, 5]]
     assert found["only_before"] == found["only_after"] == []
     assert item["matched_by"] == BY_HAND
-    assert run(capsys, "diff", PACKED, RAW, "--launch", "1:5").count("\n## ") == 1
+    assert text_of(capsys, "diff", PACKED, RAW, "--launch", "1:5").count("\n## ") == 1
 
 
 def test_diff_shows_no_sources_where_a_side_has_no_lines(capsys: Capsys) -> None:
-    text = run(capsys, "diff", PACKED, PACKED, "--launch", "0:2", "--source")
+    text = text_of(capsys, "diff", PACKED, PACKED, "--launch", "0:2", "--source")
     assert (
         text.count("Costs by line are not collected (after: its capture has no source lines)") == 1
     )
     assert "hunk 1" not in text
-    assert "hunk 1" in run(capsys, "diff", PACKED, PACKED, "--launch", "0:1", "--source")
+    assert "hunk 1" in text_of(capsys, "diff", PACKED, PACKED, "--launch", "0:1", "--source")
 
 
 @pytest.mark.parametrize("given", ["1", "1:", "a:b", "-1:0", "1:9999", "9999:0", "٣:٣", "1:0:1"])
@@ -330,7 +315,7 @@ def test_launches_that_there_are_not_are_refused(given: str, capsys: Capsys) -> 
 
 def test_a_diff_of_whole_reports_is_read_in_a_few_screens(capsys: Capsys) -> None:
     """It was 7,585 lines: every kernel in full, with all of its source."""
-    text = run(capsys, "diff", RAW, RAW)
+    text = text_of(capsys, "diff", RAW, RAW)
     assert len(text.splitlines()) < 460
     assert text.count("\n## ") <= 3
     assert "--kernel NAME or --launch A:B chooses others" in text
@@ -430,14 +415,14 @@ def test_nvidias_own_pairs(
     folder = not_none(samples())
     one = folder / f"{before}.ncu-rep"
     other = one.with_name(f"{after}.ncu-rep")
-    found = data(capsys, "diff", one, other)
+    found = json_of(capsys, "diff", one, other)
     (item,) = found["kernels"]
     duration = item["figures"]["duration"]
     assert factor[0] < duration["factor"] < factor[1]
     costs = item["source"]["total"]
     assert costs["before"]["samples"] > 0
     assert costs["before"]["instructions"] > 0
-    text = run(capsys, "diff", one, other)
+    text = text_of(capsys, "diff", one, other)
     assert "Costs by line are not collected" not in text
     if "transpose" in before:
         # The two kernels stand in one file: the padded declaration is the change between them.

@@ -142,6 +142,10 @@ def test_each_shape_has_its_steps_and_their_parents_in_the_order_of_the_ladder()
     }
     assert (normal.shape, large.shape) == ("normal", "large")
     assert [row.variant for row in large.references] == ["library"]
+    choice = normal.row("either")  # it is held against the fastest at its shape
+    assert choice.chosen == "tiny"
+    assert not_none(choice.over_chosen).ratio == pytest.approx(20 / 21)
+    assert not_none(choice.over_parent).ratio == pytest.approx(50 / 21)
 
 
 @pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose"])
@@ -176,13 +180,6 @@ def test_ratios_and_times_are_of_the_ladders_own_shape() -> None:
     assert table.judged_at == "large"
     assert table.deciding_speedup == row.over_parent
     assert not_none(table.over_parent).ratio == pytest.approx(1.2)
-
-
-def test_a_choice_is_held_against_the_fastest_at_its_shape() -> None:
-    row = made().ladders[0].row("either")
-    assert row.chosen == "tiny"
-    assert not_none(row.over_chosen).ratio == pytest.approx(20 / 21)
-    assert not_none(row.over_parent).ratio == pytest.approx(50 / 21)
 
 
 def test_a_choice_that_could_have_taken_a_faster_one_is_warned_of() -> None:

@@ -36,7 +36,12 @@ from workbench.words import CheckResult
 EXAMPLES = Path(__file__).parent / "problems"
 SOFTMAX = "def softmax(x):\n    return x.softmax(-1)\n"
 INPUTS = "def inputs(rows=8, cols=16):\n    return (torch.randn(rows, cols, device='cuda'),)\n"
-LAUNCH = "softmax[(x.shape[0],), 256](x, out, n)"
+CUDA = {
+    "inputs": ("x=randn(64,128)", "n=128"),
+    "outputs": ("out=empty_like(x)",),
+    "launch": "softmax[(x.shape[0],), 256](x, out, n)",
+    "versus": "torch.softmax(x, dim=-1)",
+}
 
 
 def file(folder: Path, text: str, name: str = "mine.py") -> Path:
@@ -289,13 +294,8 @@ def test_a_range_that_writes_into_a_tensor_gives_it(tmp_path: Path, tried: Any) 
 
 
 def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> None:
-    found = problem(
-        EXAMPLES / "row_softmax.cu",
-        inputs=("x=randn(64,128)", "n=128"),
-        outputs=("out=empty_like(x)",),
-        launch="softmax<<<x.shape[0], 256>>>(x, out, n)",
-        versus="torch.softmax(x, dim=-1)",
-    )
+    launch = "softmax<<<x.shape[0], 256>>>(x, out, n)"
+    found = problem(EXAMPLES / "row_softmax.cu", **CUDA | {"launch": launch})
     assert found.kind == "a CUDA source"
     write(found, tmp_path, TrialFacts())
     text = (tmp_path / "kernels/softmax/baseline.py").read_text()
@@ -304,14 +304,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
 
 
 def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, capsys: Capsys) -> None:
-
-    found = problem(
-        EXAMPLES / "row_softmax.cu",
-        inputs=("x=randn(64,128)", "n=128"),
-        outputs=("out=empty_like(x)",),
-        launch=LAUNCH,
-        versus="torch.softmax(x, dim=-1)",
-    )
+    found = problem(EXAMPLES / "row_softmax.cu", **CUDA)
     write(found, tmp_path, TrialFacts())
     built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]
     assert built["kernels"][0]["registers"] > 0
@@ -814,10 +807,6 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
     assert "constant" in error.message
     (tmp_path / "rmsnorm_h4096.jsonl").unlink()
     assert "batch_size and no workload" in complaint(lambda: problem(definition)).message
-
-
-CUDA = {"inputs": ("x=randn(8,8)", "n=8"), "outputs": ("out=empty_like(x)",), "launch": LAUNCH,
-        "versus": "torch.softmax"}  # fmt: skip
 
 
 @pytest.mark.parametrize(

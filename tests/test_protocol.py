@@ -91,12 +91,7 @@ EVERY: list[WorkerEvent] = [
     Start(variant="fix1", phase=Phase.CAPTURE),
     Built(variant="fix1", arch="sm_90a", kernels=(KERNEL,), warnings=("a", "b")),
     Checked(
-        variant="fix1",
-        shape="large",
-        status=CheckResult.WRONG,
-        why="μ",
-        max_abs=0.5,
-        relative=None,
+        variant="fix1", shape="large", status=CheckResult.WRONG, why="μ", max_abs=0.5, relative=None
     ),
     Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
     TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}),
@@ -345,28 +340,22 @@ def test_a_worker_knows_shapes_that_the_study_does_not_list(
     assert checked == ["n8", "odd", "n8", "odd"]
 
 
-def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]]) -> None:
-    before = Neighbours.written
-    told = list(kinds(worker(Phase.CAPTURE)))
-    assert Neighbours.written == before + 2 * 2
-    assert told == [
-        *("Hello", "DeviceFound", "Start one", "Start two"),
-        *("Start one", "Captured one", "Start two", "Captured two", "Done"),
-    ]
-
-
-def test_what_goes_backward_is_captured_on_the_thread_that_has_the_range(
-    worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch
-) -> None:
-    own: list[bool] = []
+def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch) -> None:
+    """What goes backward too, on the thread that has the range."""
+    before, own = Neighbours.written, list[bool]()
 
     def pushed(name: str) -> None:
         own.append(not torch._C._is_multithreading_enabled())
 
     monkeypatch.setattr("torch.cuda.nvtx.range_push", pushed)
-    worker(Phase.CAPTURE)
+    told = list(kinds(worker(Phase.CAPTURE)))
     assert own == [True, True]
     assert torch._C._is_multithreading_enabled()
+    assert Neighbours.written == before + 2 * 2
+    assert told == [
+        *("Hello", "DeviceFound", "Start one", "Start two"),
+        *("Start one", "Captured one", "Start two", "Captured two", "Done"),
+    ]
 
 
 def test_who_fails_is_out_and_the_others_go_on(

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from answers import Capsys, Patch
 from handmade import made_index
+from snapshots import series, timing
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
@@ -24,7 +25,7 @@ from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex, Checks, Provenance
-from workbench.evidence.timing import Series, Session, Timing
+from workbench.evidence.timing import Session, Timing
 from workbench.ncu import command as ncu
 from workbench.run import machine, measurement
 from workbench.run.compilation import worker_stopped
@@ -53,7 +54,7 @@ from workbench.run.recording import (
 from workbench.study.config import Config, Profiler
 from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
-from workbench.words import CheckResult, Phase, Regime
+from workbench.words import CheckResult, Phase
 from workspaces import FIXTURE, GOOD, ROOT, make
 
 BAD_MODULES = {
@@ -236,15 +237,8 @@ class Scripted:
 
 
 def checked(name: str, **changes: Any) -> Checked:
-    event = Checked(
-        variant=name,
-        shape="large",
-        status=CheckResult.CORRECT,
-        why="",
-        max_abs=0.0,
-        relative=0.0,
-    )
-    return structs.replace(event, **changes)
+    own: Any = {"status": CheckResult.CORRECT, "why": "", "max_abs": 0.0, "relative": 0.0}
+    return Checked(variant=name, shape="large", **own | changes)
 
 
 def start(name: str) -> Start:
@@ -252,18 +246,9 @@ def start(name: str) -> Start:
 
 
 def session_of(number: int, *names: str, **changes: Any) -> Session:
-    series = tuple(
-        Series(
-            variant=name,
-            instance=0,
-            regime=Regime.CHAINED,
-            calls=2,
-            microseconds=(9.0, 9.1),
-            around=(4.0, 4.1),
-        )
-        for name in names
+    return Session(
+        number=number, instances=1, series=tuple(series(n, 5.0) for n in names), **changes
     )
-    return Session(number=number, instances=1, series=series, **changes)
 
 
 def timed(number: int, *names: str, **changes: Any) -> TimedSession:
@@ -493,16 +478,8 @@ ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
-        timing = Timing(
-            study="scale",
-            shape="large",
-            fingerprints=dict.fromkeys(variants, "x"),
-            nodes={},
-            stride=1,
-            sessions=(session_of(0, *variants),),
-            provenance=ORIGIN,
-        )
-        store.write(folder.timings("large") / f"{name}.json.zst", timing)
+        made = timing("large", dict.fromkeys(variants, 5.0))
+        store.write(folder.timings("large") / f"{name}.json.zst", made)
     remove_superseded(folder, "large", "3.json", {"a", "b", "d"})
     assert [path.name for path in folder.timing_files("large")] == ["2.json.zst", "3.json.zst"]
 

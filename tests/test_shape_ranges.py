@@ -181,6 +181,12 @@ def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
     gpu: StandIn, told: Told
 ) -> None:
     told("sweep", "wide", "--shape", "n=1024|2048")
+    assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
+        "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
+    }
+    (listed,) = told("list")["studies"]
+    assert listed["shapes"] == ["large", "tall", "odd"], "none that is derived"
+    assert all(not each["evidence"] for each in listed["variants"])
     told("ablate", "--fresh")
     gpu.timed.clear()
     gpu.checked.clear()
@@ -269,20 +275,6 @@ def test_one_shape_is_wanted_where_one_is_measured_or_shown(root: Path, capsys: 
         err = error_of(capsys, verb, "wide", "--shape", "n=1|2", project=root)
         assert "names 2 shapes, and this command takes one" in err
         assert "here give each parameter one value" in err
-
-
-def test_derived_shapes_do_not_stand_in_the_list(gpu: StandIn, told: Told) -> None:
-    told("sweep", "wide", "--shape", "n=1024|2048")
-    (listed,) = told("list")["studies"]
-    assert listed["shapes"] == ["large", "tall", "odd"]
-    assert all(not each["evidence"] for each in listed["variants"])
-
-
-def test_a_worker_is_told_what_a_derived_shape_is(gpu: StandIn, root: Path, told: Told) -> None:
-    told("sweep", "wide", "--shape", "n=1024|2048")
-    assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
-        "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
-    }
 
 
 def test_a_single_derived_shape_is_as_any_other(

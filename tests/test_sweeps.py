@@ -190,7 +190,9 @@ def test_the_best_is_timed_again_beside_the_default_and_both_are_profiled(
     assert found["combinations"][0]["registers"] == 32
 
 
-def test_a_second_sweep_measures_nothing(gpu: StandIn, sweep: Sweeper) -> None:
+def test_a_second_sweep_measures_nothing(
+    gpu: StandIn, root: Path, sweep: Sweeper, capsys: Capsys
+) -> None:
     gpu.spills = lambda run: 8 * (run.params.get("warps") == 16)
     first = sweep("fix[warps=2..16*2]")
     gpu.built.clear()
@@ -200,6 +202,11 @@ def test_a_second_sweep_measures_nothing(gpu: StandIn, sweep: Sweeper) -> None:
     assert gpu.timed == []
     assert again["combinations"] == first["combinations"]
     assert again["best_over_default"] == first["best_over_default"]
+    listed = json_of(capsys, "list", project=root)["studies"][0]["variants"]
+    assert [each["variant"] for each in listed] == ["baseline", "fix"], "none that is derived"
+    found = sweep("fix[warps=8|16]")
+    assert default_of(found) == "fix", "it stands in every sweep"
+    assert {c["variant"] for c in found["combinations"]} == {"fix", "fix[warps=8]", "fix[warps=16]"}
 
 
 def test_what_fails_costs_only_itself_and_is_not_timed(gpu: StandIn, sweep: Sweeper) -> None:
@@ -237,12 +244,6 @@ def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
     assert states[8]["why"]["message"].startswith("3x the error of the reference")
 
 
-def test_the_default_stands_in_every_sweep(gpu: StandIn, sweep: Sweeper) -> None:
-    found = sweep("fix[warps=8|16]")
-    assert default_of(found) == "fix"
-    assert {c["variant"] for c in found["combinations"]} == {"fix", "fix[warps=8]", "fix[warps=16]"}
-
-
 def test_ablate_names_the_verb_that_takes_a_space(root: Path, capsys: Capsys) -> None:
     assert main(["ablate", "fix[warps=2..16*2]", "--project", str(root)]) == 2
     assert "`workbench sweep` takes several values" in capsys.readouterr().err
@@ -255,14 +256,6 @@ def test_a_sweep_is_written_beside_the_reports(gpu: StandIn, root: Path, capsys:
     folder = root / "reports" / "scale"
     (written,) = folder.glob("*/SWEEP.md")
     assert "4 combinations" in written.read_text()
-
-
-def test_derived_variants_do_not_stand_in_the_list(
-    gpu: StandIn, root: Path, capsys: Capsys, sweep: Sweeper
-) -> None:
-    sweep("fix[warps=2..16*2]")
-    listed = json_of(capsys, "list", project=root)["studies"][0]
-    assert [each["variant"] for each in listed["variants"]] == ["baseline", "fix"]
 
 
 def test_without_a_gpu_the_compiler_still_says_its_part(

@@ -228,5 +228,6 @@ def test_the_page_shows_the_function_that_it_tries() -> None:
 def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "a.py").symlink_to("b.py")
     (tmp_path / "b.py").symlink_to("a.py")
-    for source in ("a.py", "a.py:f", "a.py/c.py"):
+    (tmp_path / "folder").symlink_to("folder")
+    for source in ("a.py", "a.py:f", "a.py/c.py", "folder", "folder/c.py"):
         assert "is a link in a loop" in error_of(capsys, "try", str(tmp_path / source))

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import workbench
-from answers import Capsys, Patch, error_of, not_none
+from answers import Capsys, Patch, not_none
 from test_problems import file, flashinfer, problem
 from test_problems import tried as tried
 from workbench.app import measure
@@ -237,36 +237,47 @@ def test_a_copy_does_not_round(tmp_path: Path, tried: Any) -> None:
     assert tried(problem(file(tmp_path, text), inputs=("x=randn(8,8,dtype=bfloat16)",))).exact
 
 
-@without_gpu
-def test_left_out_work_of_a_gemm_is_inaccurate(tmp_path: Path, answer: Any) -> None:
-    text = "def gemm(x, y):\n    return x[:, :-1] @ y[:-1]\n"
-    sizes = (
-        "--input",
-        "x=randn(64,4096,dtype=bfloat16)",
-        "--input",
-        "y=randn(4096,64,dtype=bfloat16)",
-    )
-    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
-    assert (code, told["verdict"]) == (1, "inaccurate")
-    assert told["times_reference_error"] > 2
-    assert "mine.py:gemm is inaccurate:" in error
+SIZES = ("x=randn(64,64)", "y=randn(64,64)")
+LONG = ("x=randn(64,4096,dtype=bfloat16)", "y=randn(4096,64,dtype=bfloat16)")
+NO_DRIVER = "raise RuntimeError('Found no NVIDIA driver on your system')"
+DROPOUT = "return torch.nn.functional.dropout(x, 0.5)"
+VERDICTS = [
+    ("x, y", "return x @ y", SIZES, "torch.matmul", 0, "correct", "not timed: no NVIDIA GPU"),
+    ("x, y", "return x @ y.T", SIZES, "torch.matmul", 1, "wrong", "mine.py:f is wrong"),
+    ("x, y", "return x[:, :-1] @ y[:-1]", LONG, "torch.matmul", 1, "inaccurate", "inaccurate:"),
+    (
+        "x",
+        NO_DRIVER,
+        ("x=randn(8)",),
+        "torch.clone",
+        3,
+        "unchecked",
+        "nothing was measured: no NVI",
+    ),
+    ("x", DROPOUT, ("x=randn(64,8)",), "", 1, "failed", "mine.py:f is random"),
+]
 
 
 @without_gpu
-def test_what_is_right_on_the_cpu_is_a_success(tmp_path: Path, answer: Any) -> None:
-    text = "def gemm(x, y):\n    return x @ y\n"
-    sizes = ("--input", "x=randn(64,64)", "--input", "y=randn(64,64)")
-    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
-    assert (code, told["verdict"]) == (0, "correct")
-    assert "not timed: no NVIDIA GPU" in error
-
-
-@without_gpu
-def test_a_wrong_function_is_wrong_in_json(tmp_path: Path, answer: Any) -> None:
-    text = "def gemm(x, y):\n    return x @ y.T\n"
-    sizes = ("--input", "x=randn(64,64)", "--input", "y=randn(64,64)")
-    code, told, _ = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.matmul")
-    assert (code, told["verdict"]) == (1, "wrong")
+@pytest.mark.parametrize(
+    ("names", "body", "inputs", "versus", "code", "verdict", "said"),
+    VERDICTS,
+    ids=[verdict for *_, verdict, _ in VERDICTS],
+)
+def test_every_verdict_has_its_exit_code_and_its_reason(
+    names: str, body: str, inputs: Any, versus: str, code: int, verdict: str, said: str,
+    tmp_path: Path, answer: Any,
+) -> None:  # fmt: skip
+    path = file(tmp_path, f"def f({names}):\n    {body}\n")
+    options = [word for each in inputs for word in ("--input", each)]
+    options += ["--vs", versus] if versus else []
+    found, told, error = answer(str(path), *options)
+    assert (found, told["verdict"]) == (code, verdict)
+    assert said in error
+    if verdict == "inaccurate":
+        assert told["times_reference_error"] > 2
+    if verdict == "failed":
+        assert told["why"] in error
 
 
 NORM = (
@@ -414,15 +425,6 @@ def test_the_file_of_a_reference_belongs_to_the_fingerprint(tmp_path: Path) -> N
     for variant in (found.baseline, *found.references):
         covered = {p.name for p in source_files(study, study.variants[variant.name])}
         assert {"mine.py", "ours.py"} <= covered
-
-
-@without_gpu
-def test_what_needs_a_gpu_is_unchecked_and_lacks_one(tmp_path: Path, answer: Any) -> None:
-    text = "def kernel(x):\n    raise RuntimeError('Found no NVIDIA driver on your system')\n"
-    sizes = ("--input", "x=randn(8)")
-    code, told, error = answer(str(file(tmp_path, text)), *sizes, "--vs", "torch.clone")
-    assert (code, told["verdict"]) == (3, "unchecked")
-    assert "nothing was measured: no NVIDIA GPU" in error
 
 
 def test_a_write_past_an_output_is_found(monkeypatch: Patch) -> None:
@@ -574,14 +576,6 @@ def test_a_script_is_loaded_without_its_tests_and_benchmarks(tmp_path: Path, tri
     assert tried(found).errors["baseline"] == (0.0, 0.0)
 
 
-@without_gpu
-def test_what_cannot_be_compared_has_failed_in_json(tmp_path: Path, answer: Any) -> None:
-    text = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
-    code, told, error = answer(str(file(tmp_path, text)), "--input", "x=randn(64,8)")
-    assert (code, told["verdict"]) == (1, "failed")
-    assert told["why"] in error
-
-
 def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: Patch) -> None:
     one = object.__new__(Attempt)
     row = SimpleNamespace(variant="baseline", status=Status.FAILED, checks={}, gates=())
@@ -684,10 +678,3 @@ def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: Patch) -> 
     wanted = measure.Wanted(cast(Any, target), ["a"], profile=False)
     assert wanted.plan(fresh=True).captured == ()
     assert replace(wanted, profile=True).plan(fresh=True).captured == ("a",)
-
-
-@pytest.mark.parametrize("name", ["own.py", "folder", "folder/file.py"])
-def test_a_link_in_a_loop_is_an_error(name: str, tmp_path: Path, capsys: Capsys) -> None:
-    for link in ("own.py", "folder"):
-        (tmp_path / link).symlink_to(tmp_path / link)
-    assert "is a link in a loop" in error_of(capsys, "try", str(tmp_path / name))
