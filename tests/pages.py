@@ -8,8 +8,12 @@ found, sources = hostile()      # markup in every name, message, text and source
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
+from html.parser import HTMLParser
+from typing import Any
 
 import msgspec
 
@@ -162,6 +166,59 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
     )
     before = ProfiledSource({virtual_name("s", "baseline.cu"): text}, None, nasty)
     return found, Sources({"baseline": before, name: after}, {name: source_diff(before, after)})
+
+
+VOID = frozenset({"meta", "link", "br", "img", "hr", "input", "source"})
+
+
+class Outline(HTMLParser):
+    """Checks that tags nest, and keeps what the tests ask for."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[tuple[int, str]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.words = ""
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append((int(tag[1]), ""))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "script" in self.open:
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+        elif "style" not in self.open:
+            self.words += data
+            if any(re.fullmatch("h[1-6]", tag) for tag in self.open):
+                level, text = self.headings[-1]
+                self.headings[-1] = (level, text + data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        (text,) = [text for attributes, text in self.scripts if attributes.get("id") == "data"]
+        found = json.loads(text)
+        assert isinstance(found, dict)
+        return found
 
 
 def groups(items: Sequence[Item]) -> list[VariantItems]:

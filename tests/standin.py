@@ -20,10 +20,12 @@ from typing import Any
 
 from msgspec import structs
 
+import snapshots
 from answers import Patch
 from handmade import built_kernel, ceiling_of
+from workbench.evidence import store
 from workbench.evidence.records import Ceiling, Environment
-from workbench.evidence.timing import GraphNode, Series, Session
+from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
 from workbench.run import compilation, machine, measurement, process, recording, side_jobs
 from workbench.run.gpu import Gpu
@@ -46,6 +48,7 @@ from workbench.run.protocol import (
     VariantsJob,
     WorkerEvent,
 )
+from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, NodeKind, Parameter, Phase, Regime
 
 AROUND, ROUNDS, INSTANCES = 4.0, 3, 2
@@ -237,3 +240,19 @@ class Benchmarks:
 
 def ceiling(number: int) -> Ceiling:
     return ceiling_of(number * 1e12, best=number * 1.1e12)
+
+
+def measured_by(monkeypatch: Patch, stand_in: type) -> None:
+    """A machine with a GPU, whose measurements are those of ``stand_in``."""
+    monkeypatch.setattr(machine, "can_measure", lambda: True)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
+    monkeypatch.setattr(measurement, "Measurement", stand_in)
+
+
+def record_times(made: Any, times: Mapping[str, float], **own: Any) -> Timing:
+    """A timing of the variants of a measurement with their sources as they are now."""
+    shape, prints = made.plan.shape, Fingerprints(made.study)
+    known = {name: prints.of(name, shape) for name in times}
+    timing = structs.replace(snapshots.timing(shape, times, **own), fingerprints=known)
+    store.write(made.folder.timings(shape) / "t.json.zst", timing)
+    return timing

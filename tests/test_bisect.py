@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,16 +14,14 @@ import snapshots
 from answers import Capsys, Patch
 from commits import Repository, repository
 from faulty import examples
+from standin import measured_by, record_times
 from test_gate import CU, MODULE
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.commits import first_bad
-from workbench.run import machine, measurement
-from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
-from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
 from workspaces import GOOD, make
@@ -60,18 +57,12 @@ class Bench:
 
     def time(self) -> None:
         slow = {name: 1 + 0.06 * self.text(name).count("SLOW") for name in self.plan.timed}
-        made = snapshots.timing(self.plan.shape, {n: 10.0 * x for n, x in slow.items()})
-        prints = Fingerprints(self.study)
-        known = {name: prints.of(name, self.plan.shape) for name in slow}
-        timing = msgspec.structs.replace(made, fingerprints=known)
-        store.write(self.folder.timings(self.plan.shape) / "t.json.zst", timing)
+        record_times(self, {name: 10.0 * by for name, by in slow.items()})
 
 
 @pytest.fixture
 def bench(monkeypatch: Patch) -> type[Bench]:
-    monkeypatch.setattr(machine, "can_measure", lambda: True)
-    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measurement, "Measurement", Bench)
+    measured_by(monkeypatch, Bench)
     Bench.asked = []
     return Bench
 

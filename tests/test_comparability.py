@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from answers import not_none
 from handmade import made_index, metrics
-from snapshots import snapshot, step, timing, together
+from snapshots import snapshot, step, timing, together, with_series, with_timings
 from workbench.evidence.records import CaptureIndex, Provenance
-from workbench.evidence.timing import Session
+from workbench.evidence.timing import Series, Session
 from workbench.judge.comparability import environment
 from workbench.judge.known_evidence import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
@@ -55,14 +56,19 @@ def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> Snap
         {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}},
         captured=False,
     )
-    shape = taken.shapes["s"]
-    variants = {
-        name: dataclasses.replace(variant, capture=capture(name, clocks[name]), index=indexes[name])
-        if name in clocks
-        else variant
-        for name, variant in shape.variants.items()
-    }
-    return dataclasses.replace(taken, shapes={"s": dataclasses.replace(shape, variants=variants)})
+    return with_captures(taken, "s", clocks, indexes)
+
+
+def with_captures(
+    taken: Snapshot, at: str, clocks: dict[str, float], indexes: dict[str, CaptureIndex]
+) -> Snapshot:
+    shape = taken.shapes[at]
+    variants = dict(shape.variants)
+    for name, clock in clocks.items():
+        own: Any = {"capture": capture(name, clock), "index": indexes[name]}
+        variants[name] = dataclasses.replace(variants[name], **own)
+    shapes = {**taken.shapes, at: dataclasses.replace(shape, variants=variants)}
+    return dataclasses.replace(taken, shapes=shapes)
 
 
 def warnings(
@@ -106,15 +112,8 @@ def test_captures_at_another_shape_that_a_verdict_rests_on_are_held_against_each
     slow = {"base": 1.80e9, "fix": 1.60e9}
     flags = ("--set", "full", "--cache-control", "none")
     other = {"base": index("base"), "fix": msgspec.structs.replace(index("fix"), ncu_flags=flags)}
-    large = taken.shapes["large"]
-    variants = {
-        name: dataclasses.replace(variant, capture=capture(name, slow[name]), index=other[name])
-        if name in slow
-        else variant
-        for name, variant in large.variants.items()
-    }
-    shapes = {**taken.shapes, "large": dataclasses.replace(large, variants=variants)}
-    clocks, *rest = sentences(judge(dataclasses.replace(taken, shapes=shapes), Config()).warnings)
+    taken = with_captures(taken, "large", slow, other)
+    clocks, *rest = sentences(judge(taken, Config()).warnings)
     assert clocks == (
         "captures ran at different SM clocks at large: fix at 1.600 GHz, base at 1.800 GHz"
     )
@@ -136,15 +135,13 @@ def test_captures_of_another_making_are_told(other: CaptureIndex, words: str) ->
 
 def test_throttling_is_told_with_its_share() -> None:
     taken = profiled({}, {})
-    shape = taken.shapes["s"]
-    (known,) = shape.timings
+    (known,) = taken.shapes["s"].timings
     sessions = tuple(
         msgspec.structs.replace(session, throttled=0.25, reasons=("sw_power_cap",))
         for session in known.timing.sessions
     )
     slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
-    shapes = {"s": dataclasses.replace(shape, timings=(slowed,))}
-    found = judge(dataclasses.replace(taken, shapes=shapes), Config())
+    found = judge(with_timings(taken, "s", slowed), Config())
     told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
     assert sentences(found.warnings) == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
 
@@ -153,22 +150,15 @@ def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
     """Not of one that has changed since, or of another that had its name."""
     known = timing("s", {"old": 10.0, "fix": 11.0, "base": 12.0})
 
-    def slowed(session: Session) -> Session:
-        clocks = {"old": 1200.0, "fix": 1500.0, "base": 1900.0}
-        series = tuple(
-            msgspec.structs.replace(
-                one,
-                mhz=(clocks[one.variant],) * len(one.microseconds),
-                around_mhz=(clocks[one.variant],) * len(one.around),
-            )
-            for one in session.series
-        )
-        return msgspec.structs.replace(session, throttled=1.0, series=series)
+    def at(_: Session, one: Series) -> Series:
+        clock = {"old": 1200.0, "fix": 1500.0, "base": 1900.0}[one.variant]
+        clocks = (clock,) * len(one.microseconds)
+        return msgspec.structs.replace(one, mhz=clocks, around_mhz=clocks)
 
-    sessions = tuple(map(slowed, known.sessions))
-    taken = TimedTogether(
-        "s.json", frozenset({"fix", "base"}), msgspec.structs.replace(known, sessions=sessions)
-    )
+    slowed = with_series(known, at)
+    sessions = (msgspec.structs.replace(one, throttled=1.0) for one in slowed.sessions)
+    throttled = msgspec.structs.replace(slowed, sessions=tuple(sessions))
+    taken = TimedTogether("s.json", frozenset({"fix", "base"}), throttled)
     facts = not_none(timing_facts(taken, ""))
     assert facts.throttling is not None
     assert (facts.throttling.variant, facts.throttling.sm_clock_mhz) == ("fix", 1500.0)

@@ -21,6 +21,7 @@ import workspaces
 from answers import Capsys, Patch, error_of, not_none
 from commits import Repository, repository
 from handmade import built_kernel
+from standin import measured_by, record_times
 from workbench.app.sides import Side
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
@@ -30,7 +31,7 @@ from workbench.derive.speedup import Ratio
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
-from workbench.evidence.timing import Timing
+from workbench.evidence.timing import Audit
 from workbench.judge.commits import (
     TimedPair,
     VariantChange,
@@ -42,8 +43,7 @@ from workbench.judge.comparison import AtCommit
 from workbench.judge.sessions import Control
 from workbench.ncu.captures import LAUNCHES
 from workbench.render.document.sentences import sentence
-from workbench.run import machine, measurement
-from workbench.run.gpu import Gpu
+from workbench.run import machine
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.repository import Commit, join, older
 from workbench.study.config import CommitGate, Config
@@ -616,33 +616,25 @@ class Bench:
         tables.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(EVIDENCE / "tables" / tables.name, tables)
 
+    def audited(self, one: Audit) -> Audit:
+        why = "all zero" if one.variant in Bench.wrong else ""
+        return msgspec.structs.replace(one, why=why)
+
     def time(self) -> None:
         times = {name: Bench.times[name] for name in self.plan.timed}
-        made = snapshots.timing(self.plan.shape, times, controls=[self.plan.timed[0]])
-        prints = Fingerprints(self.study)
-        known = {name: prints.of(name, self.plan.shape) for name in times}
-        sessions = tuple(
-            msgspec.structs.replace(
-                each,
-                audits=tuple(
-                    msgspec.structs.replace(
-                        one, why="all zero" if one.variant in Bench.wrong else ""
-                    )
-                    for one in each.audits
-                ),
-            )
+        made = record_times(self, times, controls=[self.plan.timed[0]])
+        sessions = (
+            msgspec.structs.replace(each, audits=tuple(map(self.audited, each.audits)))
             for each in made.sessions
         )
-        timing: Timing = msgspec.structs.replace(made, fingerprints=known, sessions=sessions)
+        timing = msgspec.structs.replace(made, sessions=tuple(sessions))
         store.write(self.folder.timings(self.plan.shape) / "t.json.zst", timing)
         assert list(self.undecided(timing)) == []
 
 
 @pytest.fixture
 def bench(monkeypatch: Patch) -> type[Bench]:
-    monkeypatch.setattr(machine, "can_measure", lambda: True)
-    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measurement, "Measurement", Bench)
+    measured_by(monkeypatch, Bench)
     Bench.asked, Bench.captures, Bench.wrong = [], {}, set()
     return Bench
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from handmade import build_of, built_kernel
@@ -13,6 +14,7 @@ from workbench.judge.gates import (
     BY_PROFILE,
     UNCHECKED,
     Gate,
+    accuracy_gate,
     compiler_gate,
     correct_gate,
     corrected_at,
@@ -219,16 +221,7 @@ def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
 
 
 def test_the_output_that_decided_is_named() -> None:
-    from workbench.judge.gates import accuracy_gate
-
-    one = Check(
-        status=CheckResult.CORRECT,
-        why="",
-        max_abs=1e-3,
-        relative=1e-3,
-        fingerprint="",
-        times_reference=1.5,
-        output="lse",
-    )
+    one = with_error("correct", 1.5)
+    one = msgspec.structs.replace(one, output="lse")
     gate = accuracy_gate({"large": one}, LIMITS, "torch")
     assert sentence(gate.why) == "1.5x the error of torch at large in 'lse' ≤ 2x"

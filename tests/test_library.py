@@ -10,7 +10,6 @@ import traceback
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 import workbench as wb
 from answers import Capsys, Patch, not_none
+from pages import Outline
 from workbench.app.executor import Executor, Local
 from workbench.app.judge import judged as judged_of
 from workbench.app.target import find_target
@@ -72,38 +72,15 @@ def test_its_table_has_numbers_with_units_in_their_names(ladder: Any) -> None:
     assert table["speedup_over_parent"].isna()["baseline"]
 
 
-class Tags(HTMLParser):
-    """That every element is closed, and what images there are."""
-
-    VOID = ("img", "source", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.images: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "img":
-            self.images.append(dict(attrs).get("src") or "")
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-
-def parsed(shown: Any) -> Tags:
-    tags = Tags()
-    tags.feed(shown._repr_html_())
-    assert tags.open == []
-    return tags
+def images(shown: Any) -> list[str]:
+    """Of what a notebook shows, in which every element is closed."""
+    text = re.sub("</(img|source|br)>", "", shown._repr_html_())
+    return [image["src"] or "" for image in Outline(text).all("img")]
 
 
 def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
-    tags = parsed(ladder)
-    assert tags.images
-    assert all(image.startswith("data:image/svg+xml;base64,") for image in tags.images)
+    assert images(ladder)
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in images(ladder))
     text = ladder._repr_html_()
     assert "tiles of 64 keys in shared memory" in text
     assert "<button" not in text
@@ -119,7 +96,7 @@ def test_every_result_has_a_text_and_a_page(ladder: Any) -> None:
         study.evidence("b4h16s2048d64"),
     ]
     for result in results:
-        parsed(result)
+        images(result)
         assert "|" in repr(result)
         first = repr(result).partition("\n... ")[0]  # at a prompt: no wall of fields
         assert result._repr_markdown_().startswith(first)
@@ -237,7 +214,7 @@ def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: P
     assert Attempt in type(done).__mro__
     assert seen == [("softmax.py:softmax", "torch.softmax")]
     assert list(done.table().index)[:2] == ["baseline", "fix1"]
-    assert parsed(done).images
+    assert images(done)
     assert "What limits it:" in done._repr_markdown_()
     assert "What to try next:" in done._repr_markdown_()
     on_cpu: Any = wb.try_("twice.py:twice")

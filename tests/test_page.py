@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import subprocess
 import sys
 from functools import lru_cache
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,68 +32,16 @@ from workbench.render.templates import template_environment
 from workbench.study.sources import virtual_name
 from workspaces import ROOT, copy_of_fixture
 
-VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 MOST_BYTES = 5_000_000
 
 
-class Outline(HTMLParser):
-    """Checks that tags nest, and keeps what the tests ask for."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.headings: list[tuple[int, str]] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.captions = 0
-        self.words = ""
-        self.feed(page)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append((int(tag[1]), ""))
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "script" in self.open:
-            attributes, text = self.scripts[-1]
-            self.scripts[-1] = (attributes, text + data)
-        elif "style" not in self.open:
-            self.words += data
-            if any(re.fullmatch("h[1-6]", tag) for tag in self.open):
-                level, text = self.headings[-1]
-                self.headings[-1] = (level, text + data)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        (text,) = [text for attributes, text in self.scripts if attributes.get("id") == "data"]
-        found = json.loads(text)
-        assert isinstance(found, dict)
-        return found
-
-
-def outline(found: Ablation, sources: Sources | None = None) -> Outline:
-    return Outline(pages.render(found, sources))
+def outline(found: Ablation, sources: Sources | None = None) -> pages.Outline:
+    return pages.Outline(pages.render(found, sources))
 
 
 @lru_cache
-def recorded() -> Outline:
-    return Outline(pages.recorded_page())
+def recorded() -> pages.Outline:
+    return pages.Outline(pages.recorded_page())
 
 
 def test_headings_are_in_order_and_skip_no_level() -> None:
@@ -169,7 +114,7 @@ def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
 def test_hostile_words_stay_words() -> None:
     found, sources = pages.hostile()
     text = pages.render(found, sources)
-    page = Outline(text)
+    page = pages.Outline(text)
     assert len(page.scripts) == 3
     assert not page.all("img")
     assert "<!--" not in text
@@ -312,7 +257,7 @@ def test_a_long_ladder_stays_small() -> None:
     text = pages.render(found, sources)
     assert len(found.rows) == pages.STEPS + 1
     assert len(text.encode()) < MOST_BYTES
-    assert len(Outline(text).data["diffs"]) == pages.STEPS
+    assert len(pages.Outline(text).data["diffs"]) == pages.STEPS
 
 
 @pytest.mark.parametrize("status", ["stale", "missing", "failed"])

@@ -65,31 +65,35 @@ def test_a_point_above_its_roof_is_an_error_in_the_data() -> None:
     assert found.above_roof
 
 
-def test_tensor_work_stands_under_the_dense_tensor_ceiling() -> None:
-    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e7})))
-    assert (found.arithmetic, found.tensor_type) == ("tensor", "fp16")
-    # 9e7 operations at 5e14/s are 180 ns of the 1000; FP32 work goes on beside them, on other units
-    assert found.share_of_arithmetic_peak == pytest.approx(0.18)
-    assert found.roof_flops_per_second == pytest.approx(9.1e7 / 180e-9)
+HMMA = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off"
 
 
-def test_the_unit_that_would_be_busy_longest_sets_the_roof_not_the_one_with_most_flops() -> None:
-    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e6})))
-    assert found.arithmetic == "fp32"
-    assert found.share_of_arithmetic_peak == pytest.approx(0.05)
+@pytest.mark.parametrize(
+    ("work", "arithmetic", "share"),
+    [
+        # 9e7 operations at 5e14/s are 180 ns of the 1000
+        ({f"{WGMMA}.sum": 9e7}, "tensor", 0.18),
+        # the unit that would be busy longest sets the roof, not the one with most operations
+        ({f"{WGMMA}.sum": 9e6}, "fp32", 0.05),
+        # mma.sync stands under the ceiling of wgmma
+        ({f"{HMMA}.sum": 9e7, f"{HMMA}.sum.peak_sustained": 250000.0}, "tensor", 0.18),
+    ],
+)
+def test_tensor_work_stands_under_the_dense_tensor_ceiling(
+    work: dict[str, float], arithmetic: str, share: float
+) -> None:
+    found = not_none(point(metrics({**ROOF, **work})))
+    assert found.arithmetic == arithmetic
+    assert found.share_of_arithmetic_peak == pytest.approx(share)
+    if arithmetic == "tensor":  # FP32 work goes on beside it, on other units
+        assert found.tensor_type == "fp16"
+        assert found.roof_flops_per_second == pytest.approx(9.1e7 / 180e-9)
 
 
 def test_the_rollup_that_allows_sparsity_is_not_counted_again() -> None:
     rollup = {"sm__ops_path_tensor_src_fp16.sum": 9e6}
     found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e6, **rollup})))
     assert found.flops == pytest.approx(1e7)
-
-
-def test_mma_sync_stands_under_the_ceiling_of_wgmma() -> None:
-    name = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
-    found = not_none(point(metrics({**ROOF, name: 9e7, f"{name}.peak_sustained": 250000.0})))
-    assert found.tensor_type == "fp16"
-    assert found.share_of_arithmetic_peak == pytest.approx(0.18)  # of what wgmma can do
 
 
 def test_the_ceiling_is_of_the_type_that_ran() -> None:

@@ -34,36 +34,42 @@ def run(x, n):
 PLAIN = "def run(x, n):\n    return x * n\n"
 
 
+def vector(n: int = 2, size: int = 8) -> dict[str, Any]:
+    return {"x": torch.randn(size, 4), "n": n}
+
+
+UP_TO_3: Any = {"run": MARKED, "reference": PLAIN, "calls": [vector(2), vector(3, 16)]}
+
+
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: Patch) -> Make:
     return partial(handmade, tmp_path, monkeypatch)
 
 
-def vector(n: int = 2, size: int = 8) -> dict[str, Any]:
-    return {"x": torch.randn(size, 4), "n": n}
+def op_of(operator: Operator) -> Any:
+    return getattr(torch.ops, operator.namespace).thing
 
 
 def called(operator: Operator, *given: Any, strict: bool = False) -> Any:
-    op = getattr(torch.ops, operator.namespace).thing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return op(*given, strict)
+        return op_of(operator)(*given, strict)
 
 
 # ---- who answers -----------------------------------------------------------------------------
 
 
 def test_the_variant_answers_where_it_was_checked(make: Make) -> None:
-    operator = make(run=MARKED, reference=PLAIN, calls=[vector(2), vector(3, 16)])
+    operator = make(**UP_TO_3)
     x = torch.randn(5, 4)
     assert torch.equal(called(operator, x, 2, strict=True), x * 2 + 100)
     assert operator.counts == {"fast": 1}
 
 
 def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -> None:
-    operator = make(run=MARKED, reference=PLAIN, calls=[vector(2), vector(3, 16)])
+    operator = make(**UP_TO_3)
     x = torch.randn(5, 4)
-    op = getattr(torch.ops, operator.namespace).thing
+    op = op_of(operator)
     with pytest.warns(UserWarning, match="the reference is used: n up to 3"):
         assert torch.equal(op(x, 4, False), x * 4)
     with warnings.catch_warnings():
@@ -86,7 +92,7 @@ def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -
 def test_inputs_unlike_those_that_were_checked_are_the_references(
     make: Make, x: torch.Tensor, said: str
 ) -> None:
-    operator = make(run=MARKED, reference=PLAIN, calls=[vector(2), vector(3, 16)])
+    operator = make(**UP_TO_3)
     assert torch.equal(called(operator, x, 2), x * 2)
     with pytest.raises(NotImplementedError, match=said):
         called(operator, x, 2, strict=True)
@@ -208,8 +214,7 @@ def test_what_was_checked_with_strides_is_given_them_and_keeps_its_layout(make: 
     operator = make(run=run, reference=DOUBLE, calls=calls)
     out = called(operator, torch.randn(4, 4).t(), strict=True)
     assert out.stride() == (1, 4)
-    op = getattr(torch.ops, operator.namespace).thing
-    torch.library.opcheck(op.default, (torch.randn(4, 4).t(), True))
+    torch.library.opcheck(op_of(operator).default, (torch.randn(4, 4).t(), True))
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -219,8 +224,7 @@ def test_a_study_that_wants_results_in_order_gets_them_so(make: Make, in_order: 
     operator = make(run=run, reference=run, study=study, calls=[{"x": torch.ones(4, 4).t()}])
     out = called(operator, torch.randn(4, 4).t(), strict=True)
     assert out.is_contiguous() == in_order
-    op = getattr(torch.ops, operator.namespace).thing
-    torch.library.opcheck(op.default, (torch.randn(4, 4).t(), True))
+    torch.library.opcheck(op_of(operator).default, (torch.randn(4, 4).t(), True))
 
 
 def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make) -> None:
@@ -234,8 +238,8 @@ def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make
         assert out.is_contiguous()
         assert out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         assert torch.equal(out, x.t())
-        op = getattr(torch.ops, operator.namespace).thing
-        assert set(torch.library.opcheck(op.default, (x, True)).values()) == {"SUCCESS"}
+        checked = torch.library.opcheck(op_of(operator).default, (x, True))
+        assert set(checked.values()) == {"SUCCESS"}
 
 
 def test_several_outputs(make: Make) -> None:
@@ -251,8 +255,8 @@ def test_several_outputs(make: Make) -> None:
     one, other = called(operator, x, strict=True)
     assert torch.equal(one, x.sum(1))
     assert torch.equal(other, x * 2)
-    op = getattr(torch.ops, operator.namespace).thing
-    assert set(torch.library.opcheck(op.default, (x, True)).values()) == {"SUCCESS"}
+    checked = torch.library.opcheck(op_of(operator).default, (x, True))
+    assert set(checked.values()) == {"SUCCESS"}
 
 
 def test_too_few_outputs_are_an_error_and_no_fallback(make: Make) -> None:
@@ -280,17 +284,16 @@ def test_in_place(make: Make, copied: bool) -> None:
     wanted = x + y
     assert called(operator, x, y, strict=True) is None
     assert torch.equal(x, wanted)
-    op = getattr(torch.ops, operator.namespace).thing
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(op.default, (x, y, True), test_utils=checks)
+    torch.library.opcheck(op_of(operator).default, (x, y, True), test_utils=checks)
 
 
 # ---- torch.compile and gradients -------------------------------------------------------------
 
 
 def test_it_compiles_into_one_graph_with_sizes_that_vary(make: Make) -> None:
-    operator = make(run=MARKED, reference=PLAIN, calls=[vector(2), vector(3, 16)])
-    op = getattr(torch.ops, operator.namespace).thing
+    operator = make(**UP_TO_3)
+    op = op_of(operator)
     compiled = torch.compile(
         lambda x: op(x.sin(), 2, True) + 1, backend="aot_eager", fullgraph=True, dynamic=True
     )
@@ -305,7 +308,7 @@ def test_autocast_ends_at_the_operator_compiled_or_not(make: Make, given: torch.
     calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
     operator = make(run=run, reference=run, calls=calls, on_gpu=False)
     x, y = (torch.randn(4, 4, dtype=given, requires_grad=True) for _ in range(2))
-    op = getattr(torch.ops, operator.namespace).thing
+    op = op_of(operator)
     for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
         with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -323,7 +326,7 @@ def test_gradients_go_through_the_reference(make: Make) -> None:
     reference = "def run(x, y):\n    return x * y.exp()\n"
     calls = [{"x": torch.ones(4), "y": torch.ones(4)}]
     operator = make(run=run, reference=reference, calls=calls)
-    op = getattr(torch.ops, operator.namespace).thing
+    op = op_of(operator)
     x = torch.randn(4, requires_grad=True)
     y = torch.randn(4)
     out = op(x, y, True)
@@ -357,7 +360,7 @@ def test_a_study_may_say_what_its_outputs_look_like(make: Make) -> None:
     study = "import torch\n\ndef outputs(x):\n    return torch.empty_like(x)\n"
     reference = "def run(x):\n    return x * 2 if x.sum().item() else x * 2\n"
     operator = make(run=DOUBLE, reference=reference, study=study, calls=[{"x": torch.ones(4)}])
-    op = getattr(torch.ops, operator.namespace).thing
+    op = op_of(operator)
     compiled = torch.compile(lambda x: op(x, True), backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(4)), torch.full((4,), 2.0))
 
@@ -425,7 +428,7 @@ def test_inductors_own_graphs_leave_out_what_keeps_something(make: Make) -> None
     given = {"run": DOUBLE, "reference": DOUBLE, "calls": [{"x": torch.ones(4)}]}
     for keeps in ((), ("fast.py:1: counter() is cached",)):
         operator = make(**given, keeps=keeps)
-        tags = getattr(torch.ops, operator.namespace).thing.default.tags
+        tags = op_of(operator).default.tags
         assert (torch.Tag.cudagraph_unsafe in tags) == bool(keeps)
 
 

@@ -12,14 +12,14 @@ import pytest
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from commits import repository
 from remotes import card, install
+from standin import measured_by
 from workbench.app.executor import Local, Reporter
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
 from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
 from workbench.render.document.sentences import sentence
-from workbench.run import gpu, machine, measurement
-from workbench.run.gpu import Gpu
+from workbench.run import gpu
 from workbench.run.plan import MeasuredPlan
 from workbench.study.config import Budget
 from workspaces import GOOD, copy_of_fixture, make
@@ -126,9 +126,7 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: Patch) -> type[Bench]:
-    monkeypatch.setattr(machine, "can_measure", lambda: True)
-    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu(H200, "1", "9.0"))
-    monkeypatch.setattr(measurement, "Measurement", Bench)
+    measured_by(monkeypatch, Bench)
     Bench.begun = 0
     return Bench
 

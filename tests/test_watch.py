@@ -15,26 +15,22 @@ import pytest
 import workspaces
 from answers import Capsys, Patch, error_of
 from handmade import built_kernel
-from snapshots import WHEN, session
+from standin import measured_by, record_times
 from workbench.app import watch as saving
 from workbench.app.executor import Local
 from workbench.cli import watch
 from workbench.cli.options import WatchOptions
 from workbench.cli.streams import Stderr
-from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
-from workbench.evidence.timing import Timing
 from workbench.render.document.environment import Save, saved_lines
-from workbench.run import machine, measurement
-from workbench.run.gpu import Gpu
+from workbench.run import machine
 from workbench.run.plan import MeasuredPlan as Result
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, ErrorText, Failed
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
 from workbench.study.model import Study
-from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, Phase
 
 HERE = Local("watch", Stderr())
@@ -237,16 +233,7 @@ class Measured:
             recorder.build(name, arch="sm_90a", kernels=(KERNEL,))
             recorder.check(name, shape, status=CheckResult.CORRECT, why="", max_abs=1e-3)
         times = {name: 10.0 - n for n, name in enumerate(names)}
-        timing = Timing(
-            study=self.study.name,
-            shape=shape,
-            fingerprints={name: Fingerprints(self.study).of(name, shape) for name in names},
-            nodes={},
-            stride=1,
-            sessions=(session(0, times),),
-            provenance=WHEN,
-        )
-        store.write(self.folder.timings(shape) / "now.json.zst", timing)
+        record_times(self, times, sessions=1)
         return Result()
 
 
@@ -255,9 +242,7 @@ def test_with_a_gpu_it_is_checked_and_timed_beside_its_parent(
 ) -> None:
     kernels = {"baseline": workspaces.GOOD, "fix1": workspaces.GOOD}
     root = workspaces.make(tmp_path / "ws", kernels)
-    monkeypatch.setattr(machine, "can_measure", lambda: True)
-    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))
-    monkeypatch.setattr(measurement, "Measurement", Measured)
+    measured_by(monkeypatch, Measured)
     watch.rounds(WatchOptions("fix1", project=root), HERE, script())
     built_, check, time_ = capsys.readouterr().out.splitlines()
     assert built_.endswith("fix1: built for sm_90a: registers 96, spills 0")
