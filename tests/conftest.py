@@ -97,7 +97,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
-    "test_style.py",
+    "test_language.py",
     "test_remote.py",
     "test_ship.py",
     "test_gate.py",

@@ -1,12 +1,10 @@
-"""README and docs are plain English: short sentences, no private phrases, no more words than set.
-
-The phrases are words that only this project used for what CUDA, Nsight Compute or statistics have
-a word for. Code and the changelog, which names what was renamed, are left out.
-"""
+"""README and docs are plain English, and code passes ruff and mypy."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,3 +103,25 @@ def test_the_pages_are_short() -> None:
     assert len(texts.pop("AGENTS.md").splitlines()) <= AGENTS_LINES
     del texts["reference.md"]
     assert sum(map(words, texts.values())) <= DOCS_WORDS
+
+
+# ---- style
+COMMANDS = (
+    pytest.param("mypy profiler/workbench", id="mypy of the engine"),
+    pytest.param("mypy", marks=pytest.mark.slow, id="mypy of everything"),
+    pytest.param("ruff check .", id="ruff check"),
+    pytest.param("ruff format --check .", id="ruff format"),
+)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_checkout_passes(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

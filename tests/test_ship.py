@@ -352,7 +352,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(capsys: Capsys, root: Path, to: Path, *arguments: str, code: int = 2) -> str:
-    given = ("chosen", "--as", NAME) if not arguments else arguments
+    given = arguments or ("chosen", "--as", NAME)
     return error_of(capsys, "ship", *given, "--to", str(to), project=root, code=code)
 
 

@@ -1,9 +1,10 @@
-"""What is changed since the evidence, what measuring has cost, and runs that do not begin."""
+"""What is changed since the evidence, what measuring has cost, and one process at a time."""
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from workbench.evidence.journal import SpentEntry
 from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
 from workbench.render.document.sentences import sentence
 from workbench.run import gpu
+from workbench.run.gpu import Gpu, locked
 from workbench.run.plan import MeasuredPlan
 from workbench.study.config import Budget
 from workspaces import GOOD, copy_of_fixture, make
@@ -201,3 +203,19 @@ def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys:
     changed = {each["variant"]: each["changed"] for each in study["variants"]}
     assert changed.pop("fix11") == ["fix11.cu"]
     assert not any(changed.get(name) for name in ("fix1", "fix2", "baseline"))
+
+
+# ---- the lock
+def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
+    both: Sequence[Gpu] = [card(0), card(1)]
+    with locked(both) as one, locked(both) as other:
+        assert one is not None
+        assert other is not None
+        assert {one, other} == set(both)
+        patience = iter([True, False])
+        with locked(both, lambda: next(patience)) as third:
+            assert third is None
+    with locked(both) as again:
+        assert again is not None
+        assert again == both[0]
