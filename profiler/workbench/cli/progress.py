@@ -75,7 +75,8 @@ class Progress:
             self.tell_checks()
         match event:
             case Start():
-                self.start(event)
+                doing = "compiling" if event.compiling else VERBS[event.phase]
+                self.live(f"{doing} {event.variant}")
             case Built() if event.kernels:
                 warned = f", {_many(len(event.warnings), 'warning')}" if event.warnings else ""
                 self.line(f"built {event.variant} for {event.arch}: {_used(event)}{warned}")
@@ -93,10 +94,6 @@ class Progress:
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
-
-    def start(self, event: Start) -> None:
-        doing = "compiling" if event.compiling else VERBS[event.phase]
-        self.live(f"{doing} {event.variant}")
 
     def timed(self, session: Session) -> None:
         """With its own number: they begin anew where a variant broke them."""

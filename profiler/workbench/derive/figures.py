@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
     LIMIT_PREFIX,
     LIMITERS,
@@ -29,6 +28,9 @@ from workbench.ncu.catalog import (
     FigureSpec,
     catalog,
 )
+
+if TYPE_CHECKING:  # `list` looks at no capture
+    from workbench.ncu.capture import ColumnTable
 
 K = TypeVar("K")
 
