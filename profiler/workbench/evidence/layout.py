@@ -65,10 +65,10 @@ class EvidenceFolder:
         return self.root.name
 
     def build(self, variant: str) -> Path:
-        return self.root / "builds" / f"{variant}.json"
+        return self.root / f"builds/{variant}.json"
 
     def check(self, variant: str) -> Path:
-        return self.root / "checks" / f"{variant}.json"
+        return self.root / f"checks/{variant}.json"
 
     def of_variant(self, variant: str) -> list[Path]:
         """Its files: what it was built to, its check, its captures at all shapes."""
@@ -92,7 +92,7 @@ class EvidenceFolder:
         return self.root / shape / "shape.json"
 
     def capture_index(self, shape: str, variant: str) -> Path:
-        return self.root / shape / "captures" / f"{variant}.json"
+        return self.root / f"{shape}/captures/{variant}.json"
 
     def captured(self, shape: str) -> list[Path]:
         return listed(self.root / shape / "captures", ".json")
@@ -106,7 +106,7 @@ class EvidenceFolder:
 
     def tables(self, report: str) -> Path:
         """What was read of a report; see ``ncu.captures``."""
-        return self.root / "tables" / f"{Path(report).stem}.json.zst"
+        return self.root / f"tables/{Path(report).stem}.json.zst"
 
     @property
     def ceilings(self) -> Path:

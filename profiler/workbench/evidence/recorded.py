@@ -66,6 +66,7 @@ class Files:
         self.fingerprints = Fingerprints(study)
         self.opened: dict[str, object] = {}
         self._read: dict[Path, Record | None] = {}
+        self._reports: dict[str, str | None] = {}
 
     def record(self, path: Path, kind: type[R]) -> R | None:
         """None where there is no such file. Raises UsageError for what is no such record."""
@@ -74,6 +75,12 @@ class Files:
         known = self._read[path]
         assert known is None or isinstance(known, kind)
         return known
+
+    def report_sha256(self, folder: EvidenceFolder, name: str) -> str | None:
+        """As ``store`` has it: variants share reports."""
+        if name not in self._reports:
+            self._reports[name] = store.report_sha256(folder, name)
+        return self._reports[name]
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Evidence:
         if entry.current is None:
             return entry
         name = entry.current.report
-        sha256 = store.report_sha256(self.folder, name)
+        sha256 = self.files.report_sha256(self.folder, name)
         if sha256 is None:
             return OnRecord(Status.MISSING)
         if sha256 != entry.current.sha256:
