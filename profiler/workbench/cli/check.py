@@ -17,7 +17,7 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.render import brief
 from workbench.render.document import checks as document
-from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.blocks import paragraph
 from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Status
 
@@ -43,7 +43,7 @@ def run(options: CheckOptions) -> int:
         study = targets[-1].study
         text = "" if live else f"recorded evidence ({found.gpu}): no GPU here to check on"
     checks, lost = found.checks, found.lost
-    head = [Paragraph(words(text))] if text else []
+    head = [paragraph(text)] if text else []
     tell(
         options,
         lambda: found,

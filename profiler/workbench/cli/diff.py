@@ -19,7 +19,7 @@ from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import brief, pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant
-from workbench.render.document.blocks import Paragraph, words
+from workbench.render.document.blocks import Paragraph, paragraph
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
@@ -67,7 +67,7 @@ def show_source(out: Output, changes: SourceDiff, names: tuple[str, str]) -> Non
     """Every hunk with its costs, or why there are none."""
     out.gap()
     if absent := hunks.absences(changes, names):
-        out.show(Paragraph(words(absent)))
+        out.show(paragraph(absent))
         out.gap()
     out.lines(lambda width: source_lines.diff(changes, names, width))
 

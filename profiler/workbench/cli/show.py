@@ -31,7 +31,7 @@ from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, brief, source_lines
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.document import launches, variant
-from workbench.render.document.blocks import Block, Paragraph, warned, words
+from workbench.render.document.blocks import Block, Paragraph, paragraph, warned
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
@@ -128,7 +128,7 @@ def show_metric(options: ShowOptions, found: Metric) -> None:
     tell(
         options,
         lambda: found,
-        lambda: [Paragraph(words(title)), variant.metric_table(found.metrics)],
+        lambda: [paragraph(title), variant.metric_table(found.metrics)],
     )
 
 

@@ -34,14 +34,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.line_diff import (
-    DiffRow,
-    FileDiff,
-    Hunk,
-    ProfiledSource,
-    base,
-    is_host,
-)
+from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, ProfiledSource, base, is_host
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.sentences import why_no_costs
 from workbench.render.numbers import harmless, percent

@@ -16,14 +16,7 @@ from workbench.judge.findings import Finding
 from workbench.judge.rows import Ablation
 from workbench.judge.view import VariantPair
 from workbench.ncu.report_file import Launch, Report
-from workbench.render.answers import (
-    AdvisedChange,
-    LadderRow,
-    answer,
-    shape_of,
-    to_try,
-    whole_row,
-)
+from workbench.render.answers import AdvisedChange, LadderRow, answer, shape_of, to_try, whole_row
 from workbench.render.as_json import Data
 from workbench.render.document.launches import PairRead
 from workbench.words import Regime

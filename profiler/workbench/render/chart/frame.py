@@ -37,12 +37,7 @@ WIDTH = 920.0  # of every chart
 
 
 def framed(
-    drawn: Drawn | str,
-    absent: Sequence[Row] = (),
-    *,
-    name: str,
-    title: str,
-    subtitle: str,
+    drawn: Drawn | str, absent: Sequence[Row] = (), *, name: str, title: str, subtitle: str
 ) -> Scene:
     """What is ``drawn``, or in its place the words that say why nothing is; ``absent`` are named at
     the foot.

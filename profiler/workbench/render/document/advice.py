@@ -23,6 +23,8 @@ from workbench.render.document.blocks import (
     field,
     joined,
     line,
+    numeric,
+    paragraph,
     strong,
     table,
     words,
@@ -47,8 +49,8 @@ def to_try(
     title = line(TITLE, *((" after ", code(after)) if after else ()))
     parts = listed(advice, record)
     if isinstance(parts[0], Paragraph) and len(parts) == 1:
-        return [Paragraph(line(title, ": ", parts[0].text))]
-    return [Paragraph(line(title, ":")), *parts]
+        return [paragraph(title, ": ", parts[0].text)]
+    return [paragraph(title, ":"), *parts]
 
 
 def first_look(
@@ -58,7 +60,7 @@ def first_look(
     first = ranked.to_try(advice, record)
     if not first:
         text = f"limit: {ABSENT}" if first is None else NOTHING
-        return [Paragraph(words(text))]
+        return [paragraph(text)]
     worst = max(first, key=lambda one: one.limit.share)
     limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
     where = line(strong("Hottest line: "), spot(hottest), ".")
@@ -67,8 +69,8 @@ def first_look(
         for one in first
     ]
     return [
-        Paragraph(line(strong("Limit: "), limit, where)),
-        Paragraph(line(f"{TITLE}:")),
+        paragraph(strong("Limit: "), limit, where),
+        paragraph(f"{TITLE}:"),
         Bullets(tuple(items), ordered=True),
     ]
 
@@ -77,9 +79,9 @@ def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) 
     """Without a title: what is left at most where memory is the limit, then the ranked advice."""
     first = ranked.to_try(advice, record)
     if not first:
-        return [Paragraph(words(NOTHING if first is not None else ABSENT))]
+        return [paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
-    blocks: list[Block] = [Paragraph(words(_room(room)))] if room else []
+    blocks: list[Block] = [paragraph(_room(room))] if room else []
     items = [_whole(one, first[:place], record) for place, one in enumerate(first)]
     return [*blocks, Bullets(tuple(items), ordered=True)]
 
@@ -178,13 +180,13 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     row = next((row for row in path if row.advice is not None), ablation.best)
     first = ranked.to_try(row.advice, ablation.record) if row else None
     if row is None or not first:
-        return (Paragraph(words(f"{NOTHING if first is not None else ABSENT}.")),)
+        return (paragraph(f"{NOTHING if first is not None else ABSENT}."),)
     kernel = code(row.chosen or row.variant)
     fields: list[Field[Advice]] = [
         field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
         field("kernel", "kernel", lambda _: kernel),
         field("line", "line", lambda one: spot(one.spot)),
-        field("gain", "gain at most", lambda one: factor(one.gain), right=True),
+        numeric("gain", "gain at most", lambda one: factor(one.gain)),
         field("limit", "limit", lambda one: _limit_words(one)),
         field("record", "this kind so far", lambda one: _paid(one, ablation.record)),
     ]

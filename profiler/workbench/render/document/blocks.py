@@ -220,6 +220,11 @@ def line(*parts: str | Text) -> Text:
     )
 
 
+def paragraph(*parts: str | Text) -> Paragraph:
+    """Of strings and texts, one after the other."""
+    return Paragraph(line(*parts))
+
+
 def joined(texts: Sequence[Text], by: str = ", ") -> Text:
     """The texts with ``by`` between them."""
     spans: list[Span] = []
@@ -257,6 +262,11 @@ def field(
 ) -> Field[T]:
     align = Align.RIGHT if right else Align.LEFT
     return Field(TableColumn(key, label, unit, align, rank, source, json, note), make)
+
+
+def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
+    """A ``field`` that is aligned right."""
+    return field(key, label, make, right=True, **more)
 
 
 def as_cell(content: Content) -> Cell:

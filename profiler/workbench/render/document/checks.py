@@ -21,7 +21,8 @@ from workbench.render.document.blocks import (
     code,
     field,
     figure_cell,
-    line,
+    numeric,
+    paragraph,
     strong,
     table,
     words,
@@ -94,24 +95,24 @@ CHECKED: list[Field[CheckRow]] = [
     field("variant", "variant", lambda c: c.variant),
     field("shape", "shape", lambda c: c.shape),
     field("status", "result", lambda c: c.status),
-    field("error", "max error", lambda c: figure_cell(c.max_abs), right=True),
-    field("bound", "allowed", lambda c: number(c.bound), right=True, rank=1),
-    field("relative", "relative", lambda c: figure_cell(c.relative), right=True, rank=1),
-    field("relative_bound", "allowed", lambda c: number(c.relative_bound), right=True, rank=1),
-    field("times", "error ÷ reference's", lambda c: _times(c), right=True, rank=1),
+    numeric("error", "max error", lambda c: figure_cell(c.max_abs)),
+    numeric("bound", "allowed", lambda c: number(c.bound), rank=1),
+    numeric("relative", "relative", lambda c: figure_cell(c.relative), rank=1),
+    numeric("relative_bound", "allowed", lambda c: number(c.relative_bound), rank=1),
+    numeric("times", "error ÷ reference's", lambda c: _times(c), rank=1),
     field("kind", "inputs", lambda c: c.kind or NONE, rank=3),
     field("why", "why", lambda c: c.why, rank=2),
 ]
 Group = tuple[str, Sequence[CheckRow]]
 SUMMARY: list[Field[Group]] = [
     field("variant", "variant", lambda g: g[0]),
-    field("correct", "correct", lambda g: _correct(g[1]), right=True, unit="shapes"),
-    field("error", "worst error", lambda g: _error(_hardest(g[1])), right=True),
-    field("used", "of what is allowed", lambda g: _used(_hardest(g[1])), right=True),
-    field("times", "error ÷ reference's", lambda g: _times(_least_accurate(g[1])), right=True),
+    numeric("correct", "correct", lambda g: _correct(g[1]), unit="shapes"),
+    numeric("error", "worst error", lambda g: _error(_hardest(g[1]))),
+    numeric("used", "of what is allowed", lambda g: _used(_hardest(g[1]))),
+    numeric("times", "error ÷ reference's", lambda g: _times(_least_accurate(g[1]))),
     field("wrong", "what is wrong", lambda g: _wrong(g[1]), rank=1),
     field("at", "worst at", lambda g: _place(_hardest(g[1])), rank=2),
-    field("declined", "unsupported", lambda g: _declined(g[1]), right=True, rank=3, unit="shapes"),
+    numeric("declined", "unsupported", lambda g: _declined(g[1]), rank=3, unit="shapes"),
 ]
 
 
@@ -220,8 +221,8 @@ FINDINGS: list[Field[Moved]] = [
     field("variant", "variant", lambda m: m[0]),
     field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
     field("what", "what", lambda m: difference_label(m[1].what)),
-    field("before", "before", lambda m: shown(m[1].before), right=True, rank=1),
-    field("after", "after", lambda m: shown(m[1].after), right=True, rank=1),
+    numeric("before", "before", lambda m: shown(m[1].before), rank=1),
+    numeric("after", "after", lambda m: shown(m[1].after), rank=1),
 ]
 
 
@@ -244,17 +245,17 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
         key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, Marking.PLAIN))
         yield table("changes", CHANGES, listed, key=key, kind=kind)
     if same and not wide:
-        yield Paragraph(words(f"same: {', '.join(change.variant for change in same)}"))
+        yield paragraph(f"same: {', '.join(change.variant for change in same)}")
     if stale := ", ".join(change.variant for change in same if change.stale):
         why = (
             "evidence belongs to whole files, comments included. `workbench ablate` measures again"
         )
-        yield Paragraph(words(f"the recorded evidence of {stale} is stale now: {why}"))
+        yield paragraph(f"the recorded evidence of {stale} is stale now: {why}")
     moved = [(c.variant, one) for c in listed for one in c.differences]
     if moved:
         yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN and not wide:
-        yield Paragraph(words(f"and {len(moved) - SHOWN} more: --wide shows all"))
+        yield paragraph(f"and {len(moved) - SHOWN} more: --wide shows all")
     for change in listed:
         for found in change.also:
-            yield Paragraph(line(code(change.variant), f": {sentence(found)}"))
+            yield paragraph(code(change.variant), f": {sentence(found)}")

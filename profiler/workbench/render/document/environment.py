@@ -11,14 +11,14 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Field,
-    Paragraph,
     code,
     field,
     joined,
     line,
+    numeric,
+    paragraph,
     strong,
     table,
-    words,
 )
 from workbench.render.numbers import factor, number, one_line
 
@@ -48,11 +48,11 @@ def findings(looked_at: Sequence[DoctorRow], conclusion: str) -> list[Block]:
     """What there is, what works with it, and how to get what is missing."""
     blocks: list[Block] = [
         table("findings", FINDINGS, looked_at, key=lambda f: f.name),
-        Paragraph(words(conclusion)),
+        paragraph(conclusion),
     ]
     fixes = tuple(line(strong(f.name), f": {f.fix}") for f in looked_at if f.fix)
     if fixes:
-        blocks[1:1] = [Paragraph(words("What would help:")), Bullets(fixes)]
+        blocks[1:1] = [paragraph("What would help:"), Bullets(fixes)]
     return blocks
 
 
@@ -76,12 +76,12 @@ COMPILED: list[Field[CompiledKernel]] = [
     field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
     field("source", "source", lambda k: source_of(k.built), rank=2),
     field("defines", "defines", lambda k: k.defines, rank=2),
-    field("registers", "registers", lambda k: str(k.built.registers), right=True, rank=1),
-    field("shared", "static shared B", lambda k: str(k.built.shared_bytes), right=True, rank=2),
-    field("stack", "stack B", lambda k: str(k.built.stack_bytes), right=True, rank=4),
-    field("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), right=True, rank=2),
-    field("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), right=True, rank=2),
-    field("warnings", "warnings", lambda k: str(k.warnings), right=True, rank=3),
+    numeric("registers", "registers", lambda k: str(k.built.registers), rank=1),
+    numeric("shared", "static shared B", lambda k: str(k.built.shared_bytes), rank=2),
+    numeric("stack", "stack B", lambda k: str(k.built.stack_bytes), rank=4),
+    numeric("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), rank=2),
+    numeric("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), rank=2),
+    numeric("warnings", "warnings", lambda k: str(k.warnings), rank=3),
 ]
 
 
@@ -116,7 +116,7 @@ def compiled(builds: Sequence[VariantBuild]) -> list[Block]:
         blocks.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
     if without:
         text = ": nothing to compile here, what it calls is compiled when it runs"
-        blocks.append(Paragraph(line(joined([code(name) for name in without]), text)))
+        blocks.append(paragraph(joined([code(name) for name in without]), text))
     return blocks
 
 

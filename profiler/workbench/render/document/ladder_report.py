@@ -29,6 +29,7 @@ from workbench.render.document.blocks import (
     joined,
     line,
     only,
+    paragraph,
     paragraphs,
     words,
 )
@@ -74,7 +75,7 @@ def facts(ablation: Ablation) -> dict[str, str]:
 
 
 def _bullets(key: str, title: str, parts: tuple[Text, ...], nothing: str) -> Section:
-    blocks = Bullets(parts) if parts else Paragraph(words(nothing))
+    blocks = Bullets(parts) if parts else paragraph(nothing)
     return Section(key, words(title), (blocks,))
 
 
@@ -91,7 +92,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
         shown.append(Paragraph(message))
     if more := len(ablation.rows) - len(ablation.table_rows):
         command = code(f"workbench ablate --all --study {ablation.study}")
-        shown.append(Paragraph(line(f"{more} more step{'s' * (more != 1)}: ", command)))
+        shown.append(paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
     return shown
 
 
@@ -107,7 +108,7 @@ def _limits(ablation: Ablation, on_page: bool) -> tuple[Block, ...]:
     if ablation.moves_only:
         table = ladder_table(ablation, (*ablation.path, *ablation.references), "bandwidth")
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
-        shown = [Paragraph(words(note)), only(table, ("version", "memory"))]
+        shown = [paragraph(note), only(table, ("version", "memory"))]
     return tuple(shown) if on_page else (*shown, _chart("stall-time", ablation))
 
 
@@ -138,7 +139,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         return ()
     row = ablation.rows[0]
     title = line(code(row.variant), ": where it loses its time")
-    blocks: tuple[Block, ...] = (Paragraph(words(f"Bottlenecks of the baseline: {ABSENT}.")),)
+    blocks: tuple[Block, ...] = (paragraph(f"Bottlenecks of the baseline: {ABSENT}."),)
     if row.bottlenecks:
         note = (
             "Estimates are upper bounds by ncu's rules, of the whole runtime (global) or of the "
@@ -147,7 +148,7 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
         blocks = (
             limits.bullets(row.bottlenecks),
             *limits.no_lines(row.no_source_lines),
-            Paragraph(words(note)),
+            paragraph(note),
         )
     key, word = anchor(row.variant), verdict(row)
     return (Section(key, title, blocks, Marking.BASELINE, row.variant, word),)

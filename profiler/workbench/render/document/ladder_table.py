@@ -21,6 +21,7 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
+    numeric,
     table,
     words,
 )
@@ -108,7 +109,7 @@ def fields(ablation: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
 def _number(
     key: str, label: str, make: Callable[[Row], Cell], rank: int, **others: str
 ) -> Field[Row]:
-    return field(key, label, measured(make), rank=rank, right=True, **others)
+    return numeric(key, label, measured(make), rank=rank, **others)
 
 
 def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: str = "") -> Table:
@@ -232,17 +233,10 @@ def _at_shape(result: AtShape) -> str:
     return f"{over}, {interval(result.alone)} alone" if result.alone else over
 
 
-FLOP_RATE: Field[AtShape] = field(
-    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12), right=True
-)
-BYTE_RATE: Field[AtShape] = field(
-    "traffic",
-    "TB/s",
-    lambda s: number(s.terabytes_per_second),
-    right=True,
-)
+FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
+BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
 SHAPES: list[Field[AtShape]] = [
-    field("time", "time, chained", lambda s: number(s.microseconds.value), unit="µs", right=True),
+    numeric("time", "time, chained", lambda s: number(s.microseconds.value), unit="µs"),
     field(
         "reference",
         "fastest reference",
@@ -253,12 +247,11 @@ SHAPES: list[Field[AtShape]] = [
         ),
         unit="µs",
     ),
-    field("ratio", "vs it [95 % interval]", _at_shape, right=True),
-    field(
+    numeric("ratio", "vs it [95 % interval]", _at_shape),
+    numeric(
         "error",
         "error ÷ reference's",
         lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
-        right=True,
     ),
 ]
 

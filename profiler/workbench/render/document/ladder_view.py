@@ -20,6 +20,8 @@ from workbench.render.document.blocks import (
     Table,
     TableColumn,
     field,
+    numeric,
+    paragraph,
     plain,
     table,
     warned,
@@ -94,9 +96,9 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
     columns = [
         field("step", "step", lambda row: names[row.variant], rank=0),
         Field(TableColumn("change", "what changed", rank=5, least=8), key_change),
-        field("time", "µs", measured(_time), rank=1, right=True),
-        field("parent", "vs parent", measured(_over_parent), rank=2, right=True),
-        field("fastest", f"vs {beside}", measured(_over_fastest), rank=3, right=True),
+        numeric("time", "µs", measured(_time), rank=1),
+        numeric("parent", "vs parent", measured(_over_parent), rank=2),
+        numeric("fastest", f"vs {beside}", measured(_over_fastest), rank=3),
         field("verdict", "verdict", shown_verdict, rank=4),
     ]
     if not judged.reference:
@@ -217,4 +219,4 @@ def account(judged: Ablation) -> list[Block]:
         parts.append(f"predictions: {step.results(judged.score)}")
     if judged.timing and (controls := timings.control_words(judged.timing)):
         parts.append(controls)
-    return [*(Paragraph(words(text)) for text in parts), *map(Paragraph, result.calls(judged))]
+    return [*(paragraph(text) for text in parts), *map(Paragraph, result.calls(judged))]

@@ -25,8 +25,9 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
+    numeric,
+    paragraph,
     table,
-    words,
 )
 from workbench.render.document.sentences import MATCHED
 from workbench.render.numbers import factor, number, percent
@@ -63,7 +64,7 @@ class PairRead:
 
 
 def left_out(what: str, way: str) -> Paragraph:
-    return Paragraph(words(f"the {DETAILED} kernels with the most time are {what}; {way}"))
+    return paragraph(f"the {DETAILED} kernels with the most time are {what}; {way}")
 
 
 def kernel(launch: Launch, width: int = KERNEL_WIDTH) -> str:
@@ -90,11 +91,9 @@ def about(report: Report, side: str = "") -> Paragraph:
     capability = f" (compute capability {known})" if known else ""
     options = " ".join(f"{k} {v}" for k, v in report.ncu_options.items())
     count = len(report.launches)
-    return Paragraph(
-        words(
-            f"{side and f'{side}: '}{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
-            f"{', ' + options if options else ''}; {count} launch{'es' * (count != 1)}"
-        )
+    return paragraph(
+        f"{side and f'{side}: '}{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
+        f"{', ' + options if options else ''}; {count} launch{'es' * (count != 1)}"
     )
 
 
@@ -112,11 +111,9 @@ def group_table(groups: Sequence[LaunchGroup]) -> Table:
         field("kernel", "kernel", lambda g: kernel(g.typical)),
         field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
         field("block", "block", lambda g: extent(g.typical.block), rank=4),
-        field(
-            "median", "median (µs)", lambda g: number(g.typical.microseconds), right=True, rank=3
-        ),
-        field("time", "time (µs)", lambda g: figure_cell(g.microseconds), right=True, rank=2),
-        field("share", "share", lambda g: _share(g.microseconds, total), right=True, rank=2),
+        numeric("median", "median (µs)", lambda g: number(g.typical.microseconds), rank=3),
+        numeric("time", "time (µs)", lambda g: figure_cell(g.microseconds), rank=2),
+        numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
     ]
     return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
 
@@ -127,7 +124,7 @@ def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
     if not lost:
         return []
     said = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
-    return [Paragraph(words(said))]
+    return [paragraph(said)]
 
 
 def _share(time: float | None, total: float | None) -> str:
@@ -139,12 +136,12 @@ def details(read: Details, launches: int = 1) -> Section:
     launch = read.launch
     parts = advice.first_look(read.advice, read.hottest)
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
-        parts.append(Paragraph(words(f"signature: {launch.signature}")))
+        parts.append(paragraph(f"signature: {launch.signature}"))
     parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
-    parts += [Paragraph(words("Top bottlenecks:")), *bottlenecks(read)]
+    parts += [paragraph("Top bottlenecks:"), *bottlenecks(read)]
     if launches > 1:
         text = f"one of {launches} launches: the one of median duration"
-        parts.append(Paragraph(words(text)))
+        parts.append(paragraph(text))
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
     return Section(f"launch-{launch.index}", title, tuple(parts))
 
@@ -154,21 +151,17 @@ def bottlenecks(read: Details) -> list[Block]:
     numbered: list[Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
     if not read.rules_collected:
         stand_in = "; the top stalls instead:" if numbered else ""
-        return [Paragraph(words(f"ncu's rules: {ABSENT}{stand_in}")), *numbered]
-    return numbered or [Paragraph(words("no rule advises a change"))]
+        return [paragraph(f"ncu's rules: {ABSENT}{stand_in}"), *numbered]
+    return numbered or [paragraph("no rule advises a change")]
 
 
 PAIRS: list[Field[PairGroup]] = [
     field("launch", "launch", lambda g: _launches(g), rank=2),
     field("kernel", "kernel", lambda g: _either(g, kernel)),
     field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
-    field(
-        "before", "before (µs)", lambda g: number(g.typical.before.microseconds), right=True, rank=1
-    ),
-    field(
-        "after", "after (µs)", lambda g: number(g.typical.after.microseconds), right=True, rank=1
-    ),
-    field("factor", "factor", lambda g: _factor(g), right=True, rank=1),
+    numeric("before", "before (µs)", lambda g: number(g.typical.before.microseconds), rank=1),
+    numeric("after", "after (µs)", lambda g: number(g.typical.after.microseconds), rank=1),
+    numeric("factor", "factor", lambda g: _factor(g), rank=1),
     field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
 ]
 
@@ -205,7 +198,7 @@ def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:
         for launch in launches:
             kinds.setdefault(f"{kernel(launch)} ({_shape(launch)})", []).append(launch)
         blocks += [
-            Paragraph(words(f"only in {name}: {text}, launch {indices(members)}"))
+            paragraph(f"only in {name}: {text}, launch {indices(members)}")
             for text, members in kinds.items()
         ]
     return blocks

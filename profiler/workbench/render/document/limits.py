@@ -28,15 +28,15 @@ from workbench.render.document.blocks import (
     Bullets,
     Content,
     Field,
-    Paragraph,
     Table,
     Text,
     code,
     field,
     line,
+    numeric,
+    paragraph,
     strong,
     table,
-    words,
 )
 from workbench.render.document.sentences import LEVELS, sentence
 from workbench.render.numbers import number, percent
@@ -84,7 +84,7 @@ def bullets(limits: Sequence[Bottleneck]) -> Bullets:
 def no_lines(found: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
     why = sentence(found)
-    return [Paragraph(words(f"{why[0].upper()}{why[1:]}."))] if why else []
+    return [paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
 
 
 LEAST = 0.05  # points of a standard error that are shown
@@ -153,22 +153,20 @@ def _of_roof(make: Callable[[MeasuredCeiling], Content]) -> Callable[[_Ceiling],
 
 CEILINGS: list[Field[_Ceiling]] = [
     field("ceiling", "ceiling", lambda c: ceiling_name(c[0])),
-    field("measured", "measured", lambda c: _reached(c[1]), right=True),
-    field(
+    numeric("measured", "measured", lambda c: _reached(c[1])),
+    numeric(
         "theoretical",
         "theoretical at that clock",
         _of_roof(lambda roof: amount(roof.theoretical, roof.measured.unit)),
-        right=True,
     ),
-    field(
+    numeric(
         "share",
         "share",
         _of_roof(
             lambda roof: percent(roof.share_of_theoretical) + WRONG_CEILING * roof.above_theory
         ),
-        right=True,
     ),
-    field("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured)), right=True),
+    numeric("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured))),
     field("ran", "what was run", lambda c: c[1].measured.ran if c[1] else c[2], rank=1),
 ]
 

@@ -11,7 +11,6 @@ from workbench.render.document.blocks import (
     Block,
     Cell,
     Field,
-    Paragraph,
     Section,
     Table,
     authored,
@@ -20,8 +19,9 @@ from workbench.render.document.blocks import (
     figure_cell,
     first_clause,
     line,
+    numeric,
+    paragraph,
     table,
-    words,
 )
 from workbench.render.numbers import number
 from workbench.study.params import base_name
@@ -123,19 +123,17 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     rows = variants if wide else _of_modules(variants)
     shown = table("variants", fields, rows, key=lambda v: v.variant)
     changed = [
-        Paragraph(words(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}"))
+        paragraph(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}")
         for v in variants
         if v.changed
     ]
     damaged = [
-        Paragraph(
-            words(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
-        )
+        paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
         for v in variants
         for each in v.evidence
         if each.why
     ]
-    blocks: tuple[Block, ...] = (Paragraph(words(known)), shown, *changed, *damaged)
+    blocks: tuple[Block, ...] = (paragraph(known), shown, *changed, *damaged)
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 
@@ -185,9 +183,9 @@ SPENT: list[Field[Spent]] = [
     field("study", "study", lambda s: s.study),
     field("place", "place", lambda s: s.place, rank=2),
     field("gpu", "GPU", lambda s: s.gpu, rank=1),
-    field("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), right=True, rank=1),
-    field("seconds", "seconds", lambda s: figure_cell(s.seconds), right=True),
-    field("cost", "cost", lambda s: f"{s.cost:.2f}" if s.cost else NONE, right=True, rank=1),
+    numeric("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), rank=1),
+    numeric("seconds", "seconds", lambda s: figure_cell(s.seconds)),
+    numeric("cost", "cost", lambda s: f"{s.cost:.2f}" if s.cost else NONE, rank=1),
 ]
 
 
@@ -196,12 +194,12 @@ SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for
 
 def status(found: Spending, *, wide: bool) -> list[Block]:
     """Ten lines: the dearest rows, and the limit; ``wide`` all."""
-    limits = [Paragraph(words(_limit(each))) for each in found.limits]
+    limits = [paragraph(_limit(each)) for each in found.limits]
     if not found.spent:
-        return [Paragraph(words("nothing was spent yet")), *limits]
+        return [paragraph("nothing was spent yet"), *limits]
     shown = found.spent if wide else found.spent[:SHOWN]
     left = f"{len(found.spent) - len(shown)} more: --wide"
-    more = [Paragraph(words(left))] if len(shown) < len(found.spent) else []
+    more = [paragraph(left)] if len(shown) < len(found.spent) else []
     return [*limits, table("spent", SPENT, shown), *more]
 
 

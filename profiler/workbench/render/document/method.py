@@ -15,12 +15,11 @@ from workbench.render.document.blocks import (
     CodeBlock,
     Field,
     Fold,
-    Paragraph,
     Table,
     Text,
     code,
     field,
-    line,
+    paragraph,
     table,
     words,
 )
@@ -188,15 +187,13 @@ def reproduction(ablation: Ablation) -> list[Block]:
     )
     return [
         CodeBlock("\n".join(map(shlex.join, commands)), "console"),
-        Paragraph(
-            line(
-                "Run these in a checkout. With a GPU, ",
-                code("ablate"),
-                " measures what is not recorded; without one, ",
-                code("pip install -e ."),
-                " is enough and the recorded evidence is used. The page has each step's diff: ",
-                code(f"workbench report --open --study {ablation.study}"),
-                ".",
-            )
+        paragraph(
+            "Run these in a checkout. With a GPU, ",
+            code("ablate"),
+            " measures what is not recorded; without one, ",
+            code("pip install -e ."),
+            " is enough and the recorded evidence is used. The page has each step's diff: ",
+            code(f"workbench report --open --study {ablation.study}"),
+            ".",
         ),
     ]

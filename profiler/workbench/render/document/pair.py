@@ -26,6 +26,8 @@ from workbench.render.document.blocks import (
     code,
     field,
     line,
+    numeric,
+    paragraph,
     table,
     words,
 )
@@ -55,9 +57,9 @@ def figure_pairs(
     rows = [(key, before.get(key), after.get(key)) for key in keys]
     fields: list[Field[Both]] = [
         field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
-        field("before", names[0], lambda b: _value(b[1]), right=True),
-        field("after", names[1], lambda b: _value(b[2]), right=True),
-        field("factor", "factor", _factor, right=True),
+        numeric("before", names[0], lambda b: _value(b[1])),
+        numeric("after", names[1], lambda b: _value(b[2])),
+        numeric("factor", "factor", _factor),
     ]
     return table(name, fields, rows, key=lambda b: b[0])
 
@@ -87,7 +89,7 @@ def _factor(both: Both) -> str:
 def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
     """What limits the occupancy on either side."""
     parts = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
-    return Paragraph(words(f"occupancy limited by: {'; '.join(parts)}"))
+    return paragraph(f"occupancy limited by: {'; '.join(parts)}")
 
 
 def _compared(
@@ -115,7 +117,7 @@ def variants(
 ) -> list[Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
     blocks: list[Block] = [
-        Paragraph(words(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}")),
+        paragraph(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}"),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
         *_compared(names, rows, pair.comparison, changes, source=source),
@@ -147,27 +149,27 @@ def bottlenecks(names: Names, sides: Sequence[Row | Details]) -> Fold:
     """Of both sides, folded away."""
     blocks: list[Block] = []
     for name, side in zip(names, sides, strict=True):
-        blocks.append(Paragraph(words(f"{name}:")))
+        blocks.append(paragraph(f"{name}:"))
         if isinstance(side, Details):
             blocks += launches.bottlenecks(side)
         else:
             known = side.bottlenecks
-            blocks.append(limits.bullets(known) if known else Paragraph(words(ABSENT)))
+            blocks.append(limits.bullets(known) if known else paragraph(ABSENT))
     return Fold(words("Top bottlenecks of both"), tuple(blocks))
 
 
 def _state(row: Row) -> Paragraph:
-    return Paragraph(
-        words(f"{row.variant} is {row.status}: {sentence(row.problem) or 'see workbench list'}")
+    return paragraph(
+        f"{row.variant} is {row.status}: {sentence(row.problem) or 'see workbench list'}"
     )
 
 
 def _times(pair: VariantPair) -> Table:
     fields: list[Field[Regime]] = [
         field("time", "time", lambda regime: f"Time, {regime} (µs)"),
-        field("before", pair.before.variant, partial(time_in, pair.before), right=True),
-        field("after", pair.after.variant, partial(time_in, pair.after), right=True),
-        field("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime)), right=True),
+        numeric("before", pair.before.variant, partial(time_in, pair.before)),
+        numeric("after", pair.after.variant, partial(time_in, pair.after)),
+        numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),
     ]
     return table("times", fields, regimes_of(pair.before, pair.after), key=lambda regime: regime)
 
@@ -175,9 +177,9 @@ def _times(pair: VariantPair) -> Table:
 def costliest(changes: SourceDiff, names: Names) -> list[Block]:
     """The dearest hunks in a line each, or why there are none."""
     if not changes.has_costs:
-        return [Paragraph(words(hunks.absences(changes, names)))]
+        return [paragraph(hunks.absences(changes, names))]
     if not changes.hunks:
-        return [Paragraph(words("the sources are the same"))]
+        return [paragraph("the sources are the same")]
     count = len(changes.hunks)
     text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
-    return [Paragraph(words(text)), Bullets(hunks.costliest_lines(changes))]
+    return [paragraph(text), Bullets(hunks.costliest_lines(changes))]

@@ -22,6 +22,7 @@ from workbench.render.document.blocks import (
     figure_cell,
     interval_cell,
     line,
+    numeric,
     strong,
     table,
     warned,
@@ -49,25 +50,21 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
     return [
         *own,
         field("role", "", lambda c: _role(sweep, c)),
-        field("time", "time, chained", _time, unit="µs", note=INTERVAL, right=True, json="time"),
-        field(
+        numeric("time", "time, chained", _time, unit="µs", note=INTERVAL, json="time"),
+        numeric(
             "ratio",
             f"vs default {INTERVAL}",
             lambda c: interval_cell(c.over_default),
-            right=True,
             json="over_default",
         ),
-        field("registers", "registers", lambda c: _count(c, c.registers), right=True, rank=2),
-        field("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", right=True, rank=4),
-        field(
-            "shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", right=True, rank=3
-        ),
-        field(
+        numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
+        numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
+        numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
+        numeric(
             "occupancy",
             "occupancy",
             lambda c: figure_cell(c.occupancy_percent, NONE * (c.occupancy_percent is None)),
             unit="%",
-            right=True,
             rank=4,
         ),
         field("fate", "", _fate, rank=1),
@@ -203,14 +200,9 @@ def _came(one: Worth) -> Text:
 FIELDS: list[Field[Worth]] = [
     field("switch", "switch", lambda w: code(f"{w.switch.name}={value_text(w.switch.value)}")),
     field("back", "put back to", lambda w: value_text(w.switch.default), rank=2),
-    field("time", "time without it", _time_without, unit="µs", note=INTERVAL, right=True, rank=1),
-    field(
-        "end",
-        f"worth at the end {INTERVAL}",
-        lambda w: interval_cell(w.at_the_end),
-        right=True,
-    ),
-    field("came", f"when it came {INTERVAL}", lambda w: interval_cell(w.when_it_came), right=True),
+    numeric("time", "time without it", _time_without, unit="µs", note=INTERVAL, rank=1),
+    numeric("end", f"worth at the end {INTERVAL}", lambda w: interval_cell(w.at_the_end)),
+    numeric("came", f"when it came {INTERVAL}", lambda w: interval_cell(w.when_it_came)),
     field("step", "as the step", _came, rank=3),
 ]
 

@@ -25,6 +25,8 @@ from workbench.render.document.blocks import (
     code,
     field,
     line,
+    numeric,
+    paragraph,
     paragraphs,
     quantity_cell,
     strong,
@@ -84,7 +86,7 @@ def step_section(
         shown.append(Bullets(lines))
     if row.step.lesson.strip():
         first, *rest = paragraphs(row.step.lesson)
-        shown += [Paragraph(line(strong("Lesson."), " ", first.text)), *rest]
+        shown += [paragraph(strong("Lesson."), " ", first.text), *rest]
     if row.against_parent is not None and row.against_parent.stall_microseconds:
         alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
         shown.append(Chart(step_chart(row.variant), alt))
@@ -160,10 +162,10 @@ def _numbers(row: Row, captured: str) -> Paragraph:
     """``captured`` is the shape of the captures where the step is judged at another."""
     pair = row.against_parent
     if pair is None or pair.decomposition is None:
-        return Paragraph(words(f"How it multiplies out: {ABSENT}."))
+        return paragraph(f"How it multiplies out: {ABSENT}.")
     text = f" {why.brief_equation(pair.decomposition)}, {why.durations(pair.decomposition)}"
     where = line(" at ", code(captured)) if captured else ""
-    return Paragraph(line(strong("Why."), text, where, "."))
+    return paragraph(strong("Why."), text, where, ".")
 
 
 def details(row: Row, here: Row, shape: str) -> Fold:
@@ -176,9 +178,9 @@ def details(row: Row, here: Row, shape: str) -> Fold:
     ):
         if text.strip():
             first, *rest = paragraphs(text)
-            blocks += [Paragraph(line(bold(title), " ", first.text)), *rest]
+            blocks += [paragraph(bold(title), " ", first.text), *rest]
     blocks += _predictions(row)
-    blocks.append(gates(row) if row.gates else Paragraph(words(f"Gates: {ABSENT}.")))
+    blocks.append(gates(row) if row.gates else paragraph(f"Gates: {ABSENT}."))
     blocks += _times(here, shape)
     return Fold(line(code(row.variant), ": reasons, predictions, gates, times"), tuple(blocks))
 
@@ -186,8 +188,8 @@ def details(row: Row, here: Row, shape: str) -> Fold:
 PREDICTIONS: list[Field[PredictionOutcome]] = [
     field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
     field("expected", "expected", lambda p: p.expected),
-    field("before", "before", lambda p: quantity_cell(p.before, p.unit), right=True),
-    field("after", "after", lambda p: quantity_cell(p.after, p.unit), right=True),
+    numeric("before", "before", lambda p: quantity_cell(p.before, p.unit)),
+    numeric("after", "after", lambda p: quantity_cell(p.after, p.unit)),
     field("result", "result", lambda p: p.result),
     field("written", "written", written),
 ]
@@ -215,15 +217,15 @@ def _result(gate: Gate) -> str:
 def _predictions(row: Row) -> list[Block]:
     if not row.predictions:
         made = row.step is not None and row.step.predictions
-        return [Paragraph(words(f"Predictions: {ABSENT if made else 'none were made'}."))]
+        return [paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
     where = line(", for ", code(row.judged_at)) if row.judged_at else ()
     text = line("Predicted", where, "; an ", code("x"), " is a factor of the ")
-    return [Paragraph(line(text, "parent's value:")), predictions(row)]
+    return [paragraph(text, "parent's value:"), predictions(row)]
 
 
 def _times(row: Row, shape: str) -> list[Block]:
     if not row.regimes:
-        return [Paragraph(words(f"Times: {ABSENT}."))]
+        return [paragraph(f"Times: {ABSENT}.")]
     text = line("Times by regime", *((" at ", code(shape)) if shape else ()), ":")
     return [Paragraph(text), timings.regimes(row)]
 
@@ -231,7 +233,7 @@ def _times(row: Row, shape: str) -> list[Block]:
 def diff(row: Row, changes: SourceDiff | None) -> Block:
     parent = parent_of(row)
     if changes is not None and changes.is_same:
-        return Paragraph(line("Only parameters differ from ", code(parent), "."))
+        return paragraph("Only parameters differ from ", code(parent), ".")
     if changes is None or not changes.hunks:
-        return Paragraph(line("Diff against ", code(parent), f": {ABSENT}."))
+        return paragraph("Diff against ", code(parent), f": {ABSENT}.")
     return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant, parent),))

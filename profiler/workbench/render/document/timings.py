@@ -28,6 +28,7 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
+    numeric,
     table,
     warned,
     words,
@@ -77,7 +78,7 @@ class _Timed:
 def _ratio(
     key: str, other: str, of: Callable[[InRegime], Ratio | None], rank: int
 ) -> Field[_Timed]:
-    return field(key, f"vs {other}", lambda t: with_cycles(of(t.known)), right=True, rank=rank)
+    return numeric(key, f"vs {other}", lambda t: with_cycles(of(t.known)), rank=rank)
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
@@ -92,25 +93,14 @@ def regimes(row: Row, reference: str = "") -> Table:
     parent = parent_of(row)
     fields: list[Field[_Timed]] = [
         field("regime", "regime", lambda t: t.regime),
-        field("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs", right=True),
-        field("range", "95 % interval", lambda t: spread(t.known.microseconds), right=True, rank=3),
+        numeric("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs"),
+        numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
         _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
         _ratio("reference", reference, lambda known: known.speedup_over_reference, 2),
         field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
-        field(
-            "clock",
-            "SM clock",
-            lambda t: clock(t.known.microseconds),
-            unit="GHz",
-            right=True,
-            rank=4,
-        ),
-        field(
-            "sessions",
-            "sessions × instances",
-            lambda t: how_often(t.known.microseconds),
-            right=True,
-            rank=5,
+        numeric("clock", "SM clock", lambda t: clock(t.known.microseconds), unit="GHz", rank=4),
+        numeric(
+            "sessions", "sessions × instances", lambda t: how_often(t.known.microseconds), rank=5
         ),
     ]
     absent = {

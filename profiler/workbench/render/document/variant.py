@@ -27,6 +27,8 @@ from workbench.render.document.blocks import (
     field,
     figure_cell,
     line,
+    numeric,
+    paragraph,
     strong,
     table,
     warned,
@@ -106,13 +108,13 @@ def _value(known: Known) -> Cell:
 
 FIGURES: list[Field[Known]] = [
     field("figure", "figure", lambda k: figure_label(k[0])[0]),
-    field("value", "value", _value, right=True, json="value"),
+    numeric("value", "value", _value, json="value"),
     field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
     field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
 STALLS: list[Field[tuple[str, str]]] = [
     field("reason", "stall reason", lambda stall: stall_words(stall[0])),
-    field("share", "share of samples", lambda stall: stall[1], right=True),
+    numeric("share", "share of samples", lambda stall: stall[1]),
 ]
 
 
@@ -132,7 +134,7 @@ def profile(
     """The figures of one capture."""
     blocks: list[Block] = [
         figure_table(figures),
-        Paragraph(words(limited(limiters))),
+        paragraph(limited(limiters)),
         Fold(words(MEMORY), (figure_table(figures, MEMORY_LEVELS, "memory"),)),
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
@@ -140,9 +142,9 @@ def profile(
         shown = [(name, share_of(share, figures)) for name, share in waited]
         blocks.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
     else:
-        blocks.append(Paragraph(words(f"stall samples: {ABSENT}")))
+        blocks.append(paragraph(f"stall samples: {ABSENT}"))
     if limits:
-        blocks += [Paragraph(words("Top bottlenecks:")), bottlenecks.bullets(limits)]
+        blocks += [paragraph("Top bottlenecks:"), bottlenecks.bullets(limits)]
     return blocks
 
 
@@ -163,7 +165,7 @@ def variant(row: Row, ablation: Ablation) -> Section:
 
 def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     blocks: list[Block] = (
-        [Paragraph(words(f"{row.status}: {sentence(row.problem)}"))] if row.problem else []
+        [paragraph(f"{row.status}: {sentence(row.problem)}")] if row.problem else []
     )
     if row.problem and not has_figures(row):
         return blocks
@@ -174,15 +176,15 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if row.figures:
         blocks += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
         if row.no_source_lines:
-            blocks.append(Paragraph(words(sentence(row.no_source_lines))))
+            blocks.append(paragraph(sentence(row.no_source_lines)))
     else:
-        blocks.append(Paragraph(words(f"profile: {ABSENT}")))
+        blocks.append(paragraph(f"profile: {ABSENT}"))
     if row.against_parent:
         blocks += why.account(row.against_parent)
     if row.gates:
         blocks.append(step.gates(row))
     if row.verdict and parent_of(row):
-        blocks.append(Paragraph(line("verdict: ", strong(verdict_at(row)))))
+        blocks.append(paragraph("verdict: ", strong(verdict_at(row))))
     return blocks
 
 
@@ -225,13 +227,13 @@ def _calls(row: Row, ablation: Ablation) -> list[str]:
 def evidence_states(row: Row) -> Paragraph:
     text = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
     alone = " (tables without their report)" if row.tables_only else ""
-    return Paragraph(words(f"evidence: {text}{alone}"))
+    return paragraph(f"evidence: {text}{alone}")
 
 
 METRICS: list[Field[MetricValue]] = [
-    field("launch", "launch", lambda m: str(m.launch), right=True),
+    numeric("launch", "launch", lambda m: str(m.launch)),
     field("kernel", "kernel", lambda m: m.kernel),
-    field("value", "value", lambda m: ABSENT if m.value is None else str(m.value), right=True),
+    numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
     field("unit", "unit", lambda m: m.unit),
 ]
 
@@ -253,7 +255,7 @@ def introduction(problem: Problem, trial: Learned) -> list[Block]:
     if trial.constant:
         lines.append(words("warning: other random inputs give the same result, so that a constant "
                            "would pass the check"))  # fmt: skip
-    return [Paragraph(line(strong(problem.what))), Bullets(tuple(lines))]
+    return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
 
 
 def answer(verdict: TryVerdict, times: float | None, against: str) -> Text:
@@ -280,10 +282,10 @@ def checked_by(problem: Problem, trial: Learned) -> str:
 ROWS: list[Field[Row]] = [
     field("variant", "", lambda r: r.variant),
     field("called", "what", lambda r: r.step.key_change if r.step else r.title, rank=2),
-    field("time", "time, chained", lambda r: timings.time_cell(r.time), unit="µs", right=True),
-    field("range", "95 % interval", lambda r: timings.spread(r.time), right=True, rank=1),
-    field("error", "error ÷ reference's", lambda r: _error(r), right=True, rank=3),
-    field("dram", "DRAM", lambda r: number(figure(r, "dram_bandwidth")), unit="GB/s", right=True,
+    numeric("time", "time, chained", lambda r: timings.time_cell(r.time), unit="µs"),
+    numeric("range", "95 % interval", lambda r: timings.spread(r.time), rank=1),
+    numeric("error", "error ÷ reference's", lambda r: _error(r), rank=3),
+    numeric("dram", "DRAM", lambda r: number(figure(r, "dram_bandwidth")), unit="GB/s",
           rank=4),
 ]  # fmt: skip
 
@@ -296,21 +298,21 @@ def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
     blocks: list[Block] = [Paragraph(origin(judged)), *warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
-        return [*blocks, Paragraph(line(strong("failed"), f": {sentence(row.problem)}"))]
+        return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
     blocks.append(Paragraph(headline(row, judged)))
     blocks.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
     if call := call_of(row):
-        blocks.append(Paragraph(words(f"one call is {call}")))
+        blocks.append(paragraph(f"one call is {call}"))
     if correct := _correct(row):
-        blocks.append(Paragraph(words(correct)))
+        blocks.append(paragraph(correct))
     shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
     shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
-    blocks += [Paragraph(words(f"{gate.name}: {sentence(gate.why)}")) for gate in shown]
+    blocks += [paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
     if row.bottlenecks:
-        blocks += [Paragraph(words("What limits it:")), bullets(row.bottlenecks)]
-        blocks.append(Paragraph(words(limited(row.occupancy_limiters))))
+        blocks += [paragraph("What limits it:"), bullets(row.bottlenecks)]
+        blocks.append(paragraph(limited(row.occupancy_limiters)))
     else:
-        blocks.append(Paragraph(words(f"profile: {ABSENT if profiled else 'not asked for'}")))
+        blocks.append(paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
     return [*blocks, *advice.to_try(row.advice)]
 
 
@@ -330,7 +332,7 @@ def _correct(row: Row) -> str:
 
 
 def next_steps(steps: Sequence[Text]) -> list[Block]:
-    return [Paragraph(words("Next:")), Bullets(tuple(steps))] if steps else []
+    return [paragraph("Next:"), Bullets(tuple(steps))] if steps else []
 
 
 def agreement(

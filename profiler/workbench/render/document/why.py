@@ -9,13 +9,13 @@ from workbench.judge.comparison import Comparison
 from workbench.render.document.blocks import (
     Block,
     Field,
-    Paragraph,
     Table,
     field,
     figure_cell,
+    numeric,
+    paragraph,
     quantity_cell,
     table,
-    words,
 )
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number, signed, with_unit
@@ -80,15 +80,9 @@ def stall_table(pair: Comparison) -> Table | None:
     whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
     fields: list[Field[StallTime]] = [
         field("reason", "warps were", lambda t: _reason(t, whole)),
-        field("before", pair.before, lambda t: figure_cell(t.before), unit="µs", right=True),
-        field("after", pair.after, lambda t: figure_cell(t.after), unit="µs", right=True),
-        field(
-            "change",
-            "change",
-            lambda t: figure_cell(t.change, signed(t.change)),
-            unit="µs",
-            right=True,
-        ),
+        numeric("before", pair.before, lambda t: figure_cell(t.before), unit="µs"),
+        numeric("after", pair.after, lambda t: figure_cell(t.after), unit="µs"),
+        numeric("change", "change", lambda t: figure_cell(t.change, signed(t.change)), unit="µs"),
     ]
     return table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
 
@@ -99,10 +93,10 @@ def _reason(time: StallTime, whole: StallTime) -> str:
 
 LARGEST_CHANGES: list[Field[FigureChange]] = [
     field("figure", "figure", lambda m: _named(m)),
-    field("before", "before", lambda m: quantity_cell(m.before, m.unit), right=True),
-    field("after", "after", lambda m: quantity_cell(m.after, m.unit), right=True),
-    field("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE, right=True),
-    field("surprise", "surprise (σ)", lambda m: figure_cell(m.surprise, surprise(m)), right=True),
+    numeric("before", "before", lambda m: quantity_cell(m.before, m.unit)),
+    numeric("after", "after", lambda m: quantity_cell(m.after, m.unit)),
+    numeric("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE),
+    numeric("surprise", "surprise (σ)", lambda m: figure_cell(m.surprise, surprise(m))),
     field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
 ]
 
@@ -121,12 +115,12 @@ def largest_changes(pair: Comparison) -> list[Block]:
     top = pair.largest_changes.figures
     blocks: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
     if not top:
-        blocks = [Paragraph(words("No figure moved beyond the noise of a capture."))]
+        blocks = [paragraph("No figure moved beyond the noise of a capture.")]
     if pair.largest_changes.launch:
-        blocks.append(Paragraph(words(f"Launched otherwise: {launch(pair)}.")))
+        blocks.append(paragraph(f"Launched otherwise: {launch(pair)}."))
     if paced := ", ".join(pair.largest_changes.following_duration):
         text = f"Only following the duration, with the amount unchanged: {paced}."
-        blocks.append(Paragraph(words(text)))
+        blocks.append(paragraph(text))
     return blocks
 
 
@@ -149,7 +143,7 @@ def account(pair: Comparison) -> list[Block]:
     if pair.decomposition:
         found = pair.decomposition
         text = f"Against {pair.before}: {equation(found)}, {durations(found)}"
-        blocks.append(Paragraph(words(text)))
+        blocks.append(paragraph(text))
     if times := stall_table(pair):
         blocks.append(times)
     return [*blocks, *largest_changes(pair)]
