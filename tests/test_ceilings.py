@@ -34,7 +34,7 @@ from workbench.render import answers, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.chart import roofline_plot, svg
 from workbench.render.chart.charts import scene
-from workbench.render.chart.frame import roofs
+from workbench.render.chart.roofline_plot import roofs
 from workbench.render.chart.scene import Box, plot
 from workbench.render.document import limits
 from workspaces import copy_of_fixture

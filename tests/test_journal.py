@@ -29,7 +29,7 @@ from workbench.evidence.timing import GraphNode, Timing
 from workbench.judge.comparability import recordings
 from workbench.judge.ladder import judge
 from workbench.render.document.blocks import plain
-from workbench.render.document.method import recorded
+from workbench.render.document.ladder_report import recorded
 from workbench.render.document.result import answer
 from workbench.run import recording
 from workbench.run.protocol import TimedSession

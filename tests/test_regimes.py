@@ -36,7 +36,7 @@ from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
 from workbench.render import answers, markdown, page
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.document import method, phrases, result, timings, variant
+from workbench.render.document import ladder_report, phrases, result, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_report import summary
 from workbench.render.document.ladder_table import ladder_table
@@ -465,7 +465,7 @@ def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
     found = judged(with_series(known, off))
     warned = "the A/A control of fix11, chained, is"
     assert any(t.startswith(warned) for t in sentences(found.warnings))
-    told = [plain(text) for text in method.sessions(found)]
+    told = [plain(text) for text in ladder_report.sessions(found)]
     assert any("A/A controls, chained: fix11 0.96" in text for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
     assert any(text.startswith("A/A controls, chained: fix11 0.96") for text in said)
@@ -482,7 +482,10 @@ def test_who_has_fewer_instances_is_told() -> None:
 
 def _method(found: Ablation) -> str:
     return " ".join(
-        plain(item) for b in method.method(found) if isinstance(b, Bullets) for item in b.items
+        plain(item)
+        for b in ladder_report.method(found)
+        if isinstance(b, Bullets)
+        for item in b.items
     )
 
 

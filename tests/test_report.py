@@ -18,7 +18,7 @@ from workbench.judge.regimes import InRegime
 from workbench.judge.rows import Ablation, EvidenceEnvironment
 from workbench.render import markdown
 from workbench.render.chart.charts import FILES
-from workbench.render.document import method, result
+from workbench.render.document import ladder_report, result
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.document.ladder_report import report
 from workbench.render.document.step import step_section
@@ -62,7 +62,7 @@ def test_sections_stand_in_order() -> None:
 def test_the_commands_that_reproduce_it_can_be_pasted_into_any_shell() -> None:
     """Zsh takes the brackets of a variant for a pattern."""
     found = dataclasses.replace(ablation(1), study="fix2[warps=12]", shape="it's one")
-    (block, _) = method.reproduction(found)
+    (block, _) = ladder_report.reproduction(found)
     assert isinstance(block, CodeBlock)
     (line,) = re.findall(r"^workbench ablate .*$", block.text, re.MULTILINE)
     assert "'fix2[warps=12]'" in line

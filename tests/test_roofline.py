@@ -13,7 +13,7 @@ from workbench.derive.roofline.point import point
 from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render.chart.charts import scene
-from workbench.render.chart.frame import NO_ARITHMETIC
+from workbench.render.chart.roofline_plot import NO_ARITHMETIC
 from workbench.render.chart.scene import Label
 from workbench.render.document import pair
 from workbench.render.document.blocks import Table, plain

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.judge.rows import Ablation
-from workbench.render.chart.frame import NO_ARITHMETIC, marks_at, roofs
+from workbench.render.chart.roofline_plot import NO_ARITHMETIC, marks_at, roofs
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:

@@ -251,9 +251,6 @@ def _check(one: CheckRow) -> Data:
 
 def pair(found: Ablation, two: VariantPair) -> Data:
     """Two variants: the ratio, its factors, the largest changes."""
-    compared = two.comparison
-    factors = compared.decomposition if compared else None
-    stalls = compared.stall_microseconds[:5] if compared else ()
     return {
         "study": found.study,
         "shape": found.shape,
@@ -261,8 +258,7 @@ def pair(found: Ablation, two: VariantPair) -> Data:
         "before": two.before.variant,
         "after": two.after.variant,
         "speedup": ratio(two.speedup),
-        "factors": factors and plain_data(factors),
-        "stalls_us": [plain_data(each) for each in stalls],
+        **(_compared(two.comparison) if two.comparison else {"stalls_us": []}),
         "warnings": [short(each) for each in sentences(two.warnings)],
         **limit(ranking.to_try(two.after.advice, found.record)),
         "evidence": [identity(found, row) for row in (two.before, two.after)],
@@ -282,14 +278,12 @@ def kernel(found: Details, launches: int) -> Data:
 
 
 def kernel_pair(compared: Comparison, advice: Sequence[Advice] | None) -> Data:
-    factors = compared.decomposition
-    return {
-        "before": compared.before,
-        "after": compared.after,
-        "factors": factors and plain_data(factors),
-        "stalls_us": [plain_data(each) for each in compared.stall_microseconds[:5]],
-        **limit(advice),
-    }
+    sides = {"before": compared.before, "after": compared.after}
+    return {**sides, **_compared(compared), **limit(advice)}
+
+
+def _compared(found: Comparison) -> Data:
+    return {"factors": found.decomposition, "stalls_us": found.stall_microseconds[:5]}
 
 
 def doctor(rows: Sequence[DoctorRow], works: Mapping[str, bool], conclusion: str) -> Data:

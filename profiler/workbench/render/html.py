@@ -208,11 +208,11 @@ class Writer:
 
     def _row(self, row: TableRow, columns: Sequence[TableColumn], ladder: bool) -> str:
         head, *rest = columns
-        cells = [self._row_head(row, head, ladder), *(self._cell(row, c, ladder) for c in rest)]
+        cells = [self._row_head(row, head), *(self._cell(row, c, ladder) for c in rest)]
         kind = row.kind if row.kind is not Marking.PLAIN else None
         return tag("tr", "".join(cells), class_=kind, data_key=row.key or None)
 
-    def _row_head(self, row: TableRow, column: TableColumn, ladder: bool) -> str:
+    def _row_head(self, row: TableRow, column: TableColumn) -> str:
         cell = row.cells.get(column.key, Cell(()))
         inside = inline(cell.text)
         if row.key in self.steps and not any(span.href for span in cell.text):

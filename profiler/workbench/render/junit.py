@@ -44,9 +44,7 @@ def _case(suite: xml.Element, study: str, change: VariantChange) -> None:
     elif change.verdict == Move.CANNOT_TELL:
         xml.SubElement(case, "skipped", message=printable(f"{change.verdict}: {why}"))
     else:
-        xml.SubElement(case, "system-out").text = printable(
-            f"{change.verdict}: {sentence(change.why)}"
-        )
+        xml.SubElement(case, "system-out").text = printable(f"{change.verdict}: {why}")
 
 
 def _lines(change: VariantChange) -> list[str]:

@@ -7,13 +7,23 @@ Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.d
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from workbench.derive.diff.line_diff import Sources
+from workbench.derive.diff.costs import COUNTERS, Cost
+from workbench.derive.diff.line_diff import (
+    DiffRow,
+    FileDiff,
+    Hunk,
+    ProfiledSource,
+    Sources,
+    base,
+    is_host,
+)
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html
@@ -22,24 +32,16 @@ from workbench.render.chart.charts import page_scenes
 from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
+from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import in_turn_and_alone
+from workbench.render.document.sentences import why_no_costs
 from workbench.render.document.variant import figure_table
-from workbench.render.numbers import fine, number
-from workbench.words import ABSENT
+from workbench.render.numbers import fine, harmless, number, percent
+from workbench.study.sources import VIRTUAL_ROOT
+from workbench.words import ABSENT, LineKind
 
 if TYPE_CHECKING:
     import jinja2
-from collections.abc import Iterable, Mapping
-from itertools import chain, groupby
-from typing import Any
-
-from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, ProfiledSource, base, is_host
-from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.sentences import why_no_costs
-from workbench.render.numbers import harmless, percent
-from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import LineKind
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
@@ -101,7 +103,6 @@ def _versions(
         {
             "name": row.variant,
             "anchor": html.anchor(f"code-{row.variant}"),
-            "label": row.variant,
             "files": [key for _, key in files.of(row.variant)],
             "note": beside(sources.sides.get(row.variant), files.of(row.variant)),
             "figures": Markup(writer.blocks(_figures(row), about=row.variant)),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.derive.roofline.ceilings import TENSOR
-from workbench.derive.roofline.point import Point
 from workbench.judge.rows import Ablation, Row
 from workbench.render.chart.scene import (
     XY,
@@ -27,7 +25,6 @@ from workbench.render.chart.scene import (
 )
 from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import kind, reason
-from workbench.render.numbers import number, percent
 from workbench.words import ABSENT
 
 Drawn = tuple[list[Item], float]  # and where it ends
@@ -89,7 +86,6 @@ def _sign(look: Sign | str | Stroke, x: float, y: float) -> Item:
 
 SMALL, NOTE, EDGE = 11.0, 15.0, 8.0
 EMPTY = 120.0
-NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 
 
 def where(ablation: Ablation) -> str:
@@ -150,7 +146,6 @@ def axes(plot: Plot, ticks: Sequence[tuple[float, str]], x_title: str, y_title: 
     return items
 
 
-TERA = 1e12
 NOWHERE = (0.0, 0.0)
 SIGNS = {
     Marking.KEPT: Sign(NOWHERE, Marker.CIRCLE, "step"),
@@ -158,138 +153,9 @@ SIGNS = {
     Marking.INCONCLUSIVE: Sign(NOWHERE, Marker.SQUARE, "rejected", filled=False, size=11),
     Marking.REFERENCE: Sign(NOWHERE, Marker.DIAMOND, "reference", size=14),
 }
-WORDS = {
-    Marking.KEPT: "step, kept",
-    Marking.REJECTED: "step, rejected",
-    Marking.INCONCLUSIVE: "step, inconclusive",
-    Marking.REFERENCE: "reference",
-}
 
 
 def kind_of(row: Row) -> Marking:
     """As in a table, with the baseline among the kept, and what is not judged among the open."""
     as_drawn = {Marking.BASELINE: Marking.KEPT, Marking.PLAIN: Marking.INCONCLUSIVE}
     return as_drawn.get(kind(row), kind(row))
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A variant at one level of memory: the FLOP that the problem needs per byte moved there, and
-    per second (in TFLOP/s), with its share of the roof drawn over it.
-    """
-
-    row: Row
-    at: XY
-    level: str
-    share: float | None
-
-    @property
-    def kind(self) -> Marking:
-        return kind_of(self.row)
-
-    @property
-    def text(self) -> str:
-        """Its name and its share."""
-        return f"{self.row.variant} {percent(self.share)}" if self.share else self.row.variant
-
-    @property
-    def words(self) -> str:
-        """For who does not see the picture."""
-        share = f", {percent(self.share)} of the roof over it" if self.share else ""
-        x, y = self.at
-        return (
-            f"{self.row.variant}: {number(y)} TFLOP/s at {number(x)} FLOP per "
-            f"{self.level.upper()} byte{share}"
-        )
-
-
-def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
-    """In ladder order; without variants that moved nothing there."""
-    flops = ablation.work.flops if ablation.work else 0.0
-    marks: list[Mark] = []
-    for row in ablation.everything:
-        duration = row.figures.get("duration")
-        for level in row.roofline.levels if row.roofline and duration else ():
-            assert row.roofline is not None
-            assert duration is not None
-            moved = level.bytes_per_second * duration.value * 1e-6
-            if level.name != roofs.memory.key or not moved > 0 or not flops:
-                continue
-            at = (flops / moved, flops / (duration.value * 1e-6) / TERA)
-            marks.append(Mark(row, at, level.name, roofs.share(row.roofline, at)))
-    return marks
-
-
-NAMES = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
-
-
-@dataclass(frozen=True)
-class Roof:
-    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this GPU."""
-
-    key: str
-    name: str
-    rate: float
-    measured: float | None = None
-
-    @property
-    def text(self) -> str:
-        """Its rate, with the measured one in brackets."""
-        reached = f" ({number(self.measured)})" if self.measured else ""
-        return f"{number(self.rate)}{reached}"
-
-
-@dataclass(frozen=True)
-class Roofs:
-    """``compute`` from the highest down; ``memory`` is the level that inputs come from."""
-
-    compute: tuple[Roof, ...]
-    memory: Roof
-    tensor_type: str
-
-    @property
-    def measured(self) -> bool:
-        return any(roof.measured for roof in (*self.compute, self.memory))
-
-    def ridge(self, roof: Roof) -> float:
-        return roof.rate / self.memory.rate
-
-    def share(self, point: Point, at: XY) -> float | None:
-        """Of the roof drawn over it: its arithmetic's or the level's; None where none is drawn."""
-        if point.arithmetic == TENSOR and point.tensor_type not in ("", self.tensor_type):
-            return None
-        flat = next((roof.rate for roof in self.compute if roof.key == point.arithmetic), None)
-        if flat is None:
-            return None
-        return at[1] / min(flat, at[0] * self.memory.rate)
-
-
-def roofs(ablation: Ablation) -> Roofs | None:
-    """With packed FP16 and FP64 where some point is bound by them."""
-    ceilings, reached = ablation.ceilings, ablation.measured
-    if ceilings is None:
-        return None
-
-    def measured(key: str) -> float | None:
-        value = reached.value(key) if reached else None
-        return value / TERA if value else None
-
-    rates = ceilings.rates
-    points = [row.roofline for row in ablation.everything if row.roofline]
-    bound = {"fp32", *(point.arithmetic for point in points)}
-    compute = [
-        Roof(key, NAMES[key], rates[key] / TERA, measured(key))
-        for key in ("fp32", "half", "fp64")
-        if key in rates and key in bound
-    ]
-    kind = next((point.tensor_type for point in points if point.tensor_type), "fp16")
-    if tensor := rates.get(f"{TENSOR} {kind}"):
-        name = f"Tensor, dense {kind.upper()}"
-        compute.append(Roof(TENSOR, name, tensor / TERA, measured(f"{TENSOR} {kind}")))
-    base = ablation.base
-    bandwidth = rates.get(base)
-    if not bandwidth:
-        return None
-    memory = Roof(base, base.upper(), bandwidth / TERA, measured(base))
-    ordered = tuple(sorted(compute, key=lambda r: -r.rate))
-    return Roofs(ordered, memory, kind)

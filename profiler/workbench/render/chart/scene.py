@@ -103,8 +103,8 @@ class Label:
 
 @dataclass(frozen=True)
 class VariantItems:
-    """Items that belong to a variant. ``areas`` make it something to choose: where it is hit, with
-    round corners, and ``words`` as its accessible name.
+    """Items that belong to a variant. ``areas`` make it something to choose: where it is hit, and
+    ``words`` as its accessible name.
 
     Without areas it only belongs to its variant: a page may mark it, or choose by a click.
     """
@@ -113,7 +113,6 @@ class VariantItems:
     variant: str
     kind: str = ""
     areas: tuple[Box, ...] = ()
-    round: float = 4.0
     words: str = ""
 
 

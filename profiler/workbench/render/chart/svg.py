@@ -94,8 +94,7 @@ class _Writer:
         name = f'data-variant="{escape(group.variant)}"'
         if not group.areas:
             return f'<g class="of" {name} aria-hidden="true">\n{inside}</g>\n'
-        rounded = _number(group.round)
-        rings = "".join(f'<rect class="ring" {_box(a)} rx="{rounded}"/>\n' for a in group.areas)
+        rings = "".join(f'<rect class="ring" {_box(area)} rx="4"/>\n' for area in group.areas)
         return (
             f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
             f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'

@@ -59,8 +59,7 @@ def first_look(
     """What limits a kernel, its hottest line and what to try, in a line each."""
     first = ranked.to_try(advice, record)
     if not first:
-        text = f"limit: {ABSENT}" if first is None else NOTHING
-        return [paragraph(text)]
+        return [paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]
     worst = max(first, key=lambda one: one.limit.share)
     limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
     where = line(strong("Hottest line: "), spot(hottest), ".")

@@ -299,12 +299,13 @@ def table(
     *,
     key: Callable[[T], str] = lambda _: "",
     kind: Callable[[T], Marking] = lambda _: Marking.PLAIN,
+    notes: tuple[str, ...] = (),
 ) -> Table:
     rows = tuple(
         TableRow({f.column.key: f.cell(item) for f in fields}, key(item), kind(item))
         for item in items
     )
-    return Table(name, tuple(f.column for f in fields), rows)
+    return Table(name, tuple(f.column for f in fields), rows, notes)
 
 
 def only(shown: Table, keys: Sequence[str]) -> Table:

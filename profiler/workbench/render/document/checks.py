@@ -119,11 +119,11 @@ SUMMARY: list[Field[Group]] = [
 def checks(found: Sequence[CheckRow], *, wide: bool) -> Table:
     """One row a variant, or ``wide`` one a variant and shape."""
     if wide:
-        return table("checks", CHECKED, found, key=lambda c: c.variant, kind=_kind_of)
+        return table("checks", CHECKED, found, key=lambda c: c.variant, kind=lambda c: _kind([c]))
     groups: dict[str, list[CheckRow]] = {}
     for check in found:
         groups.setdefault(check.variant, []).append(check)
-    return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=_kind_of_group)
+    return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=lambda g: _kind(g[1]))
 
 
 def reasons(checks: Sequence[CheckRow]) -> list[str]:
@@ -138,12 +138,8 @@ def reasons(checks: Sequence[CheckRow]) -> list[str]:
     ]
 
 
-def _kind_of(check: CheckRow) -> Marking:
-    return Marking.REJECTED if check.wrong else Marking.PLAIN
-
-
-def _kind_of_group(group: Group) -> Marking:
-    return Marking.REJECTED if any(check.wrong for check in group[1]) else Marking.PLAIN
+def _kind(checks: Sequence[CheckRow]) -> Marking:
+    return Marking.REJECTED if any(check.wrong for check in checks) else Marking.PLAIN
 
 
 def _count(checks: Sequence[CheckRow], status: CheckResult) -> int:

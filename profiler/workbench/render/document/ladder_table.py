@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from workbench.derive.figures import stall_label
@@ -116,14 +115,14 @@ def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: 
     """The steps in order, then the references; a row without current evidence says why."""
     shown = ablation.everything if rows is None else rows
     notes = tuple(dict.fromkeys(filter(None, map(note, shown))))
-    made = table(
+    return table(
         name or "ladder",
         fields(ablation, notes),
         shown,
         key=lambda row: row.variant,
         kind=kind,
+        notes=notes,
     )
-    return replace(made, notes=notes)
 
 
 def measured(make: Callable[[Row], Cell]) -> Callable[[Row], Cell]:

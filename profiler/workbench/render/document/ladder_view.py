@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from math import ceil, floor
 
@@ -103,8 +102,7 @@ def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
     ]
     if not judged.reference:
         del columns[4]
-    made = table("ladder", columns, rows, key=lambda row: row.variant, kind=kind)
-    return replace(made, notes=notes)
+    return table("ladder", columns, rows, key=lambda row: row.variant, kind=kind, notes=notes)
 
 
 def _notes(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.render.document.sentences import MATCHED
-from workbench.render.numbers import factor, number, percent
-from workbench.words import ABSENT, NONE
+from workbench.render.numbers import number, percent, times
+from workbench.words import ABSENT
 
 KERNEL_WIDTH = 60
 TITLE_WIDTH = 200
@@ -121,10 +121,8 @@ def group_table(groups: Sequence[LaunchGroup]) -> Table:
 def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
     """Which launches the times and shares of ``group_table`` do not count."""
     lost = [x for group in groups for x in group.launches if x.microseconds is None]
-    if not lost:
-        return []
-    said = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
-    return [paragraph(said)]
+    text = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
+    return [paragraph(text)] if lost else []
 
 
 def _share(time: float | None, total: float | None) -> str:
@@ -140,8 +138,7 @@ def details(read: Details, launches: int = 1) -> Section:
     parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
     parts += [paragraph("Top bottlenecks:"), *bottlenecks(read)]
     if launches > 1:
-        text = f"one of {launches} launches: the one of median duration"
-        parts.append(paragraph(text))
+        parts.append(paragraph(f"one of {launches} launches: the one of median duration"))
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
     return Section(f"launch-{launch.index}", title, tuple(parts))
 
@@ -186,8 +183,8 @@ def _shape(launch: Launch) -> str:
 
 
 def _factor(group: PairGroup) -> str:
-    before, after = group.typical.before.microseconds, group.typical.after.microseconds
-    return factor(after / before) if before and after is not None else NONE
+    pair = group.typical
+    return times(pair.before.microseconds, pair.after.microseconds)
 
 
 def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:

@@ -53,13 +53,9 @@ def results(score: Score) -> str:
     again = f"; {score.restated} more restate another" if score.restated else ""
     return (
         f"{score.confirmed} confirmed, {score.refuted} refuted, {score.not_measurable} not "
-        f"measurable ({by_time(score)}{again})"
+        f"measurable (before the first measurement {score.confirmed_before} of {score.before}"
+        f"{again})"
     )
-
-
-def by_time(score: Score) -> str:
-    """Of those that were written before the first measurement, how many are confirmed."""
-    return f"before the first measurement {score.confirmed_before} of {score.before}"
 
 
 def written(outcome: PredictionOutcome) -> str:
@@ -200,10 +196,6 @@ GATES: list[Field[Gate]] = [
 ]
 
 
-def predictions(row: Row) -> Table:
-    return table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
-
-
 def gates(row: Row) -> Table:
     return table("gates", GATES, row.gates, key=lambda gate: gate.name)
 
@@ -219,8 +211,9 @@ def _predictions(row: Row) -> list[Block]:
         made = row.step is not None and row.step.predictions
         return [paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
     where = line(", for ", code(row.judged_at)) if row.judged_at else ()
+    predictions = table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
     text = line("Predicted", where, "; an ", code("x"), " is a factor of the ")
-    return [paragraph(text, "parent's value:"), predictions(row)]
+    return [paragraph(text, "parent's value:"), predictions]
 
 
 def _times(row: Row, shape: str) -> list[Block]:

@@ -53,11 +53,8 @@ def _word(part: Factor) -> str:
 def equation(parts: SpeedupFactors) -> str:
     """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
     lines = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
-    return f"{factor(parts.ratio)} = {' × '.join(lines)} (residual {residual(parts)})"
-
-
-def residual(parts: SpeedupFactors) -> str:
-    return f"{100 * abs(parts.residual - 1):.2f} %"
+    residual = 100 * abs(parts.residual - 1)
+    return f"{factor(parts.ratio)} = {' × '.join(lines)} (residual {residual:.2f} %)"
 
 
 def durations(parts: SpeedupFactors) -> str:
@@ -142,8 +139,7 @@ def account(pair: Comparison) -> list[Block]:
     blocks: list[Block] = []
     if pair.decomposition:
         found = pair.decomposition
-        text = f"Against {pair.before}: {equation(found)}, {durations(found)}"
-        blocks.append(paragraph(text))
+        blocks.append(paragraph(f"Against {pair.before}: {equation(found)}, {durations(found)}"))
     if times := stall_table(pair):
         blocks.append(times)
     return [*blocks, *largest_changes(pair)]
