@@ -110,10 +110,7 @@ def texts(found: PackageText, environment: jinja2.Environment) -> Mapping[str, s
         "supported": supported(facts),
         "wrapped": [line for each in supported(facts) for line in _wrapped(each)],
         "rows": [_row(each) for each in found.times],
-        "has_kernels": bool(found.archs),
         "capabilities": [_capability(arch) for arch in found.archs],
-        "backward": _backward(found),
-        "licence_words": _licence(found),
         "virtual_root": "/workbench/kernels",
     }
     named = {
@@ -198,15 +195,3 @@ def _capability(arch: str) -> str:
     suffix = digits[-1] if digits[-1] in "af" else ""
     digits = digits.removesuffix(suffix) if suffix else digits
     return f"{digits[:-1]}.{digits[-1]}{suffix}"
-
-
-def _backward(found: PackageText) -> str:
-    if found.has_backward:
-        return "is the study's own"
-    return f"goes through {found.reference}, which is computed again for it"
-
-
-def _licence(found: PackageText) -> str:
-    if found.has_licence:
-        return f"{found.licence or 'That'} of the workspace that it was shipped from: `LICENSE`."
-    return "The workspace that it was shipped from has no `LICENSE`: ask its authors."

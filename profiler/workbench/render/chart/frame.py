@@ -34,16 +34,21 @@ WIDTH = 920.0  # of every chart
 
 
 def framed(
-    drawn: Drawn | str, absent: Sequence[Row] = (), *, name: str, title: str, subtitle: str
+    drawn: Drawn | str,
+    absent: Sequence[Row] = (),
+    *,
+    name: str,
+    title: str,
+    subtitle: str,
+    alt: str = "",
+    caption: str = "",
 ) -> Scene:
     """What is ``drawn``, or in its place the words that say why nothing is; ``absent`` are named at
     the foot.
     """
     items, bottom = empty(drawn) if isinstance(drawn, str) else drawn
     foot, height = not_drawn(absent, bottom)
-    return Scene(
-        name=name, width=WIDTH, height=height, title=title, subtitle=subtitle, items=(*items, *foot)
-    )
+    return Scene(name, WIDTH, height, title, subtitle, (*items, *foot), alt, caption)
 
 
 KEY_SIZE = 12.0

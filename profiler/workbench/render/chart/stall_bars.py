@@ -5,8 +5,8 @@ Colours of stall reasons stay from chart to chart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import fsum
 
 from workbench.derive.figures import ISSUING, UNSAMPLED
@@ -111,13 +111,11 @@ def step_stalls(ablation: Ablation) -> list[Scene]:
     every = pairs(ablation.rows)
     colours = fills(pair.longer for pair in every)
     return [
-        replace(
-            framed(
-                _draw([pair], colours),
-                name=step_chart(pair.row.variant),
-                title="Stall time beside the parent's",
-                subtitle=f"{where(ablation)}; µs under ncu",
-            ),
+        framed(
+            _draw([pair], colours),
+            name=step_chart(pair.row.variant),
+            title="Stall time beside the parent's",
+            subtitle=f"{where(ablation)}; µs under ncu",
             alt=f"Stall time under ncu: {pair.words}",
         )
         for pair in every
@@ -159,7 +157,7 @@ def _pair(
     y = top
     for n, (side, times, total, text) in enumerate(sides):
         bar = Box(left, y, left + unit * total / before, y + BAR)
-        items += stacked(parts(times, colours), colours, bar, number, NUMBER)
+        items += stacked(parts(times, colours), colours, bar)
         items += _words(side, text, bar, strong=n == 1)
         y += BAR + 3
     area = Box(2, top - 3, WIDTH - 2, y)
@@ -211,14 +209,8 @@ def parts(row: Mapping[str, float], names: Iterable[str]) -> list[tuple[str, flo
     return [*own, (OTHER, max(0.0, rest))] if OTHER in names else own
 
 
-def stacked(
-    values: Sequence[tuple[str, float]],
-    fill: Mapping[str, str],
-    bar: Box,
-    words: Callable[[float], str],
-    size: float,
-) -> list[Item]:
-    """The values side by side over the width of the bar, each with its words where they fit."""
+def stacked(values: Sequence[tuple[str, float]], fill: Mapping[str, str], bar: Box) -> list[Item]:
+    """The values side by side over the width of the bar, each in figures where they fit."""
     total = fsum(value for _, value in values)
     items: list[Item] = []
     start = 0.0
@@ -228,10 +220,10 @@ def stacked(
         x0, x1 = (bar.x0 + bar.width * at / total for at in (start, start + value))
         start += value
         items.append(Bar(Box(x0, bar.y0, max(x1 - SEAM, x0 + 0.5), bar.y1), fill[name], name))
-        text = words(value)
-        if text_width(text, size) + 2 * MARGIN <= x1 - x0 - SEAM:
-            at = ((x0 + x1 - SEAM) / 2, bar.middle[1] + 0.35 * size)
-            items.append(Label(at, text, size, ink_on(fill[name]), Anchor.MIDDLE))
+        text = number(value)
+        if text_width(text, NUMBER) + 2 * MARGIN <= x1 - x0 - SEAM:
+            at = ((x0 + x1 - SEAM) / 2, bar.middle[1] + 0.35 * NUMBER)
+            items.append(Label(at, text, NUMBER, ink_on(fill[name]), Anchor.MIDDLE))
     return items
 
 

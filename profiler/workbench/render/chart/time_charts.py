@@ -59,13 +59,14 @@ def size_lines(over: OverSizes, name: str = NAME) -> Scene:
     """The versions of one range over the fastest reference."""
     shared = shape_words(over.others)
     lines = _most_telling(over)
-    made = framed(
+    return framed(
         _lines(lines, over) if lines else "no version was timed beside a reference",
         name=name,
         title=f"Ratio to the fastest reference over {over.parameter}",
         subtitle=f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}",
+        alt=ALT,
+        caption=CAPTION,
     )
-    return replace(made, alt=ALT, caption=CAPTION)
 
 
 def _most_telling(over: OverSizes) -> list[AcrossShapes]:

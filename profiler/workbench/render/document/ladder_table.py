@@ -12,6 +12,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.document import result
 from workbench.render.document.blocks import (
     Cell,
+    Content,
     Field,
     Paragraph,
     Section,
@@ -59,7 +60,7 @@ def fields(ablation: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
     metric = metrics(ablation, "achieved_occupancy")
 
     def over(
-        key: str, other: str, make: Callable[[Row], Cell], rank: int, note: str = ""
+        key: str, other: str, make: Callable[[Row], Content], rank: int, note: str = ""
     ) -> Field[Row]:
         source, json = f"chained, over the sessions of {sessions}", f"speedup_over_{key}"
         return _number(key, f"vs {other}", make, rank, note=note, source=source, json=json)
@@ -106,7 +107,7 @@ def fields(ablation: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
 
 
 def _number(
-    key: str, label: str, make: Callable[[Row], Cell], rank: int, **others: str
+    key: str, label: str, make: Callable[[Row], Content], rank: int, **others: str
 ) -> Field[Row]:
     return numeric(key, label, measured(make), rank=rank, **others)
 
@@ -125,9 +126,9 @@ def ladder_table(ablation: Ablation, rows: tuple[Row, ...] | None = None, name: 
     )
 
 
-def measured(make: Callable[[Row], Cell]) -> Callable[[Row], Cell]:
+def measured(make: Callable[[Row], Content]) -> Callable[[Row], Content]:
     """A dash where a row has no evidence: the verdict says why."""
-    return lambda row: make(row) if has_figures(row) else Cell(words(NONE))
+    return lambda row: make(row) if has_figures(row) else NONE
 
 
 def metrics(ablation: Ablation, *names: str) -> str:
@@ -141,10 +142,10 @@ def metrics(ablation: Ablation, *names: str) -> str:
     return "; ".join(seen) or ABSENT
 
 
-def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> Cell:
+def ratio_cell(value: Ratio | None, *, note: str = "", cycles: bool = True) -> Content:
     """The ratio, and in cycles where that is another."""
     if value is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     text = in_cycles(value) if cycles else ""
     note = " ".join(filter(None, [note, text and f"({text})"]))
     return Cell(words(fine(value.ratio)), sort=value.ratio, note=note, data=vars(value))
@@ -154,31 +155,31 @@ def _version(row: Row) -> Cell:
     return Cell(words(row.variant), sort=row.variant, data=row.variant)
 
 
-def _over_fastest(row: Row, primary: str) -> Cell:
+def _over_fastest(row: Row, primary: str) -> Content:
     """The fastest one is named where it is not the primary one."""
     over, fastest = row.over_fastest, row.chained.fastest
     if over is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     named = "" if fastest == primary else f" ({fastest})"
     alone = row.alone.speedup_over_fastest
     named += f", {fine(alone.ratio)} alone" if alone else ""
     note = "" if row.is_reference else f"{ends(over)}{named}"
-    cell = ratio_cell(over, note=note, cycles=False)
-    return Cell(cell.text, cell.sort, note=cell.note, data={**vars(over), "of": fastest})
+    data = {**vars(over), "of": fastest}
+    return Cell(words(fine(over.ratio)), sort=over.ratio, note=note, data=data)
 
 
-def _error(row: Row) -> Cell:
+def _error(row: Row) -> Content:
     found = row.accuracy
     if found is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     varies = "varies" if found.varies else ""
     shown = words(factor(found.times_reference))
     return Cell(shown, sort=found.times_reference, note=varies, data=vars(found))
 
 
-def _over_parent(row: Row) -> Cell:
+def _over_parent(row: Row) -> Content:
     if row.verdict == Verdict.BASELINE or row.is_reference or row.role == Role.START:
-        return Cell(words(NONE))
+        return NONE
     return ratio_cell(row.over_parent, note=ends(row.over_parent) if row.over_parent else "")
 
 
@@ -206,10 +207,10 @@ def _occupancy(row: Row) -> Cell:
     return figure_cell(figure(row, "achieved_occupancy"))
 
 
-def _top_stall(row: Row) -> Cell:
+def _top_stall(row: Row) -> Content:
     top = top_stall(row)
     if top is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     return Cell(words(f"{stall_label(top.reason)} {share(top.share, top.error)}"), sort=top.share)
 
 

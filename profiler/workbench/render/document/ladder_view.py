@@ -12,7 +12,6 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
-    Cell,
     CodeBlock,
     Field,
     Paragraph,
@@ -24,7 +23,6 @@ from workbench.render.document.blocks import (
     plain,
     table,
     warned,
-    words,
 )
 from workbench.render.document.ladder_table import ladder_table, measured
 from workbench.render.document.phrases import brief_note, key_change, kind, parent_of, verdict
@@ -129,22 +127,22 @@ def _given(variant: str) -> list[str]:
     return variant.removesuffix("]").partition("[")[2].split(",") if "[" in variant else []
 
 
-def _time(row: Row) -> Cell:
-    return Cell(words(number(row.time.value) if row.time else NONE))
+def _time(row: Row) -> str:
+    return number(row.time.value) if row.time else NONE
 
 
-def _over_parent(row: Row) -> Cell:
+def _over_parent(row: Row) -> str:
     """Of a dispatcher: over the best of those that it chooses among."""
     if row.over_chosen:
         over = f"{_ratio(row.over_chosen.ratio)}x"
         of = " of" if len(f"{over} of {row.chosen}") <= RATIO_WIDTH else ""
-        return Cell(words(shorten(f"{over}{of} {row.chosen}", RATIO_WIDTH)))
-    return Cell(words(_interval(row.over_parent) if parent_of(row) else ""))
+        return shorten(f"{over}{of} {row.chosen}", RATIO_WIDTH)
+    return _interval(row.over_parent) if parent_of(row) else ""
 
 
-def _over_fastest(row: Row) -> Cell:
+def _over_fastest(row: Row) -> str:
     alone = " alone" if row.claimed is not row.over_fastest else ""
-    return Cell(words(f"{_ratio(row.claimed.ratio)}x{alone}" if row.claimed else NONE))
+    return f"{_ratio(row.claimed.ratio)}x{alone}" if row.claimed else NONE
 
 
 def _interval(over: Ratio | None) -> str:

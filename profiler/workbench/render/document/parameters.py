@@ -11,10 +11,10 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Cell,
+    Content,
     Field,
     Marking,
     Paragraph,
-    Table,
     TableColumn,
     Text,
     code,
@@ -23,6 +23,7 @@ from workbench.render.document.blocks import (
     interval_cell,
     line,
     numeric,
+    paragraph,
     strong,
     table,
     warned,
@@ -85,9 +86,9 @@ def _role(sweep: Sweep, combination: Combination) -> Text:
     return strong(", ".join(roles))
 
 
-def _time(combination: Combination) -> Cell:
+def _time(combination: Combination) -> Content:
     time = combination.microseconds
-    return figure_cell(time.value, note=ends(time)) if time else Cell(words(NONE))
+    return figure_cell(time.value, note=ends(time)) if time else NONE
 
 
 def _count(combination: Combination, value: int | None) -> Cell:
@@ -110,30 +111,29 @@ def _kind(sweep: Sweep, combination: Combination) -> Marking:
     return Marking.REJECTED if combination.state in refused else Marking.PLAIN
 
 
-def sweep_table(sweep: Sweep) -> Table:
-    return table(
-        "sweep",
-        _fields(sweep),
-        sweep.combinations,
-        key=lambda c: c.variant,
-        kind=lambda c: _kind(sweep, c),
-    )
-
-
 def sweep_view(sweep: Sweep) -> list[Block]:
     """The table and what it shows."""
-    blocks: list[Block] = [
+    return [
         Paragraph(origin(sweep)),
         *warned(sentences(sweep.warnings)),
-        sweep_table(sweep),
+        table(
+            "sweep",
+            _fields(sweep),
+            sweep.combinations,
+            key=lambda c: c.variant,
+            kind=lambda c: _kind(sweep, c),
+        ),
+        Bullets(tuple(account(sweep))),
     ]
-    return [*blocks, Bullets(tuple(account(sweep)))]
 
 
 def origin(sweep: Sweep) -> Text:
-    how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
-    count = len(sweep.combinations)
-    return line(code(sweep.variant), f" at {sweep.shape} on {sweep.gpu}, {how}: {counts(count)}")
+    text = f" at {sweep.shape} on {sweep.gpu}, {_how(sweep.evidence)}: "
+    return line(code(sweep.variant), text, counts(len(sweep.combinations)))
+
+
+def _how(evidence: Origin) -> str:
+    return "measured now" if evidence == Origin.MEASURED else "recorded evidence"
 
 
 def counts(count: int) -> str:
@@ -186,9 +186,9 @@ def _against(sweep: Sweep) -> str:
     return f" (when it was picked {factor(picked.ratio)})" if picked else ""
 
 
-def _time_without(one: Worth) -> Cell:
+def _time_without(one: Worth) -> Content:
     if one.microseconds is None:
-        return Cell(words(shorten(sentence(one.why), WHY_UNTIMED) or NONE))
+        return shorten(sentence(one.why), WHY_UNTIMED) or NONE
     return figure_cell(one.microseconds.value, note=ends(one.microseconds))
 
 
@@ -208,14 +208,13 @@ FIELDS: list[Field[Worth]] = [
 
 
 def left_out_view(found: LeftOut) -> list[Block]:
-    how = "measured now" if found.evidence == Origin.MEASURED else "recorded evidence"
     took = microseconds(found.microseconds.value) if found.microseconds else sentence(found.why)
-    head = line(
-        code(found.variant), f" at {found.shape} on {found.gpu}, {how}: {took}, chained; every "
-        "variant of the table in the same sessions",
-    )  # fmt: skip
     return [
-        Paragraph(head),
+        paragraph(
+            code(found.variant),
+            f" at {found.shape} on {found.gpu}, {_how(found.evidence)}: {took}, chained; every "
+            "variant of the table in the same sessions",
+        ),
         *warned(sentences(found.warnings)),
         table("leave-one-out", FIELDS, found.switches, key=lambda w: w.switch.without),
         Bullets(tuple(left_out_account(found))),

@@ -17,6 +17,7 @@ from workbench.render.document.blocks import (
     Bullets,
     Cell,
     Chart,
+    Content,
     Field,
     Marking,
     Paragraph,
@@ -113,10 +114,10 @@ def regimes(row: Row, reference: str = "") -> Table:
     return table("timings", shown, rows, key=lambda t: t.regime)
 
 
-def _fastest(known: InRegime) -> Cell:
+def _fastest(known: InRegime) -> Content:
     over = known.speedup_over_fastest
     if over is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     text = f"{with_cycles(over)} of {known.fastest}"
     return Cell(words(text), short=f"{interval(over)} {known.fastest}")
 
@@ -202,13 +203,9 @@ def times_table(over: OverSizes) -> Table:
     )
 
 
-def _time(shape: str, one: AcrossShapes) -> Cell:
+def _time(shape: str, one: AcrossShapes) -> Content:
     point = one.at(shape)
-    return (
-        figure_cell(point.microseconds.value, note=ends(point.microseconds))
-        if point
-        else Cell(words(NONE))
-    )
+    return figure_cell(point.microseconds.value, note=ends(point.microseconds)) if point else NONE
 
 
 def overall(over: OverSizes) -> list[Text]:

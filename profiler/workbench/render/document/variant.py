@@ -15,7 +15,7 @@ from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Cell,
+    Content,
     Field,
     Fold,
     Paragraph,
@@ -99,10 +99,10 @@ def origin(ablation: Ablation) -> Text:
 Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
 
 
-def _value(known: Known) -> Cell:
+def _value(known: Known) -> Content:
     figure = known[1]
     if figure is None:
-        return Cell(words(ABSENT))
+        return ABSENT
     return figure_cell(figure.value, quantity(figure.value, figure.unit))
 
 
