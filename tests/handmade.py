@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Ceiling, Provenance
 from workbench.ncu.capture import METRIC_COLUMNS, ColumnTable
+from workbench.run.protocol import SessionsJob
 
 ORIGIN = Provenance(date="2026-01-02T03:04:05Z")
 
@@ -49,3 +50,9 @@ def ceiling_of(value: float, **own: Any) -> Ceiling:
     known |= {"unit": "FLOP/s", "best": 1.1 * value, "rounds": 15, "round_ms": 8.0, "settings": 1}
     known |= {"ran": "a stand-in", "sm_clock_mhz": 1980.0, "throttled": False, "tried": ()}
     return Ceiling(value=value, **known | own)
+
+
+def sessions_job(**own: Any) -> SessionsJob:
+    known: dict[str, Any] = {"study": "scale", "shape": "large", "params": {}, "sources": {}}
+    known |= {"references": (), "controls": (), "sessions": 2, "instances": 4, "rounds": 6}
+    return SessionsJob(**known | {"graph_microseconds": 150.0} | own)

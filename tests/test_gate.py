@@ -107,7 +107,10 @@ def test_comments_and_lines_are_the_same_without_measuring(
     scale.edit(CU, "extern", "// what it does\n\nextern")
     scale.edit("kernels/scale/baseline.py", "from", '"""Doubles."""\n\nfrom')
     monkeypatch.setattr(machine, "can_measure", lambda: True)
+    before = scale.git("worktree", "list")
     code, told = gate("HEAD~2")
+    left = (scale.git("worktree", "list"), scale.git("status", "--porcelain"))
+    assert left == (before, ""), "nothing is left in the repository"
     assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
     why = {c["variant"]: c["why"]["message"] for c in told["studies"][0]["changes"]}
     assert why["baseline"].startswith("only comments and blanks are others")
@@ -218,13 +221,6 @@ def test_new_and_gone_variants(scale: Repository, gate: Any) -> None:
     scale.commit("renamed")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (0, {"baseline": "same", "faster": "new", "fast": "gone"})
-
-
-def test_nothing_is_left_in_the_repository(scale: Repository, gate: Any) -> None:
-    scale.edit(CU, "extern", "// x\nextern")
-    before = scale.git("worktree", "list")
-    gate("HEAD~1")
-    assert (scale.git("worktree", "list"), scale.git("status", "--porcelain")) == (before, "")
 
 
 def test_kept_cubins_are_not_compiled_again(

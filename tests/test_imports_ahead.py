@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from answers import Capsys, Patch
+from handmade import sessions_job
 from workbench.cli.main import main
 from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda import compiler as nvrtc
@@ -24,25 +25,14 @@ from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
 from workbench.run.process import compiler_environment, worker_environment
-from workbench.run.protocol import EVENTS, PARENT, SessionsJob, decode, write_gate, write_job
+from workbench.run.protocol import EVENTS, PARENT, decode, write_gate, write_job
 from workbench.run.worker import startup
 from workbench.run.worker.startup import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 
-JOB = SessionsJob(
-    study="scale",
-    shape="large",
-    params={},
-    sources={"baseline": ("baseline.py",)},
-    references=(),
-    controls=(),
-    sessions=1,
-    instances=4,
-    rounds=6,
-    graph_microseconds=150.0,
-)
+JOB = sessions_job(sources={"baseline": ("baseline.py",)}, sessions=1)
 CARD = Gpu("NVIDIA H200", "580", "9.0", uuid="GPU-1")
 THREAD = """
 import threading

@@ -15,7 +15,7 @@ import torch
 from msgspec import structs
 
 from answers import Patch
-from handmade import built_kernel, ceiling_of
+from handmade import built_kernel, ceiling_of, sessions_job
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Ceiling, Environment, TriedSetting
 from workbench.evidence.timing import Audit, GraphNode, Series, Session
@@ -41,7 +41,6 @@ from workbench.run.protocol import (
     Packable,
     Round,
     SessionsDone,
-    SessionsJob,
     Start,
     TimedSession,
     VariantsJob,
@@ -224,18 +223,7 @@ def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
             shape="large",
             reference="torch",
         ),
-        SessionsJob(
-            study="scale",
-            shape="large",
-            params={},
-            sources={"baseline": ("baseline.py", "baseline.cu")},
-            references=("torch",),
-            controls=("baseline", "torch"),
-            sessions=5,
-            instances=4,
-            rounds=6,
-            graph_microseconds=150.0,
-        ),
+        sessions_job(sources={"baseline": ("baseline.py", "baseline.cu")}, references=("torch",)),
     ],
     ids=["ceilings", "variants", "sessions"],
 )

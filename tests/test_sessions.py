@@ -20,6 +20,7 @@ import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, not_none
+from handmade import sessions_job
 from workbench.cli.progress import Progress
 from workbench.derive.speedup import ratio_of, session_times
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
@@ -35,7 +36,6 @@ from workbench.run.protocol import (
     Failed,
     Round,
     SessionsDone,
-    SessionsJob,
     TimedSession,
     VariantsJob,
     WorkerEvent,
@@ -64,18 +64,7 @@ from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Tim
 from workbench.study.model import Tolerance
 from workbench.words import IN_TURN, CheckResult, Phase, Regime
 
-JOB_OF_TWO = SessionsJob(
-    study="scale",
-    shape="large",
-    params={},
-    sources={},
-    references=("torch",),
-    controls=("baseline", "torch"),
-    sessions=2,
-    instances=4,
-    rounds=6,
-    graph_microseconds=150.0,
-)
+JOB_OF_TWO = sessions_job(references=("torch",), controls=("baseline", "torch"))
 
 
 class Scripted(Server):
@@ -745,10 +734,14 @@ def audited_instance(variant: str) -> Any:
     return SimpleNamespace(group=SimpleNamespace(variant=variant), any_call=lambda: None)
 
 
-NO_SUMS: dict[str, Any] = {
-    "around": SimpleNamespace(inputs=SimpleNamespace(constant=())),
-    "audit_sums": lambda instance, drawn, bound: (0.0, ""),
-}
+def auditing(variants: Sequence[str], audit: Callable[..., tuple[float, str]]) -> Any:
+    """A timing of five sessions of these variants, and its instances."""
+    instances = [audited_instance(name) for name in variants]
+    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
+    made = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+    made.around = SimpleNamespace(inputs=SimpleNamespace(constant=()))
+    made.audit_sums = lambda instance, drawn, bound: (0.0, "")
+    return made, instances
 
 
 def test_every_session_audits_another_variant_first() -> None:
@@ -760,10 +753,7 @@ def test_every_session_audits_another_variant_first() -> None:
 
     def first_of(number: int) -> str:
         audited.clear()
-        instances = [audited_instance(name) for name in "abcde"]
-        bound = Tolerance(absolute=1.0, relative=1.0)
-        study = SimpleNamespace(tolerance=bound)
-        timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
+        timing, instances = auditing("abcde", audit)
         list(timing.audits(number, instances))
         return audited[0]
 
@@ -775,10 +765,7 @@ def test_all_sessions_together_audit_everyone_however_long_it_takes(
     variants: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
-    instances = [audited_instance(name) for name in variants]
-    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
-    right = dict(audit=lambda instance, bound: (0.0, ""), **NO_SUMS)
-    timing = timing_of(5, instances=instances, study=study, shape=None, **right)
+    timing, instances = auditing(variants, lambda instance, bound: (0.0, ""))
     assert {one.variant for number in range(5) for one in timing.audits(number, instances)} == set(
         variants
     )
@@ -810,9 +797,7 @@ def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
             raise torch.cuda.OutOfMemoryError
         return 0.5, ""
 
-    instances = [audited_instance(name) for name in ("large", "small")]
-    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
-    timing = timing_of(5, instances=instances, study=study, shape=None, audit=audit, **NO_SUMS)
+    timing, instances = auditing(("large", "small"), audit)
     assert [(one.variant, one.outputs) for one in timing.audits(0, instances)] == [
         ("large", 1),
         ("small", 2),

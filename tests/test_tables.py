@@ -170,16 +170,22 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
 
 
 def test_row_shows_its_figures() -> None:
-    found = cells(ablation(3), "fix1")
-    assert found["time, chained (µs)"] == "337"
-    assert (found["back to back (µs)"], found["cold (µs)"]) == ("303", "505")
-    assert found["error ÷ sdpa's"] == "1.25x"
+    shown = cells(ablation(3), "fix1")
+    assert (
+        shown.items()
+        >= {
+            "time, chained (µs)": "337",
+            "back to back (µs)": "303",
+            "cold (µs)": "505",
+            "error ÷ sdpa's": "1.25x",
+            "vs baseline": "1.90x",
+            "vs parent [95 % interval]": "1.90x [1.88, 1.92]",
+            "memory GB/s under ncu (% of peak)": "6.99 DRAM (0.1 %)",
+            "top stall": "long scoreboard 44 %",
+        }.items()
+    )
     fast = cells(ablation(6), "fix4")["vs fastest reference [95 % interval]"]
     assert fast == "0.111x [0.110, 0.113]"
-    assert found["vs baseline"] == "1.90x"
-    assert found["vs parent [95 % interval]"] == "1.90x [1.88, 1.92]"
-    assert found["memory GB/s under ncu (% of peak)"] == "6.99 DRAM (0.1 %)"
-    assert found["top stall"] == "long scoreboard 44 %"
     assert cells(ablation(3), "sdpa")["key change"] == "Reference sdpa"
 
 

@@ -111,16 +111,81 @@ def test_a_tensor_that_no_parameter_takes_is_named() -> None:
         bound(lambda x: x, {"x": X, "weight": X})
 
 
-def test_a_parameter_can_be_none(tmp_path: Path, tried: Any) -> None:
-    text = "def add(x, bias):\n    return x * 2 if bias is None else x + bias\n"
-    found = problem(file(tmp_path, text), inputs=("x=randn(4,8)", "bias=None"))
-    assert tried(found).errors["baseline"] == (0.0, 0.0)
+SQUARES = """def gradient(x):
+    x = x.detach().requires_grad_()
+    (x * x).sum().backward()
+    return x.grad
+"""
+LAST = """last = []
 
 
-def test_a_required_keyword_is_asked_for(tmp_path: Path) -> None:
-    text = "def scale(x, *, factor):\n    return x * factor\n"
-    with pytest.raises(UsageError, match="no --input gives factor of scale"):
-        problem(file(tmp_path, text), inputs=("x=randn(4)",))
+def twice(x):
+    for out in last:
+        out.fill_(float('nan'))
+    last[:] = [x * 2]
+    return last[0]
+"""
+NONE = "def add(x, bias):\n    return x * 2 if bias is None else x + bias\n"
+RELATIVE = "from .helpers import factor\n\n\ndef f(x):\n    return x * factor()\n"
+# Beside its result the function hands back an input, a view of one and the block size.
+BESIDE = "def scale(x):\n    return x, x * 2, x.view(-1), 128, None\n"
+RIGHT: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "a parameter that is None": (NONE, ("x=randn(4,8)", "bias=None"), ""),
+    "a relative import without an init file": (RELATIVE, ("x=randn(4)",), ""),
+    "a backward pass by autograd": (SQUARES, ("x=randn(4,8)",), "torch.add(x, x)"),
+    "a copy, which rounds nothing": (
+        "def copy(x):\n    return x.clone()\n", ("x=randn(8,8,dtype=bfloat16)",), ""
+    ),
+    "the tensors that a call made": (BESIDE, ("x=randn(4,8)",), "torch.add(x, x)"),
+    "an output that the next call overwrites": (LAST, ("x=randn(4)",), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_found_right(name: str, tmp_path: Path, tried: Any) -> None:
+    text, inputs, versus = RIGHT[name]
+    file(tmp_path, "def factor():\n    return 2\n", "helpers.py")
+    told = tried(problem(file(tmp_path, text), inputs=inputs, versus=versus))
+    assert told.errors["baseline"][1] < 1e-6
+    assert told.exact
+    assert len(told.outputs) == 1
+
+
+DROPPED = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
+GAPS = """def scale(q):
+    return q * 2
+
+
+def inputs():
+    return (torch.randn(8, 48, device='cuda')[:, :16],)
+"""
+REFUSED: dict[str, tuple[str, str, str, type[WorkbenchError], str]] = {
+    "a keyword that is required": (
+        "def scale(x, *, factor):\n    return x * factor\n", "x=randn(4)", "",
+        UsageError, "no --input gives factor of scale",
+    ),
+    "a random function": (
+        DROPPED, "x=randn(64,8)", "", WorkbenchError, r"mine\.py:noisy is random, or reads"
+    ),
+    "a random reference": (
+        "def still(x):\n    return x * 1.0\n", "x=randn(64,8)",
+        "torch.nn.functional.dropout(x, 0.5)", WorkbenchError, "the reference is random",
+    ),
+    "two results against one": (
+        "def both(x):\n    return x, x\n", "x=randn(4)", "torch.clone",
+        WorkbenchError, "gives 2 tensors, the reference 1",
+    ),
+    "an input with gaps": (
+        GAPS, "", "", UsageError, r"'q' has gaps: sizes \[8, 16\] with strides \[48, 1\]"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_tried_is_refused(name: str, tmp_path: Path, tried: Any) -> None:
+    text, given, versus, kind, said = REFUSED[name]
+    with pytest.raises(kind, match=said):
+        tried(problem(file(tmp_path, text), inputs=(given,) if given else (), versus=versus))
 
 
 def test_a_reference_need_not_take_the_plain_values(tmp_path: Path, tried: Any) -> None:
@@ -191,34 +256,6 @@ def test_the_rest_of_a_package_is_loaded_once_for_a_variant(tmp_path: Path) -> N
     assert len({id(one.own) for one in (first, second, another)}) == 3
 
 
-def test_a_relative_import_needs_no_init_file(tmp_path: Path, tried: Any) -> None:
-    file(tmp_path, "def factor():\n    return 2\n", "helpers.py")
-    path = file(tmp_path, "from .helpers import factor\n\n\ndef f(x):\n    return x * factor()\n")
-    assert tried(problem(path, inputs=("x=randn(4)",))).errors["baseline"] == (0.0, 0.0)
-
-
-def test_a_backward_pass_may_use_autograd(tmp_path: Path, tried: Any) -> None:
-    text = (
-        "def gradient(x):\n    x = x.detach().requires_grad_()\n"
-        "    (x * x).sum().backward()\n    return x.grad\n"
-    )
-    found = problem(file(tmp_path, text), inputs=("x=randn(4,8)",), versus="torch.add(x, x)")
-    assert tried(found).errors["baseline"][1] < 1e-6
-
-
-def test_a_random_function_is_called_random(tmp_path: Path, tried: Any) -> None:
-    text = "def noisy(x):\n    return torch.nn.functional.dropout(x, 0.5)\n"
-    with pytest.raises(WorkbenchError, match=r"mine\.py:noisy is random, or reads"):
-        tried(problem(file(tmp_path, text), inputs=("x=randn(64,8)",)))
-
-
-def test_a_random_reference_is_called_random(tmp_path: Path, tried: Any) -> None:
-    text = "def still(x):\n    return x * 1.0\n"
-    with pytest.raises(WorkbenchError, match="the reference is random"):
-        tried(problem(file(tmp_path, text), inputs=("x=randn(64,8)",),
-                      versus="torch.nn.functional.dropout(x, 0.5)"))  # fmt: skip
-
-
 ROUNDS = "def rounds(x, y):\n    return (x.float() @ y.float()).to(torch.bfloat16)\n"
 PRECISE = "def precise(x, y):\n    return (x.double() @ y.double()).to(torch.bfloat16)\n"
 GEMM = ("x=randn(32,64,dtype=bfloat16)", "y=randn(64,32,dtype=bfloat16)")
@@ -230,11 +267,6 @@ def test_a_reference_that_rounds_is_no_float64_reference(tmp_path: Path, tried: 
     told = tried(problem(path, inputs=GEMM, versus=f"{tmp_path}/theirs.py:rounds"))
     assert not told.exact
     assert told.refusal == "it rounds its result to bfloat16"
-
-
-def test_a_copy_does_not_round(tmp_path: Path, tried: Any) -> None:
-    text = "def copy(x):\n    return x.clone()\n"
-    assert tried(problem(file(tmp_path, text), inputs=("x=randn(8,8,dtype=bfloat16)",))).exact
 
 
 SIZES = ("x=randn(64,64)", "y=randn(64,64)")
@@ -383,21 +415,6 @@ def test_a_range_is_chosen_by_name(tmp_path: Path) -> None:
         problem(path, range="prodct")
 
 
-def test_two_results_against_one_are_counted(tmp_path: Path, tried: Any) -> None:
-    text = "def both(x):\n    return x, x\n"
-    with pytest.raises(WorkbenchError, match="gives 2 tensors, the reference 1"):
-        tried(problem(file(tmp_path, text), inputs=("x=randn(4)",), versus="torch.clone"))
-
-
-def test_an_input_with_gaps_is_refused_at_once(tmp_path: Path, tried: Any) -> None:
-    text = (
-        "def scale(q):\n    return q * 2\n\n\n"
-        "def inputs():\n    return (torch.randn(8, 48, device='cuda')[:, :16],)\n"
-    )
-    with pytest.raises(UsageError, match=r"'q' has gaps: sizes \[8, 16\] with strides \[48, 1\]"):
-        tried(problem(file(tmp_path, text)))
-
-
 def test_a_class_and_an_attribute_get_the_lines_to_write(tmp_path: Path) -> None:
     text = "class Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
     with pytest.raises(UsageError) as error:
@@ -481,23 +498,6 @@ def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: P
     monkeypatch.setattr(one, "call", lambda: load_module(path, "mine").run(X), raising=False)
     assert one.trial() == 10.0
     assert (one.unchecked, one.refused_at) == (True, "mine.py:5")
-
-
-def test_results_are_the_tensors_that_a_call_made(tmp_path: Path, tried: Any) -> None:
-    """Beside them a function hands back an input, a view of one and the block size."""
-    text = "def scale(x):\n    return x, x * 2, x.view(-1), 128, None\n"
-    path = file(tmp_path, text)
-    told = tried(problem(path, inputs=("x=randn(4,8)",), versus="torch.add(x, x)"))
-    assert told.outputs == ("float32[4, 8]",)
-    assert told.errors["baseline"] == (0.0, 0.0)
-
-
-def test_an_output_that_the_next_call_overwrites_is_kept(tmp_path: Path, tried: Any) -> None:
-    text = (
-        "last = []\n\n\ndef twice(x):\n    for out in last:\n        out.fill_(float('nan'))\n"
-        "    last[:] = [x * 2]\n    return last[0]\n"
-    )
-    assert tried(problem(file(tmp_path, text), inputs=("x=randn(4)",))).errors["baseline"][1] < 1e-6
 
 
 def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path) -> None:
