@@ -12,19 +12,16 @@ from pathlib import Path
 import pytest
 
 from answers import Capsys, Patch, json_of, not_none, text_of
+from guide import cells
 from workbench.cli.main import VERBS, command
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
+from workspaces import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def tables(text: str) -> list[dict[str, dict[str, str]]]:

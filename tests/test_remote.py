@@ -135,10 +135,6 @@ def task(root: Path, **given: Any) -> Task:
     return Task(payer=workspace_, **{**known, **given})
 
 
-def head_of(**given: Any) -> bytes:
-    return pack(RemoteJob(code=own_code(), **given))
-
-
 def test_a_job_comes_out_of_its_zip_as_it_went_in(tmp_path: Path) -> None:
     study = task(workspace(tmp_path)).study
     sources = job.sources_of(study)

@@ -75,7 +75,7 @@ def python(cwd: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def tested(package: Path, site: Path) -> subprocess.CompletedProcess[str]:
+def passes(package: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """The tests of a package where there is no workbench."""
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     done = alone(*command, path=[site], cwd=package)
@@ -105,7 +105,7 @@ def test_a_project_file_without_a_licence_costs_no_package(tmp_path: Path, text:
 def test_installed_it_passes_its_tests_where_there_is_no_workbench(
     package: Path, installed: Path
 ) -> None:
-    done = tested(package, installed)
+    done = passes(package, installed)
     passed = not_none(re.search(r"(\d+) passed", done.stdout))
     assert int(passed[1]) >= 8
 
@@ -599,7 +599,7 @@ def test_a_package_of_such_a_study_passes_its_tests(tmp_path: Path, monkeypatch:
     folder = tmp_path / "several"
     arguments = ["fast", "--as", "several", "--to", str(folder), "--project", str(root)]
     assert main(["ship", *arguments]) == 0
-    tested(folder, folder / "torch-ext")
+    passes(folder, folder / "torch-ext")
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     assert project["dependencies"] == [packaging.TORCH]
     assert "license" not in project
@@ -626,7 +626,7 @@ def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
     folder = tmp_path / "package"
     arguments = [variant, "--as", "unmeasured", "--to", str(folder), "--project", str(root)]
     assert main(["ship", *arguments]) == 0
-    tested(folder, folder / "torch-ext")
+    passes(folder, folder / "torch-ext")
 
 
 def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
@@ -672,5 +672,5 @@ def on_gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.gpu
 def test_on_a_gpu_its_tests_pass_where_there_is_no_workbench(on_gpu: Path) -> None:
-    done = tested(on_gpu, on_gpu / "torch-ext")
+    done = passes(on_gpu, on_gpu / "torch-ext")
     assert "skipped" not in done.stdout
