@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from benchmarks import diagnosis
 
-from answers import Capsys, Patch, error_of, json_of, not_none, text_of
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
 from workbench.app.show import current_capture
@@ -552,8 +552,7 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
 def test_what_has_no_capture_ends_in_a_hint(
     name: str, code: int, message: str, hint: str, capsys: Capsys
 ) -> None:
-    assert main(["advise", name, *HERE]) == code
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, "advise", name, *HERE, code=code)
     assert out == ""
     assert message in err
     assert hint in err.split("hint:")[1]

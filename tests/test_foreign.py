@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from answers import Capsys, Patch, error_of, json_of, not_none, text_of
-from workbench.cli.main import main
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
     BY_HAND,
@@ -159,8 +158,7 @@ def test_what_is_wrong_is_said_with_the_way_out(
             (nowhere / name).touch()
         (nowhere / "text.txt").write_text("no report at all\n")
         (nowhere / "folder.ncu-rep").mkdir()
-    assert main([str(a) for a in arguments]) == code
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *arguments, code=code)
     assert out == ""
     assert message in err.splitlines()[0]
     assert hint in err.split("hint:")[1]

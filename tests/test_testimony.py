@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+import snapshots
 from answers import not_none
-from handmade import made_index
+from handmade import ORIGIN, made_index
+from snapshots import MHZ
 from workbench.derive.roofline.ceilings import counted_flops
 from workbench.derive.speedup import two_clocks
-from workbench.evidence.records import CaptureIndex, Provenance
+from workbench.evidence.records import CaptureIndex
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
 from workbench.judge.cross_checks import (
     Case,
@@ -36,17 +38,14 @@ from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
 from workbench.study.workspace import load_module
-from workbench.words import GateState, NodeKind, Regime, Status
+from workbench.words import GateState, NodeKind, Status
 from workspaces import CAUSAL, recorded_capture, recorded_range
 
 SHAPE = "b2h8s512d64"
 LONG = "b4h16s2048d128"
 MEASURED = {"fix7": 7.71, "fix11": 5.46, "fix14": 11.10, "sdpa": 10.19}  # µs, chained
-MHZ = 1980.0
-AROUND = 4.0  # µs of the neighbours
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 MEMSET = GraphNode(kind=NodeKind.MEMSET)
-ORIGIN = Provenance(date="2026-01-02T03:04:05Z")
 H200 = structs.replace(ORIGIN, l2_bytes=62914560)
 
 
@@ -80,35 +79,22 @@ def nodes_of(found: Capture) -> tuple[GraphNode, ...]:
 
 
 def series(variant: str, microseconds: float, mhz: float = MHZ) -> Series:
-    return Series(
-        variant=variant,
-        instance=0,
-        regime=Regime.CHAINED,
-        calls=10,
-        microseconds=(AROUND + microseconds,) * 3,
-        around=(AROUND,) * 3,
-        mhz=(mhz,) * 3 if mhz else (),
-    )
+    clocks = (mhz,) * 3 if mhz else ()
+    return structs.replace(snapshots.series(variant, microseconds), mhz=clocks, around_mhz=())
 
 
 def timing(
-    variant: str, microseconds: float, nodes: tuple[GraphNode, ...] | None, **more: Any
+    variant: str,
+    microseconds: float,
+    nodes: tuple[GraphNode, ...] | None,
+    mhz: float = MHZ,
+    audits: tuple[Audit, ...] = (),
 ) -> Timing:
-    session = Session(
-        number=0,
-        instances=1,
-        series=(series(variant, microseconds, more.get("mhz", MHZ)),),
-        audits=more.get("audits", ()),
-    )
-    return Timing(
-        study="attention",
-        shape=SHAPE,
-        fingerprints={variant: ""},
-        nodes={} if nodes is None else {variant: nodes},
-        stride=1,
-        sessions=(session,),
-        provenance=ORIGIN,
-    )
+    one = series(variant, microseconds, mhz)
+    session = Session(number=0, instances=1, series=(one,), audits=audits)
+    known = {} if nodes is None else {variant: nodes}
+    made = snapshots.timing(SHAPE, {variant: microseconds})
+    return structs.replace(made, nodes=known, sessions=(session,))
 
 
 def index(variant: str, flags: tuple[str, ...] = ("--cache-control", "all")) -> CaptureIndex:

@@ -115,8 +115,7 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
         ("out[0] = y;", 4, 'twice.cu(1): error: identifier "y" is undefined'),
     ):
         mine.with_name("twice.cu").write_text(CU.format(body))
-        assert main(["try", "twice.cu", *given, *launch]) == code
-        out, err = capsys.readouterr()
+        out, err = both_of(capsys, "try", "twice.cu", *given, *launch, code=code)
         assert said in out + err
         assert "twice.cu:twice: not called on the CPU: needs a GPU" in out
         assert "/workbench/kernels" not in err
@@ -142,8 +141,7 @@ def test_mistakes_end_in_a_hint_before_anything_is_made(
         ([str(mine), "--input", "x=random(4)"], 2, "'random' makes no input"),
         ([str(mine), "--keep", "mine"], 2, "--keep mine needs a workspace"),
     ):
-        assert main(["try", *given]) == code
-        out, err = capsys.readouterr()
+        out, err = both_of(capsys, "try", *given, code=code)
         assert out == ""
         assert said in err.splitlines()[0]
         assert "hint:" in err
