@@ -77,7 +77,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
-    shown = ", ".join(sorted(names)[:12])
+    shown = ", ".join(sorted(names, key=lambda each: (name not in each, each))[:12])
     return f"known: {shown}{', ...' if len(names) > 12 else ''}" if names else "none is known here"
 
 

@@ -152,7 +152,7 @@ def test_no_progress_steers_the_terminal(capsys: Capture, text: str) -> None:
 def test_a_hint_of_usage_leads_to_the_help(capsys: Capture) -> None:
     for arguments in (["nosuch"], ["show"], ["list", "--nosuch"]):
         told = refused(capsys, arguments)
-        (command,) = re.findall(r"hint: `workbench (.*)` lists what can be given", told)
+        (command,) = re.findall(r"hint: `workbench (.*)` lists arguments and options", told)
         assert "Usage: workbench" in text_of(capsys, *command.split())
 
 

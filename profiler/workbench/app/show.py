@@ -61,9 +61,13 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
             )
         missing = entry.state == Status.MISSING
         why = "has no capture" if missing else "has only a stale capture"
+        indexes = target.folder.capture_indexes()
+        at = [path.parts[-3] for path in indexes if path.stem == variant] if missing else []
         raise (EnvironmentLacks if missing else CannotTell)(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
-            hint=f"`workbench profile {quote(variant)}` where there is a GPU",
+            hint=f"it has one at other shapes: --shape {' or '.join(at)}"
+            if at
+            else f"`workbench profile {quote(variant)}` where there is a GPU",
         )
     capture = recorded_capture(evidence, variant)
     assert capture is not None

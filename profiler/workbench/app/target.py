@@ -271,14 +271,18 @@ def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Targe
     if gpu is not None:
         base = workspace.evidence_base(found.name)
         return Target(executor, workspace, found, name, EvidenceFolder(base / gpu.slug), True)
-    folder = latest(evidence_folders(workspace.ablations, found.name), name)
+    folders = evidence_folders(workspace.ablations, found.name)
+    folder = latest(folders, name)
     if folder is None:
         from workbench.run import machine
 
         lacks = machine.why_not_measuring()
+        known = [each for each in found.shapes if latest(folders, each)]
         raise EnvironmentLacks(
             f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "
             f"here: {lacks.message}",
-            hint="measure it where there is a GPU and ncu; see `workbench doctor`",
+            hint=f"recorded shapes: {', '.join(known)}"
+            if known
+            else "measure it where there is a GPU and ncu; see `workbench doctor`",
         )
     return Target(executor, workspace, found, name, folder, False)

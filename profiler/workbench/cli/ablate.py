@@ -38,7 +38,7 @@ from workbench.words import Verdict
 def run(options: AblateOptions) -> int:
     here, fixes = executor("ablate", options.on), options.fixes or []
     if options.quick and not options.brief:
-        raise UsageError("--quick is of --brief", hint="`workbench ablate FIX --brief --quick`")
+        raise UsageError("--quick needs --brief", hint="`workbench ablate FIX --brief --quick`")
     if options.leave_one_out:
         return run_left_out(options, here)
     if options.all_shapes:
@@ -96,7 +96,7 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
 def run_left_out(options: AblateOptions, executor: Executor) -> int:
     if len(options.fixes or []) != 1 or options.all_shapes:
         raise UsageError(
-            "--leave-one-out is of one variant at one shape",
+            "--leave-one-out takes one variant at one shape",
             hint="such as `workbench ablate --leave-one-out 'fix11[stagger=1,early=1]'`",
         )
     target = find_target(executor, options.project, options.study, options.shape)
@@ -117,13 +117,16 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     tables: list[Ablation] = []
     failed: dict[str, str] = {}
     targets: list[Target] = []
+    lacking: list[str] = []
     for name in names:
         try:
             targets.append(target_at(executor, workspace, Picked(study, name)))
-        except EnvironmentLacks as error:
+        except EnvironmentLacks:
             if name == study.default_shape:
                 raise
-            note(f"{name}: {error.message}")
+            lacking.append(name)
+    if lacking:
+        note(f"no evidence is recorded at {', '.join(lacking)}")
     targets = of_one_gpu(targets, targets[-1].folder)
     profile = not options.no_profile
     for found, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):

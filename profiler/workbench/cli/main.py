@@ -149,7 +149,7 @@ def misused(error: Any) -> None:
         error.show()  # nothing was typed, and this is the help
         return
     name = context.command_path if context else "workbench"
-    hint = f"`{name} --help` lists what can be given"
+    hint = f"`{name} --help` lists arguments and options"
     complain(UsageError(error.format_message(), hint=hint))
 
 
