@@ -120,7 +120,7 @@ def test_doctor_says_what_works(capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr("workbench.run.machine.find_ncu", lambda: None)
     last = text_of(capsys, "doctor").strip().splitlines()[-1]
     assert "works here: profile, ablate, report and show on recorded evidence" in last
-    assert "Will not work: check, timing and profiling on this GPU" in last
+    assert "Will not work: check, timing and profiling on a GPU" in last
     data = json_of(capsys, "doctor")
     assert data["works"]["read"] is True
     assert data["works"]["measure"] is False

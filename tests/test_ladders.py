@@ -395,7 +395,7 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
 @pytest.mark.parametrize(
     ("time", "expected", "why"),
     [
-        (10.0, "inconclusive", "not profiled here, so not kept: run workbench profile"),
+        (10.0, "inconclusive", "not profiled at this shape, so not kept: run workbench profile"),
         (30.0, "slower", ""),
     ],
 )

@@ -343,13 +343,10 @@ def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
     )
     judged = judge(with_timings(found, "s", *timings), Config())
     assert judged.timing_file == "newer.json"
-    (told,) = (text for text in sentences(judged.warnings) if text.startswith("by the sessions of"))
-    assert told == (
-        "by the sessions of older.json, and not by the table's: base, base over library, "
-        "fix over base"
-    )
+    (told,) = (text for text in sentences(judged.warnings) if text.startswith("times or ratios of"))
+    assert told == ("times or ratios of another run (older.json): base, fix")
     assert not any(
-        "by the sessions of" in text for text in sentences(judge(found, Config()).warnings)
+        "times or ratios of" in text for text in sentences(judge(found, Config()).warnings)
     )
 
 

@@ -287,7 +287,7 @@ def test_the_readme_tells_what_it_supports_and_what_was_measured(package: Path) 
     assert "Tensors x [any, any] on one GPU." in text
     assert "Types: float32; bfloat16; float16." in text
     assert "PyTorch, x.t().contiguous()" in text
-    assert ("other machine code: built with NVRTC" in text) == bool(other_code(told))
+    assert ("the measured ones: built with NVRTC" in text) == bool(other_code(told))
 
 
 def test_machine_code_that_was_not_measured_is_told(package: Path) -> None:
@@ -296,11 +296,11 @@ def test_machine_code_that_was_not_measured_is_told(package: Path) -> None:
     assert other_code(known) == ""
     mixed = structs.replace(told, cubins=(c(told, True), c(told, False)), compiler="13.5 13.5.37")
     assert other_code(mixed) == (
-        "1 of 2 cubins are other machine code: built with NVRTC 13.5 13.5.37, and what was "
+        "1 of 2 cubins differ from the measured ones: built with NVRTC 13.5 13.5.37, "
         "measured with 13.0"
     )
     unknown = structs.replace(told, cubins=(c(told, None),), compiler="13.5 13.5.37")
-    assert other_code(unknown).startswith("the cubins may be other machine code")
+    assert other_code(unknown).startswith("the cubins may differ")
     assert other_code(structs.replace(unknown, compiler="13.0 13.0.88")) == ""
 
 
@@ -365,9 +365,9 @@ def refused(capsys: Capsys, root: Path, to: Path, *arguments: str, code: int = 2
 @pytest.mark.parametrize(
     ("variant", "said"),
     [
-        ("baseline", "'baseline' is baseline, and not kept"),
-        ("eager", "'eager' is not judged, and not kept"),
-        ("tma", "'tma' is slower, and not kept: faster: "),
+        ("baseline", "'baseline' is not kept (baseline)"),
+        ("eager", "'eager' is not kept (not judged)"),
+        ("tma", "'tma' is not kept (slower): faster: "),
     ],
 )
 def test_what_is_not_kept(

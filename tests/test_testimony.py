@@ -252,7 +252,7 @@ def test_an_empty_graph_is_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("variant", "microseconds", "told"),
     [
-        ("fix7", 1.0, "a call adds 1.00 µs, and its launches took"),
+        ("fix7", 1.0, "a call takes 1.00 µs, and its launches"),
         ("fix11", 0.1, "at least"),
         ("fix14", 0.0, "at least"),
     ],
@@ -316,7 +316,7 @@ def test_a_ratio_over_a_wrong_time_is_wrong() -> None:
     assert compared_gates([case("sdpa"), case("fix7")]) == ()
     (gate,) = compared_gates([case("sdpa", 0.5), case("fix7")])
     assert gate.state == GateState.FAILED
-    assert sentence(gate.why).startswith("sdpa has a wrong time: a call adds 0.50 µs")
+    assert sentence(gate.why).startswith("sdpa has a wrong time: a call takes 0.50 µs")
     assert "at least" in sentence(duration_gate(case("sdpa", 0.5)).why)
 
 

@@ -30,7 +30,7 @@ from workbench.words import Regime, Verdict
 from workspaces import ROOT, copy_of_fixture, recorded_ladder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
-DURATION = re.compile(r"a call adds ([\d.]+) µs, and its launches took ([\d.]+) µs")
+DURATION = re.compile(r"a call takes ([\d.]+) µs, and its launches ([\d.]+) µs")
 
 
 def test_the_cross_checks_have_the_names_of_gates() -> None:

@@ -143,7 +143,7 @@ def conclusion(can: dict[str, bool]) -> str:
     says = {
         "read": "profile, ablate, report and show on recorded evidence",
         "build": "build",
-        "measure": "check, timing and profiling on this GPU",
+        "measure": "check, timing and profiling on a GPU",
     }
     yes, no = ([says[k] for k, good in can.items() if good is each] for each in (True, False))
     text = f"works here: {'; '.join(yes) or 'nothing'}"

@@ -61,7 +61,7 @@ def require_kept(row: Row, evidence: Evidence) -> None:
         why = "; ".join(f"{gate.name}: {sentence(gate.why)}" for gate in gates) or why
         why = why or (f"{', '.join(missing)} missing" if missing else "")
         raise GateFailed(
-            f"'{name}' is {row.verdict.label if row.verdict else NOT_JUDGED}, and not kept"
+            f"'{name}' is not kept ({row.verdict.label if row.verdict else NOT_JUDGED})"
             + (f": {why}" if why else ""),
             hint="only steps that are kept are shipped" if failed else MEASURE,
         )
@@ -306,13 +306,13 @@ def cubins_of(subject: Subject, folder: Path) -> Iterator[ShippedCubin]:
 def other_code(shipped: Shipped) -> str:
     """What of the cubins is, or may be, other machine code than was measured; "" for nothing."""
     here, there = shipped.compiler, shipped.environment.nvrtc or "another"
-    built = f"built with NVRTC {here}, and what was measured with {there}"
+    built = f"built with NVRTC {here}, measured with {there}"
     other = sum(cubin.measured is False for cubin in shipped.cubins)
     if other:
-        return f"{other} of {len(shipped.cubins)} cubins are other machine code: {built}"
+        return f"{other} of {len(shipped.cubins)} cubins differ from the measured ones: {built}"
     unknown = all(cubin.measured is None for cubin in shipped.cubins)
     if shipped.cubins and unknown and here.partition(" ")[0] != there:
-        return f"the cubins may be other machine code: {built}"
+        return f"the cubins may differ from the measured ones: {built}"
     return ""
 
 

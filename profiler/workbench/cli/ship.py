@@ -28,7 +28,7 @@ def run(options: ShipOptions) -> None:
         lines.append(f"  {at.ratio:.3g}x of {at.reference} at {at.shape}, recorded")
     if shipped.keeps:
         lines.append(
-            "  a copy of its module for every stream, since it may keep something from call to "
+            "  one copy of its module per stream, because it may keep state from call to "
             f"call: {'; '.join(shipped.keeps)}"
         )
     if other := other_code(shipped):

@@ -143,7 +143,7 @@ def recorded(known: KindRecord) -> str:
     if known.ratio:
         text += f", median {factor(known.ratio)}"
     if known.advised:
-        text += f"; half of what was promised came {known.came_true} of {known.advised} times"
+        text += f"; advice realised {known.came_true} of {known.advised} times"
     return text
 
 

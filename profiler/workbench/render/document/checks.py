@@ -21,6 +21,7 @@ from workbench.render.document.blocks import (
     code,
     field,
     figure_cell,
+    joined,
     numeric,
     paragraph,
     strong,
@@ -108,9 +109,9 @@ SUMMARY: list[Field[Group]] = [
     field("variant", "variant", lambda g: g[0]),
     numeric("correct", "correct", lambda g: _correct(g[1]), unit="shapes"),
     numeric("error", "worst error", lambda g: _error(_hardest(g[1]))),
-    numeric("used", "of what is allowed", lambda g: _used(_hardest(g[1]))),
+    numeric("used", "of the tolerance", lambda g: _used(_hardest(g[1]))),
     numeric("times", "error ÷ reference's", lambda g: _times(_least_accurate(g[1]))),
-    field("wrong", "what is wrong", lambda g: _wrong(g[1]), rank=1),
+    field("wrong", "other results", lambda g: _wrong(g[1]), rank=1),
     field("at", "worst at", lambda g: _place(_hardest(g[1])), rank=2),
     numeric("declined", "unsupported", lambda g: _declined(g[1]), rank=3, unit="shapes"),
 ]
@@ -252,6 +253,9 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
         yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN and not wide:
         yield paragraph(f"and {len(moved) - SHOWN} more: --wide shows all")
+    also: dict[str, list[str]] = {}
     for change in listed:
         for found in change.also:
-            yield paragraph(code(change.variant), f": {sentence(found)}")
+            also.setdefault(sentence(found), []).append(change.variant)
+    for text, variants in also.items():
+        yield paragraph(joined(list(map(code, variants))), f": {text}")

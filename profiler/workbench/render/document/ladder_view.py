@@ -76,7 +76,7 @@ def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
     shown = {row.variant for row in judged.table_rows} | set(named)
     best = judged.table_rows[-1].variant if judged.table_rows else ""
     rows = [row for row in judged.rows if row.variant in shown]
-    return sorted(rows, key=lambda row: row.variant == best)
+    return sorted(rows, key=lambda row: row.variant == best and row.verdict != Verdict.BASELINE)
 
 
 def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:

@@ -181,7 +181,7 @@ class Spending:
 SPENT: list[Field[Spent]] = [
     field("verb", "verb", lambda s: s.verb),
     field("study", "study", lambda s: s.study),
-    field("place", "place", lambda s: s.place, rank=2),
+    field("place", "machine", lambda s: s.place, rank=2),
     field("gpu", "GPU", lambda s: s.gpu, rank=1),
     numeric("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), rank=1),
     numeric("seconds", "seconds", lambda s: figure_cell(s.seconds)),
@@ -204,8 +204,8 @@ def status(found: Spending, *, wide: bool) -> list[Block]:
 
 
 def _limit(found: SpendingLimit) -> str:
-    """``max_gpu_seconds: 120 s of 3600 s spent, 3480 s left``."""
+    """``120 s of 3600 s spent, 3480 s left (max_gpu_seconds)``."""
     if found.left is None or found.most is None:
-        return f"{found.limit}: {number(found.spent)} {found.unit} spent, no limit"
+        return f"{number(found.spent)} {found.unit} spent, no limit ({found.limit})"
     amounts = [f"{number(value)} {found.unit}" for value in (found.spent, found.most, found.left)]
-    return f"{found.limit}: {amounts[0]} of {amounts[1]} spent, {amounts[2]} left"
+    return f"{amounts[0]} of {amounts[1]} spent, {amounts[2]} left ({found.limit})"

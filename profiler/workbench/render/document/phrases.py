@@ -109,10 +109,11 @@ def _decided(row: Row) -> str:
 
 def _not_profiled(row: Row) -> str:
     """Why a ratio that is clear has no verdict."""
-    if row.verdict != Verdict.INCONCLUSIVE or row.judged_at or row.step is None or not row.time:
+    if row.verdict != Verdict.INCONCLUSIVE or row.step is None or not (row.time or row.judged_at):
         return ""
     absent = any(gate.name == KERNELS and gate.why == NOT_COLLECTED for gate in row.gates)
-    return "not profiled here, so not kept: run workbench profile" if absent else ""
+    at = row.judged_at or "this shape"
+    return f"not profiled at {at}, so not kept: run workbench profile" if absent else ""
 
 
 def _why_failed(row: Row) -> list[str]:

@@ -32,7 +32,7 @@ ROUNDS = (
     "in {share:.0%} % of the rounds: SM clock "
     "|{sm_clock_mhz:.2k} GHz of {most_mhz:.2k} ({variant})||{clock}|"
 )
-A_CALL = "a call adds {microseconds:.2f} µs, and its launches took {ncu_us:.2f} µs under ncu"
+A_CALL = "a call takes {microseconds:.2f} µs, and its launches {ncu_us:.2f} µs under ncu"
 CLOCKS = "{microseconds:.3g} µs by stamps, {by_events:.3g} µs by events"
 
 ADVICE = {
@@ -40,7 +40,7 @@ ADVICE = {
     "|, for {times_bytes:.3g} times the bytes that the work needs|"
     "|, those of the barriers around a copy included{with_barriers}|",
     "few_warps": "{warps_per_scheduler:.1f} warps a scheduler; twice as many could hide half of "
-    "what is waited for",
+    "the stalls",
     "bytes_again": "{times_bytes:.3g} times the bytes that the work needs",
     "half_the_bytes": "at most half of the bytes",
     "stays_on_gpu": "if its input or output stayed on the GPU: at most half of the bytes",
@@ -187,10 +187,10 @@ SENTENCES: Mapping[str, str] = {
     "commit.rules": "{rules:[; ]}|; and {more} more|",
     "rule": "{field}: {before} → {after}",
     "rule.code": "code of study.py (inputs, reference, work)",
-    "differs.study_code": "differs as well, the study's code",
-    "differs.ncu": "differs as well, ncu, or its flags",
-    "differs.field": "differs as well, {field}: {before} and {after}",
-    "differs.clock": "differs as well, SM clock: {low_ghz:.3f} and {high_ghz:.3f} GHz",
+    "differs.study_code": "also differs: the study's code",
+    "differs.ncu": "also differs: ncu, or its flags",
+    "differs.field": "also differs: {field}, {before} and {after}",
+    "differs.clock": "also differs: SM clock, {low_ghz:.3f} and {high_ghz:.3f} GHz",
     # what makes times and captures not quite comparable
     "timing.wrong_outputs": f"outputs of timed calls were wrong{AT}, so that there is no time: "
     "{variants}",
@@ -200,7 +200,7 @@ SENTENCES: Mapping[str, str] = {
     "[{low:.3f}, {high:.3f}] and not 1: differences of this size mean nothing here",
     "timing.throttled": f"the GPU was {LIMITED} at {{shapes}}, |at most {{several}}|{ROUNDS}",
     "timing.throttling": f"{LIMITED} {ROUNDS}",
-    "timing.other_file": f"by the sessions of {{file}}, and not by the table's{AT}: {{variants}}",
+    "timing.other_file": f"times or ratios of another run ({{file}}){AT}: {{variants}}",
     "captures.above_roof": f"{{variant}} stands above its roof{AT}: an error in the data",
     "captures.damaged": "{text}: no capture of {variants}; profile again, or restore the file",
     "captures.clocks": f"captures ran at different SM clocks{AT}: {{variants}}",
@@ -241,6 +241,9 @@ def _more(found: Finding) -> dict[str, str]:
     known: Mapping[str, Any] = found.values
     named = {k: resource(known[k]) for k in ("pipe", "other_pipe", "next_limit") if k in known}
     match found.code:
+        case "timing.other_file":
+            rows = known.get("variants", ())
+            return {"variants": ", ".join(dict.fromkeys(row.values["variant"] for row in rows))}
         case "reports.other_names":
             return {"matched_by": MATCHED.get(known.get("matched_by", ""), ABSENT)}
         case "lines.none":

@@ -168,6 +168,9 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
         [paragraph(f"{row.status}: {sentence(row.problem)}")] if row.problem else []
     )
     if row.problem and not has_figures(row):
+        if row.verdict and row.judged_at:
+            shown = f"verdict: {verdict_at(row)}; --shape {row.judged_at} shows it"
+            blocks.append(Paragraph(words(shown)))
         return blocks
     blocks += advice.first_look(row.advice, row.hottest, ablation.record)
     blocks.append(timings.regimes(row, ablation.reference))
@@ -206,7 +209,7 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
     if parent and parent != first:
         parts.append(f"vs {first}: {ratio(row.over_baseline)}")
     if row.chosen:
-        parts.append(f"vs {row.chosen} (the best that it chooses): {interval(row.over_chosen)}")
+        parts.append(f"vs {row.chosen} (the fastest that it calls): {interval(row.over_chosen)}")
     return parts
 
 
@@ -322,8 +325,8 @@ def headline(row: Row, judged: Ablation) -> Text:
         return line(strong(took(row)), ", and nothing to compare it with: --vs names something")
     against = judged.row(judged.reference)
     ratio = with_cycles(row.over_reference)
-    speed = line(strong(ratio), " as fast as ", code(against.title or against.variant))
-    return line(speed, f": {took(row)}, and that {took(against)}")
+    speed = line(strong(ratio), " the speed of ", code(against.title or against.variant))
+    return line(speed, f": {took(row)} against {took(against)}")
 
 
 def _correct(row: Row) -> str:

@@ -76,7 +76,7 @@ def stall_table(pair: Comparison) -> Table | None:
         return None
     whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
     fields: list[Field[StallTime]] = [
-        field("reason", "warps were", lambda t: _reason(t, whole)),
+        field("reason", "warp state", lambda t: _reason(t, whole)),
         numeric("before", pair.before, lambda t: figure_cell(t.before), unit="µs"),
         numeric("after", pair.after, lambda t: figure_cell(t.after), unit="µs"),
         numeric("change", "change", lambda t: figure_cell(t.change, signed(t.change)), unit="µs"),
