@@ -19,7 +19,7 @@ from workbench.cli import main as cli
 from workbench.cli import streams
 from workbench.cli.main import VERBS, main
 from workbench.run import machine
-from workspaces import FIXTURE, GOOD, copy_of_fixture, make
+from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make
 
 HERE = ["--project", str(FIXTURE)]
 
@@ -113,6 +113,30 @@ def test_without_gpu_and_evidence_the_way_out_is_named(
     assert "no evidence is recorded for scale" in err
     assert "no NVIDIA GPU was found" in err
     assert "workbench doctor" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("advise fix17", "it has one at other shapes: --shape b1h8s128d64"),
+        ("show fix27 --shape S=1024", "recorded shapes: b2h8s512d64, b1h8s128d64"),
+        ("show fix27 --metric sm__throughput", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+    ],
+)
+def test_a_hint_names_what_is_recorded(
+    command: str, hint: str, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    assert main([*command.split(), "--project", str(ROOT)]) in (2, 3)
+    assert hint in capsys.readouterr().err
+
+
+def test_shapes_without_evidence_are_named_once(capsys: Capsys, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    command = "ablate --study attention_served --all-shapes --csv"
+    assert main([*command.split(), "--project", str(ROOT)]) == 0
+    (line,) = (one for one in capsys.readouterr().err.splitlines() if "no evidence" in one)
+    assert line.startswith("no evidence is recorded at llama-2048-float16, llama-512, ")
 
 
 def test_doctor_says_what_works(capsys: Capsys, monkeypatch: Patch) -> None:

@@ -255,8 +255,8 @@ def test_what_is_restated_is_shown_and_not_counted() -> None:
     assert (counted.confirmed, counted.refuted, counted.total, counted.restated) == (1, 1, 2, 1)
     assert (counted.before, counted.confirmed_before) == (1, 0)
     assert predicted.results(counted) == (
-        "1 confirmed, 1 refuted, 0 not measurable (before the first measurement 0 of 1; 1 more "
-        "restate another)"
+        "1 confirmed, 1 refuted, 0 not measurable (of 1 written before the first measurement, "
+        "0 confirmed; 1 that restate another do not count)"
     )
 
 

@@ -474,7 +474,7 @@ def test_who_has_fewer_instances_is_told() -> None:
     slow = with_series(known, lambda _, s: s if s.variant != "fix11" or s.instance == 0 else None)
     found = judged(slow)
     assert not_none(found.timing).fewer == ("fix11",)
-    assert "of every variant (fewer of fix11, whose calls are slow), each" in _method(found)
+    assert "of every variant (fewer of 1 with slow calls), each" in _method(found)
 
 
 def _method(found: Ablation) -> str:

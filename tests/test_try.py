@@ -123,6 +123,8 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
 
 @without_gpu
 def test_json_says_the_same(mine: Path, trials_here: None, capsys: Capsys) -> None:
+    shown = text_of(capsys, "try", f"{mine}:softmax")
+    assert "against itself in float64: only rounding errors are checked" in shown.splitlines()[0]
     found = json_of(capsys, "try", f"{mine}:softmax")
     assert found["kind"] == "a Python function"
     assert found["inputs"] == {"x": "float32[8, 16]"}

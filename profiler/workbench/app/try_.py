@@ -309,7 +309,8 @@ def refusal(done: Attempt) -> GateFailed | None:
 
 def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
     """What is printed of it; ``profiled``: where profiling was asked for."""
-    answer = document.answer(done.verdict, done.times_reference_error, done.against)
+    alone = done.problem.itself
+    answer = document.answer(done.verdict, done.times_reference_error, done.against, alone)
     shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
         shown += document.result(done.row, done.judged, profiled=profiled)

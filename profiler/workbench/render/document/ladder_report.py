@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.evidence.timing import METHOD
@@ -118,7 +119,7 @@ def _limits(ablation: Ablation, on_page: bool) -> tuple[Block, ...]:
     if ablation.moves_only:
         table = ladder_table(ablation, (*ablation.path, *ablation.references), "bandwidth")
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
-        shown = [paragraph(note), only(table, ("version", "memory"))]
+        shown = [paragraph(note), replace(only(table, ("version", "memory")), notes=())]
     return tuple(shown) if on_page else (*shown, _chart("stall-time", ablation))
 
 
@@ -215,7 +216,7 @@ def _timing(facts: TimingFacts | None) -> str:
         return f"Times: {ABSENT}."
     added = f" ({facts.most} where a verdict was open, then at 99 %)"
     more = added if facts.most > facts.sessions else ""
-    fewer = f" (fewer of {', '.join(facts.fewer)}, whose calls are slow)" if facts.fewer else ""
+    fewer = f" (fewer of {len(facts.fewer)} with slow calls)" if facts.fewer else ""
     return (
         f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
         f"variant{fewer}{more}, each with buffers and graphs of its own, in {facts.rounds} rounds "
@@ -225,15 +226,16 @@ def _timing(facts: TimingFacts | None) -> str:
 
 
 AROUND = (
-    "a kernel writes the inputs from changing sources, the variant runs, a kernel keeps its output"
+    "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
 )
 REGIMES = "Back to back is call after call, cold with L2 flushed. Verdicts are on chained times."
 CHAINED = {
     1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
     f"without the variant is timed beside it and taken off. {REGIMES}",
-    2: f"Chained is the time of a call between two neighbours in one CUDA graph: {AROUND}. Stamps "
-    "before and behind the call have its time, less that of two stamps with nothing between. "
-    f"Events are a second clock: a time on which the two disagree is not printed. {REGIMES}",
+    2: f"Chained is the time of a call between two neighbours in one CUDA graph: {AROUND}. It is "
+    "the time between stamps before and after the call, less that between two stamps with nothing "
+    "between them. CUDA events are a second clock: a time on which both disagree is not printed. "
+    f"{REGIMES}",
 }
 
 

@@ -50,11 +50,11 @@ from workbench.words import ABSENT, GateState
 
 def results(score: Score) -> str:
     """All that count, by result, and those written before the first measurement."""
-    again = f"; {score.restated} more restate another" if score.restated else ""
+    again = f"; {score.restated} that restate another do not count" if score.restated else ""
     return (
         f"{score.confirmed} confirmed, {score.refuted} refuted, {score.not_measurable} not "
-        f"measurable (before the first measurement {score.confirmed_before} of {score.before}"
-        f"{again})"
+        f"measurable (of {score.before} written before the first measurement, "
+        f"{score.confirmed_before} confirmed{again})"
     )
 
 

@@ -261,13 +261,15 @@ def introduction(problem: Problem, trial: Learned) -> list[Block]:
     return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
 
 
-def answer(verdict: TryVerdict, times: float | None, against: str) -> Text:
+def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> Text:
     """The verdict in a few words."""
     if verdict == TryVerdict.INACCURATE and times is not None:
         why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
         return line(strong(verdict), why)
     if verdict == TryVerdict.UNCHECKED:
         return line(strong(verdict), ": it could not be called here")
+    if alone and verdict == TryVerdict.CORRECT:
+        return line(strong(verdict), " against itself in float64: only rounding errors are checked")
     return line(strong(verdict))
 
 
@@ -278,7 +280,7 @@ def checked_by(problem: Problem, trial: Learned) -> str:
     else:
         text = f"checked against {against} in its own precision: {trial.refusal}"
     if problem.itself:
-        text += " (no --vs names another: this shows rounding errors, not correctness)"
+        text += ": --vs names another"
     return text
 
 
