@@ -22,10 +22,13 @@ Project = Annotated[
     Option("--project", help="Workspace folder; default: here or a folder above.", metavar="DIR"),
 ]
 Shapes = Annotated[
-    str | None, Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.")
+    str | None,
+    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.", metavar="SHAPE"),
 ]
-Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.")]
-ShapeName = Annotated[str | None, Option("--shape", help="Shape; default: from study.py.")]
+Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.", metavar="ARCH")]
+ShapeName = Annotated[
+    str | None, Option("--shape", help="Shape; default: from study.py.", metavar="SHAPE")
+]
 GpuName = Annotated[
     str | None,
     Option(
@@ -85,7 +88,7 @@ class Briefed(Printed):
 @dataclass(frozen=True, kw_only=True)
 class OfStudy:
     project: Project = None
-    study: str | None = option("--study", "Study; default: from workbench.toml.")
+    study: str | None = option("--study", "Study; default: from workbench.toml.", "STUDY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +137,12 @@ class TryOptions(Briefed):
     outputs: list[str] | None = option(
         "--output", "For a .cu file: out=empty_like(x); repeatable.", "X=.."
     )
-    launch: str | None = option("--launch", "For a .cu file: 'name[grid, block](x, out, n)'.")
-    versus: str | None = option("--vs", "Compare with torch.softmax, FILE:FUNCTION or compile.")
+    launch: str | None = option(
+        "--launch", "For a .cu file: 'name[grid, block](x, out, n)'.", "CALL"
+    )
+    versus: str | None = option(
+        "--vs", "Compare with torch.softmax, FILE:FUNCTION or compile.", "CALL"
+    )
     solution: Path | None = option("--solution", "Solution file of a problem.", "FILE")
     workload: Path | None = option("--workload", "Workload file of a definition.", "FILE")
     range: str | None = option("--range", "For nsight-python: the range to try.", "NAME")
@@ -272,7 +279,7 @@ class ShowOptions(Briefed, Recorded):
     """Print the profile of a variant or of any .ncu-rep file."""
 
     name: str = argument("VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.")
-    metric: str | None = option("--metric", "Print any ncu metric of the capture.")
+    metric: str | None = option("--metric", "Print any ncu metric of the capture.", "METRIC")
     source: bool = flag("--source", "Print the source with the stalls of each line.")
     top: int | None = option("--top", "With --source: only the N hottest lines.", "N", min=1)
     sass: bool = flag("--sass", "With --source: also the SASS of each line.")
@@ -320,7 +327,7 @@ class GateOptions(Printed):
     )
     junit: Path | None = option("--junit", "Also write JUnit XML.", "FILE")
     project: Project = None
-    study: str | None = option("--study", "Only this study; default: all.")
+    study: str | None = option("--study", "Only this study; default: all.", "STUDY")
     shape: ShapeName = None
     on: On = None
 
@@ -345,7 +352,7 @@ class ShipOptions(OfStudy):
     variant: str = argument("VARIANT", "A kept step.")
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
-    arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.")
+    arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.", "ARCH")
     gpu: GpuName = None
     json: Json = False
 
