@@ -57,133 +57,87 @@ def given(kernel: Kernel, work: Work | None = STREAM, launches: int = 1) -> tupl
     return first
 
 
-LIMITS: dict[str, tuple[Kernel, Work | None, str]] = {
-    "launch": (Kernel(SPREAD, busiest=0.6, microseconds=3.0), STREAM, "launch/early"),
-    "small grid": (
-        Kernel(SPREAD, blocks=40, waves=0.1, balance=0.3, warps=8.0),
-        STREAM,
-        "grid/split",
-    ),
-    "tail": (Kernel(SPREAD, blocks=140, waves=1.06, balance=0.55), STREAM, "tail/tail"),
-    "imbalance": (Kernel(SPREAD, balance=0.6), STREAM, "imbalance/balance"),
-    "DRAM, each byte once": (
-        Kernel(GLOBAL, dram=0.92),
-        Work(1e6, 0.92 * 4e8, "float16"),
-        "memory.dram/fuse",
-    ),
-    "DRAM, bytes read again": (Kernel(GLOBAL, dram=0.92), STREAM, "memory.dram/reuse"),
-    "L2 without tiles": (
-        Kernel(GLOBAL, l2=0.85, shared_kb=1.0, sectors=4.0),
-        STREAM,
-        "memory.l2/tile-shared",
-    ),
-    "L2 with tiles": (Kernel(GLOBAL, l2=0.85), STREAM, "memory.l2/reuse"),
-    "excess sectors": (
+LARGE = dataclasses.replace(STREAM, bytes=160e6)
+LIMITS: list[tuple[Kernel, Work | None, str]] = [
+    (Kernel(SPREAD, busiest=0.6, microseconds=3.0), STREAM, "launch/early"),
+    (Kernel(SPREAD, blocks=40, waves=0.1, balance=0.3, warps=8.0), STREAM, "grid/split"),
+    (Kernel(SPREAD, blocks=140, waves=1.06, balance=0.55), STREAM, "tail/tail"),
+    (Kernel(SPREAD, balance=0.6), STREAM, "imbalance/balance"),
+    (Kernel(GLOBAL, dram=0.92), Work(1e6, 0.92 * 4e8, "float16"), "memory.dram/fuse"),
+    (Kernel(GLOBAL, dram=0.92), STREAM, "memory.dram/reuse"),
+    (Kernel(GLOBAL, l2=0.85, shared_kb=1.0, sectors=4.0), STREAM, "memory.l2/tile-shared"),
+    (Kernel(GLOBAL, l2=0.85), STREAM, "memory.l2/reuse"),
+    (
         Kernel(GLOBAL, dram=0.7, excess=0.8, sectors=32.0),
         Work(1e6, 0.68 * 4e8, "float16"),
         "memory.sectors/coalesce",
     ),
-    "bank conflicts": (
+    (
         Kernel({"short_scoreboard": 0.5, "mio_throttle": 0.5}, conflicts=132 * 1.2e5),
         STREAM,
         "memory.shared/swizzle",
     ),
-    "tensor pipe": (
-        Kernel({"math_pipe_throttle": 1.0}, tensor=0.88, path="wgmma"),
-        PRODUCT,
-        "pipe.tensor/narrow",
-    ),
-    "XU pipe": (
-        Kernel({"math_pipe_throttle": 0.6, "wait": 0.4}, xu=0.75),
-        STREAM,
-        "pipe.xu/other-pipe",
-    ),
-    "products on the FMA pipe": (
-        Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5),
-        PRODUCT,
-        "pipe.fma/tensor",
-    ),
-    "pipes in turns": (
+    (Kernel({"math_pipe_throttle": 1.0}, tensor=0.88, path="wgmma"), PRODUCT, "pipe.tensor/narrow"),
+    (Kernel({"math_pipe_throttle": 0.6, "wait": 0.4}, xu=0.75), STREAM, "pipe.xu/other-pipe"),
+    (Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5), PRODUCT, "pipe.fma/tensor"),
+    (
         Kernel({"wait": 0.2, "gmma": 0.2, "short_scoreboard": 0.6}, tensor=0.45, xu=0.4),
         PRODUCT,
         "pipe.tensor/overlap",
     ),
-    "instructions": (Kernel({"wait": 1.0}, issue=0.85, fma=0.3), STREAM, "issue/less-work"),
-    "loads again and again": (
-        Kernel(GLOBAL, shared_kb=1.0, l1=0.5),
-        STREAM,
-        "latency.long_scoreboard/tile-shared",
-    ),
-    "a few passes by narrow loads": (
+    (Kernel({"wait": 1.0}, issue=0.85, fma=0.3), STREAM, "issue/less-work"),
+    (Kernel(GLOBAL, shared_kb=1.0, l1=0.5), STREAM, "latency.long_scoreboard/tile-shared"),
+    (
         Kernel(GLOBAL, shared_kb=1.0, sectors=2.0),
         dataclasses.replace(STREAM, bytes=160e6 / 3),
         "latency.long_scoreboard/vector",
-    ),
-    "wide loads of a stream": (
+    ),  # a few passes by narrow loads
+    (
         Kernel(GLOBAL, shared_kb=1.0),
-        dataclasses.replace(STREAM, bytes=160e6),
+        LARGE,
         "latency.long_scoreboard/overlap",
     ),
-    "narrow loads of a stream": (
+    (
         Kernel(GLOBAL, shared_kb=1.0, sectors=4.0),
-        dataclasses.replace(STREAM, bytes=160e6),
+        LARGE,
         "latency.long_scoreboard/vector",
-    ),
-    "narrow loads of tiles": (
+    ),  # narrow loads of a stream
+    (
         Kernel(GLOBAL, sectors=4.0),
-        dataclasses.replace(STREAM, bytes=160e6),
+        LARGE,
         "latency.long_scoreboard/vector",
-    ),
-    "a stream near the bandwidth, by narrow loads": (
+    ),  # narrow loads of tiles
+    (
         Kernel(GLOBAL, sectors=4.0, dram=0.7, issue=0.2),
         Work(1e6, 0.7 * 4e8, "float16"),
         "latency.long_scoreboard/vector",
-    ),
-    "tiles that are waited for": (Kernel(GLOBAL), STREAM, "latency.long_scoreboard/async-copy"),
-    "the same for wgmma": (
-        Kernel(GLOBAL, tensor=0.1, path="wgmma"),
-        PRODUCT,
-        "latency.long_scoreboard/bulk-copy",
-    ),
-    "barriers": (Kernel({"barrier": 0.8, "wait": 0.2}), STREAM, "latency.barrier/barriers"),
-    "dependent instructions": (Kernel({"wait": 1.0}), STREAM, "latency.wait/overlap"),
-    "register ports": (
-        Kernel({"dispatch_stall": 0.7, "wait": 0.3}),
-        STREAM,
-        "latency.dispatch_stall/operands",
-    ),
-    "products of their own": (
-        Kernel({"gmma": 0.8, "wait": 0.2}, tensor=0.4, path="wgmma"),
-        PRODUCT,
-        "latency.gmma/overlap",
-    ),
-    "code": (
+    ),  # a stream near the bandwidth, by narrow loads
+    (Kernel(GLOBAL), STREAM, "latency.long_scoreboard/async-copy"),
+    (Kernel(GLOBAL, tensor=0.1, path="wgmma"), PRODUCT, "latency.long_scoreboard/bulk-copy"),
+    (Kernel({"barrier": 0.8, "wait": 0.2}), STREAM, "latency.barrier/barriers"),
+    (Kernel({"wait": 1.0}), STREAM, "latency.wait/overlap"),
+    (Kernel({"dispatch_stall": 0.7, "wait": 0.3}), STREAM, "latency.dispatch_stall/operands"),
+    (Kernel({"gmma": 0.8, "wait": 0.2}, tensor=0.4, path="wgmma"), PRODUCT, "latency.gmma/overlap"),
+    (
         Kernel({"no_instructions": 0.6, "branch_resolving": 0.2, "wait": 0.2}),
         STREAM,
         "latency.no_instructions/smaller-code",
     ),
-    "a warp a scheduler, room for more": (
-        Kernel(
-            {**SPREAD},
-            warps=1.0,
-            waves=0.25,
-            blocks=132,
-            occupancy=(6.0, 25.0),
-        ),
+    (
+        Kernel(SPREAD, warps=1.0, waves=0.25, blocks=132, occupancy=(6.0, 25.0)),
         STREAM,
         "latency.warps/split",
     ),
-    "no room for more warps": (
+    (
         Kernel(dict.fromkeys(("wait", "barrier", "drain", "sleeping", "misc"), 0.2), warps=2.5),
         STREAM,
         "latency.warps/warps",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_every_limit_has_its_first_advice(limit: str) -> None:
-    kernel, work, expected = LIMITS[limit]
+@pytest.mark.parametrize(("kernel", "work", "expected"), LIMITS, ids=[row[2] for row in LIMITS])
+def test_every_limit_has_its_first_advice(kernel: Kernel, work: Work | None, expected: str) -> None:
     found = given(kernel, work)
     assert found[0].id == expected, [(one.id, one.saved, one.sure) for one in found]
     assert len({one.change for one in found}) == len(found) <= 3

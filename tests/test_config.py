@@ -93,6 +93,10 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: Capsys) -> None:
     fails(capsys, tmp_path, "no workbench.toml in", "hint: --project")
 
 
+KEY = 'key_change = "b"'
+TIME = '[[step.prediction]]\nfigure = "time"\n'
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -102,37 +106,13 @@ def test_project_must_be_a_workspace(tmp_path: Path, capsys: Capsys) -> None:
         ('parent = "baseline"\n', "", ["step 'b' has no 'parent'"]),
         ('variant = "b"', 'variant = "baseline"', ["'baseline' is listed twice"]),
         ("schema_version = 1", "schema_version = 9", ["schema_version must be 1"]),
-        (
-            'key_change = "b"\n',
-            'key_change = "b"\n[[step.prediction]]\nfigure = "time"\n',
-            ["needs either 'factor' or 'range'"],
-        ),
-        (
-            'key_change = "b"\n',
-            'key_change = "b"\n[[step.prediction]]\nfigure = "time"\nfactor = [2, 1]\n',
-            ["must be [low, high]"],
-        ),
+        (f"{KEY}\n", f"{KEY}\n{TIME}", ["needs either 'factor' or 'range'"]),
+        (f"{KEY}\n", f"{KEY}\n{TIME}factor = [2, 1]\n", ["must be [low, high]"]),
         ('variant = "b"', 'variant = "c"', ["names 'c'", "c.py"]),
-        (
-            'key_change = "b"',
-            'key_change = "b"\nchooses = ["basline"]',
-            ["step 'b' chooses 'basline'", "'baseline'"],
-        ),
-        (
-            'key_change = "b"',
-            'key_change = "b"\nchooses = ["b"]',
-            ["step 'b' chooses 'b', no other step"],
-        ),
-        (
-            'key_change = "b"',
-            'key_change = "b"\nchooses = "baseline"',
-            ["'step 'b'.chooses': expected a list, got `str`"],
-        ),
-        (
-            'key_change = "b"',
-            'key_change = "b"\ncorrects = true',
-            ["'step 'b'.corrects': expected `str`, got `bool`"],
-        ),
+        (KEY, f'{KEY}\nchooses = ["basline"]', ["step 'b' chooses 'basline'", "'baseline'"]),
+        (KEY, f'{KEY}\nchooses = ["b"]', ["step 'b' chooses 'b', no other step"]),
+        (KEY, f'{KEY}\nchooses = "baseline"', ["'step 'b'.chooses': expected a list, got `str`"]),
+        (KEY, f"{KEY}\ncorrects = true", ["'step 'b'.corrects': expected `str`, got `bool`"]),
         (
             'variant = "b"',
             "variant = 3",

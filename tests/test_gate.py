@@ -53,6 +53,8 @@ from workbench.words import Cause, Move, Regime
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, GOOD, SHOWN, copy_of_fixture, make
 
 RULES = Config()
+STUDY = "kernels/scale/study.py"
+CODE = "code of study.py (inputs, reference, work)"
 SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
 MODULE = """from workbench import cuda
 
@@ -410,26 +412,15 @@ def test_a_change_does_not_choose_the_rules_it_is_judged_by(
     ("file", "old", "new", "why"),
     [
         (
-            "kernels/scale/study.py",
+            STUDY,
             "Tolerance(absolute=1e-6",
             "Tolerance(absolute=1.0",
             "tolerance at large: 1e-06, relative 1e-06 → 1, relative 1e-06; "
-            "tolerance at odd: 1e-06, relative 1e-06 → 1, relative 1e-06; "
-            "code of study.py (inputs, reference, work)",
+            f"tolerance at odd: 1e-06, relative 1e-06 → 1, relative 1e-06; {CODE}",
         ),
-        (
-            "kernels/scale/study.py",
-            "torch.randn",
-            "torch.ones",
-            "code of study.py (inputs, reference, work)",
-        ),
-        ("kernels/scale/study.py", "n=1001", "n=1024", "shape odd: n=1001 → n=1024"),
-        (
-            "kernels/scale/study.py",
-            ', "odd": Shape(profiled=False, n=1001)',
-            "",
-            "shape odd: n=1001 → none",
-        ),
+        (STUDY, "torch.randn", "torch.ones", CODE),
+        (STUDY, "n=1001", "n=1024", "shape odd: n=1001 → n=1024"),
+        (STUDY, ', "odd": Shape(profiled=False, n=1001)', "", "shape odd: n=1001 → none"),
         (
             "ablations/scale/ablation.toml",
             'key_change = "fast"',

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -441,78 +441,59 @@ def complaint(work: Any) -> WorkbenchError:
     return caught.value
 
 
-MISTAKES: Mapping[str, tuple[str, dict[str, Any], str]] = {
-    "no function": ("x = 1\n", {}, "defines no function to try"),
-    "several functions": ("def a(x): ...\ndef b(x): ...\n", {}, "has several functions: a, b"),
-    "no inputs": (SOFTMAX, {}, "has no inputs() and no --input gives x of softmax()"),
-    "unknown input": (SOFTMAX, {"inputs": ("y=randn(8)",)}, "gives x of softmax()"),
-    "one too many": (
-        SOFTMAX,
-        {"inputs": ("x=randn(8)", "z=1")},
-        "'z', which is no parameter of softmax()",
-    ),
-    "input without default": (
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("x = 1\n", {}, "defines no function to try"),
+    ("def a(x): ...\ndef b(x): ...\n", {}, "has several functions: a, b"),
+    (SOFTMAX, {}, "has no inputs() and no --input gives x of softmax()"),
+    (SOFTMAX, {"inputs": ("y=randn(8)",)}, "gives x of softmax()"),
+    (SOFTMAX, {"inputs": ("x=randn(8)", "z=1")}, "'z', which is no parameter of softmax()"),
+    (
         SOFTMAX + "def inputs(rows):\n    return {}\n",
         {},
         "inputs() has a parameter without a default",
     ),
-    "syntax": ("def softmax(x)\n    return x\n", {}, "mine.py:4: SyntaxError"),
-    "unknown package": (
+    ("def softmax(x)\n    return x\n", {}, "mine.py:4: SyntaxError"),
+    (
         SOFTMAX,
         {"inputs": ("x=randn(8)",), "versus": "tortch.softmax"},
         "the Python package 'tortch' is not installed",
     ),
-    "versus of nothing": (
-        SOFTMAX,
-        {"inputs": ("x=randn(8)",), "versus": "softmax"},
-        "names no package and no file",
-    ),
-    "a kernel": (
-        "import triton\n\n\n@triton.jit\ndef kernel(x): ...\n",
-        {},
-        "defines no function to try",
-    ),
-    "solution of a function": (
-        SOFTMAX,
-        {"solution": Path("a.py")},
-        "--solution says nothing to a Python function",
-    ),
-    "an input that nothing takes": (
+    (SOFTMAX, {"inputs": ("x=randn(8)",), "versus": "softmax"}, "names no package and no file"),
+    ("import triton\n\n\n@triton.jit\ndef kernel(x): ...\n", {}, "defines no function to try"),
+    (SOFTMAX, {"solution": Path("a.py")}, "--solution says nothing to a Python function"),
+    (
         SOFTMAX + INPUTS,
         {"inputs": ("y=randn(8)",)},
         "'y', which is no parameter of softmax() or of inputs()",
     ),
-    "a launch of Python": (
+    (
         SOFTMAX + INPUTS,
         {"launch": "softmax[1, 2](x)"},
         "--launch says nothing to a Python function, as mine.py is one",
     ),
-    "an output of Python": (
+    (
         SOFTMAX + INPUTS,
         {"outputs": ("out=empty_like(x)",)},
         "--output says nothing to a Python function",
     ),
-    "a workload of Python": (
+    (
         SOFTMAX + INPUTS,
         {"workload": Path("a.jsonl")},
         "--workload says nothing to a Python function",
     ),
-    "an input of KernelBench": (
+    (
         (EXAMPLES / "rms_norm.py").read_text(),
         {"inputs": ("x=randn(8)",)},
         "--input says nothing to a KernelBench problem",
     ),
-    "only a solution": (
-        "class ModelNew(torch.nn.Module): ...\n",
-        {},
-        "has a ModelNew without the Model",
-    ),
-}
+    ("class ModelNew(torch.nn.Module): ...\n", {}, "has a ModelNew without the Model"),
+]
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_in_a_file_or_an_option_is_named(name: str, tmp_path: Path) -> None:
-    text, options, said = MISTAKES[name]
+@pytest.mark.parametrize(("text", "options", "said"), MISTAKES, ids=[row[2] for row in MISTAKES])
+def test_a_mistake_in_a_file_or_an_option_is_named(
+    text: str, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     error = complaint(lambda: problem(file(tmp_path, text), **options))
     assert said in error.message
     assert error.exit_code in (2, 3)
@@ -644,68 +625,60 @@ def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path:
     assert error.exit_code == 4
 
 
-TRIED: Mapping[str, tuple[str, dict[str, Any], str, type[WorkbenchError]]] = {
-    "returns nothing": (
+TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
+    (
         "def softmax(x):\n    x + 1\n",
-        {"inputs": ("x=randn(8)",), "versus": "torch.softmax"},
+        "x=randn(8)",
+        "torch.softmax",
+        GateFailed,
         "mine.py:softmax returned None, and changed none of its inputs",
-        GateFailed,
     ),
-    "wrong shapes": (
+    (
         "def product(x, y):\n    return x @ y\n",
-        {"inputs": ("x=randn(4,8)", "y=randn(4,8)"), "versus": "torch.add"},
+        "x=randn(4,8) y=randn(4,8)",
+        "torch.add",
+        GateFailed,
         "mine.py:5: mine.py:product fails: RuntimeError: mat1 and mat2",
-        GateFailed,
     ),
-    "another shape": (
+    (
         "def total(x):\n    return x.sum(-1)\n",
-        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
+        "x=randn(4,8)",
+        "torch.softmax",
+        GateFailed,
         "mine.py:total returns float32[4], and the reference [4, 8]",
-        GateFailed,
     ),
-    "no tensor": (
+    (
         "def length(x):\n    return 3\n",
-        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax"},
+        "x=randn(4,8)",
+        "torch.softmax",
+        GateFailed,
         "mine.py:length returned int, not a tensor",
-        GateFailed,
     ),
-    "no tensors in": (
+    (
         "def length(n):\n    return torch.ones(n)\n",
-        {"inputs": ("n=3",), "versus": "torch.ones"},
+        "n=3",
+        "torch.ones",
+        UsageError,
         "the inputs have no tensor",
-        UsageError,
     ),
-    "unknown name": (
+    (SOFTMAX, "x=randn(4,8)", "torch.softmx", UsageError, "unknown name in torch 'softmx'"),
+    (SOFTMAX, "x=randn(4,8)", "torch.softmax(y, dim=-1)", UsageError, "unknown input in --vs 'y'"),
+    (
         SOFTMAX,
-        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmx"},
-        "unknown name in torch 'softmx'",
+        "x=randn(4,8)",
+        "torch.mul",
         UsageError,
-    ),
-    "a call of no input": (
-        SOFTMAX,
-        {"inputs": ("x=randn(4,8)",), "versus": "torch.softmax(y, dim=-1)"},
-        "unknown input in --vs 'y'",
-        UsageError,
-    ),
-    "a call that is not enough": (
-        SOFTMAX,
-        {"inputs": ("x=randn(4,8)",), "versus": "torch.mul"},
         "torch.mul takes no call with x: mul() missing",
-        UsageError,
     ),
-    "bad sizes": (
-        SOFTMAX,
-        {"inputs": ("x=randn('a')",), "versus": "torch.softmax"},
-        "cannot be made",
-        UsageError,
-    ),
-    "inputs that fail": (
+    (SOFTMAX, "x=randn('a')", "torch.softmax", UsageError, "cannot be made"),
+    (
         SOFTMAX + "def inputs():\n    return {'x': torch.randn(-1)}\n",
-        {"versus": "torch.softmax"},
-        "mine.py:7: the inputs cannot be made: RuntimeError",
+        "",
+        "torch.softmax",
         GateFailed,
+        "mine.py:7: the inputs cannot be made: RuntimeError",
     ),
-}
+]
 
 
 def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Learned:
@@ -728,18 +701,25 @@ def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Lea
         return trial.run()
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize(
+    ("text", "inputs", "versus", "kind", "said"), TRIED, ids=[row[4] for row in TRIED]
+)
 def test_a_mistake_that_only_a_call_shows_is_named(
-    name: str, tmp_path: Path, monkeypatch: Patch
+    text: str,
+    inputs: str,
+    versus: str,
+    kind: type[WorkbenchError],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
 ) -> None:
-    text, options, said, kind = TRIED[name]
-    path = file(tmp_path, text)
-    if name == "wrong shapes":  # on a CPU, what fails may need a GPU
+    given: Any = {"path": file(tmp_path, text), "inputs": inputs.split(), "versus": versus}
+    if "mat1 and mat2" in said:  # on a CPU, what fails may need a GPU
         with on_cpu():
-            told = called(tmp_path, monkeypatch, "cpu", path=path, **options)
+            told = called(tmp_path, monkeypatch, "cpu", **given)
         assert said in told.failures["baseline"].message
         return
-    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", path=path, **options))
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", **given))
     assert said in error.message
     assert isinstance(error, kind)
 

@@ -161,25 +161,18 @@ def take(*path: str) -> Change:
     return change
 
 
+LACKS = "Object missing required field"
 WRONG: list[tuple[str, Change, str]] = [
-    ("build", take("fingerprint"), "Object missing required field `fingerprint`"),
-    (
-        "build",
-        take("provenance", "date"),
-        "Object missing required field `date` - at `$.provenance`",
-    ),
+    ("build", take("fingerprint"), f"{LACKS} `fingerprint`"),
+    ("build", take("provenance", "date"), f"{LACKS} `date` - at `$.provenance`"),
     (
         "build",
         put("kernels", 0, "registers", value="many"),
         "Expected `int`, got `str` - at `$.kernels[0].registers`",
     ),
     ("build", put("warnings", value={}), "Expected `array`, got `object` - at `$.warnings`"),
-    ("check", take("shapes"), "Object missing required field `shapes`"),
-    (
-        "check",
-        take("shapes", SHAPE, "status"),
-        "Object missing required field `status` - at `$.shapes[...]`",
-    ),
+    ("check", take("shapes"), f"{LACKS} `shapes`"),
+    ("check", take("shapes", SHAPE, "status"), f"{LACKS} `status` - at `$.shapes[...]`"),
     (
         "check",
         put("shapes", SHAPE, "max_abs", value="0"),
@@ -190,11 +183,11 @@ WRONG: list[tuple[str, Change, str]] = [
         put("shapes", SHAPE, "status", value="corect"),
         "Invalid enum value 'corect' - at `$.shapes[...].status`",
     ),
-    ("capture", take("provenance"), "Object missing required field `provenance`"),
+    ("capture", take("provenance"), f"{LACKS} `provenance`"),
     ("capture", put("launches", value=True), "Expected `int`, got `bool` - at `$.launches`"),
     ("capture", put("ncu_flags", value=[1]), "Expected `str`, got `int` - at `$.ncu_flags[0]`"),
-    ("timing", take("fingerprints"), "Object missing required field `fingerprints`"),
-    ("timing", take("sessions"), "Object missing required field `sessions`"),
+    ("timing", take("fingerprints"), f"{LACKS} `fingerprints`"),
+    ("timing", take("sessions"), f"{LACKS} `sessions`"),
     (
         "timing",
         put("sessions", 1, "series", 0, "regime", value="warm"),
@@ -225,13 +218,9 @@ WRONG: list[tuple[str, Change, str]] = [
         put("sessions", 0, "series", 0, "microseconds", value=[]),
         "has 'around' of another length than 'microseconds', 0 - at `$.sessions[0].series[0]`",
     ),
-    ("ceilings", take("not_collected"), "Object missing required field `not_collected`"),
+    ("ceilings", take("not_collected"), f"{LACKS} `not_collected`"),
     ("ceilings", take("provenance", "gpu"), "its provenance has no `gpu`"),
-    (
-        "ceilings",
-        take("ceilings", "fp32", "ran"),
-        "Object missing required field `ran` - at `$.ceilings[...]`",
-    ),
+    ("ceilings", take("ceilings", "fp32", "ran"), f"{LACKS} `ran` - at `$.ceilings[...]`"),
     ("ceilings", put("ceilings", "dram", "value", value=0), "is 0 byte/s - at `$.ceilings[...]`"),
 ]
 
