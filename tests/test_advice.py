@@ -92,21 +92,13 @@ LIMITS: list[tuple[Kernel, Work | None, str]] = [
         dataclasses.replace(STREAM, bytes=160e6 / 3),
         "latency.long_scoreboard/vector",
     ),  # a few passes by narrow loads
-    (
-        Kernel(GLOBAL, shared_kb=1.0),
-        LARGE,
-        "latency.long_scoreboard/overlap",
-    ),
+    (Kernel(GLOBAL, shared_kb=1.0), LARGE, "latency.long_scoreboard/overlap"),
     (
         Kernel(GLOBAL, shared_kb=1.0, sectors=4.0),
         LARGE,
         "latency.long_scoreboard/vector",
     ),  # narrow loads of a stream
-    (
-        Kernel(GLOBAL, sectors=4.0),
-        LARGE,
-        "latency.long_scoreboard/vector",
-    ),  # narrow loads of tiles
+    (Kernel(GLOBAL, sectors=4.0), LARGE, "latency.long_scoreboard/vector"),  # narrow loads of tiles
     (
         Kernel(GLOBAL, sectors=4.0, dram=0.7, issue=0.2),
         Work(1e6, 0.7 * 4e8, "float16"),

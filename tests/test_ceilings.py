@@ -99,32 +99,27 @@ def without(key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("data", "said"),
     [
         ("{", "cannot be read"),
         ("{}", "has no schema_version"),
-        (json.dumps(on_file(schema_version=99)), "is of schema 99"),
-        (json.dumps(on_file(provenance={"gpu": "NVIDIA H200"})), "`date` - at `$.provenance`"),
-        (json.dumps(on_file(ceilings=[])), "is damaged"),
-        (json.dumps(without("sm_clock_mhz")), "field `sm_clock_mhz` - at `$.ceilings[...]`"),
-        (json.dumps(without("ran")), "field `ran` - at `$.ceilings[...]`"),
+        (on_file(schema_version=99), "is of schema 99"),
+        (on_file(provenance={"gpu": "NVIDIA H200"}), "`date` - at `$.provenance`"),
+        (on_file(ceilings=[]), "is damaged"),
+        (without("sm_clock_mhz"), "field `sm_clock_mhz` - at `$.ceilings[...]`"),
+        (without("ran"), "field `ran` - at `$.ceilings[...]`"),
+        (on_file(ceilings={"fp32": entry("FLOP/s", 0.0)}), "is 0 FLOP/s - at `$.ceilings[...]`"),
         (
-            json.dumps(on_file(ceilings={"fp32": entry("FLOP/s", 0.0)})),
-            "is 0 FLOP/s - at `$.ceilings[...]`",
-        ),
-        (
-            json.dumps(on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)})),
+            on_file(ceilings={"fp32": entry("TFLOP/s", 60.0)}),
             "is 60 TFLOP/s - at `$.ceilings[...]`",
         ),
-        (
-            json.dumps(on_file(provenance={"gpu": "NVIDIA A100", "date": ""})),
-            "is of another GPU: NVIDIA A100",
-        ),
+        (on_file(provenance={"gpu": "NVIDIA A100", "date": ""}), "is of another GPU: NVIDIA A100"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_a_hint(
-    folder: EvidenceFolder, text: str, said: str
+    folder: EvidenceFolder, data: Any, said: str
 ) -> None:
+    text = data if isinstance(data, str) else json.dumps(data)
     with pytest.raises(UsageError, match=r"ceilings\.json") as caught:
         load_calibration(put(folder, text))
     assert said in caught.value.message
