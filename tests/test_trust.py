@@ -1,4 +1,4 @@
-"""What docs/trust.md and docs/sizes.md say of the recorded ladders and of the gates is so."""
+"""What docs/trust.md, docs/sizes.md and docs/story.md say of the recorded ladders is so."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import random
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks import controls, sizes
+from benchmarks import controls, sizes, story
 
 from answers import Patch, not_none
 from standin import Run, StandIn
@@ -209,3 +210,57 @@ def test_a_case_of_which_a_length_is_missing_is_not_shown(root: Path, monkeypatc
     short = sizes.ATTENTION.cases["d64"].replace("16384", "8192")
     assert main(["sweep", VARIANT, "--shape", short, "--project", str(root)]) == 0
     assert sizes.over(find_workspace(root), sizes.ATTENTION, "d64") is None
+
+
+# ---- story.md
+STORY = story.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def told_story() -> story.Evidence:
+    return story.evidence()
+
+
+@pytest.mark.slow
+def test_its_numbers_hold(told_story: story.Evidence) -> None:
+    assert list(story.faults(STORY, told_story)) == []
+    assert len(story.NAMED.findall(STORY)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("5<!--fix11[stagger=1] sessions-->", []),
+        ("1.09x<!--fix5 ratio-->", []),
+        ("1.08x<!--fix5 ratio-->", ["it is 1.09"]),
+        ("1.087x<!--fix5\nratio-->", ["it is 1.09"]),
+        ("1,541 µs<!--fix27 time at b2h16s8192d128-->", []),
+        ("1.40x<!--fix5 ratio cold-->", []),
+        ("1.40x<!--fix5 ratio back-to-back-->", ["it is 1."]),
+        ("7 µs<!--fix99 time-->", ["not recorded"]),
+        ("7 µs<!--fix4 time at b1-->", ["not recorded"]),
+        ("7 µs<!--fix5 time at b2h8s512d64-causal-->", ["not recorded"]),
+        ("1.1x<!--sdpa ratio-->", ["not recorded"]),
+        ("5 %<!--fix4 predicted issue_active low-->", ["not recorded"]),
+        ("7<!--fix4 figure beauty-->", ["not recorded"]),
+        ("It took 5.14 µs, 12 % or 1.5x", ["'5.14 µs'", "'12 %'", "'1.5x'"]),
+        ("64 keys, 128 KB, `5.14 µs` and 2,8,512,64", []),
+        ("[29 of 540](trust.md)", []),
+        ("[29 of 541](trust.md)", ["541 of"]),
+    ],
+)
+def test_what_does_not_hold_is_found(
+    text: str, says: Sequence[str], told_story: story.Evidence
+) -> None:
+    found = list(story.faults(text, told_story))
+    assert len(found) == len(says)
+    for fault, said in zip(found, says, strict=True):
+        assert said in fault
+
+
+@pytest.mark.slow
+def test_its_pictures_are_there() -> None:
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', STORY)
+    assert len(pictures) == 9
+    assert all((story.PAGE.parent / each).is_file() for each in pictures)
