@@ -212,6 +212,7 @@ def test_charts_are_linked_and_diffs_are_on_the_page() -> None:
     assert 'alt="Roofline over DRAM: the work that the problem needs' in text
     assert "The slope is what DRAM can feed" in text
     assert "{level}" not in text
+    text = render(ablation(12))
     assert "Diff against" not in text
     assert "each step's diff: `workbench report --open --study attention`." in text
 
