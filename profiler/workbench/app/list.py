@@ -19,12 +19,10 @@ from workbench.words import Status
 def summary(states: Collection[Status]) -> str:
     """One word for all kinds of evidence of a variant; what is measured counts where it is."""
     kinds = set(states)
-    if kinds == {Status.CURRENT}:
-        return Status.CURRENT
     for bad in (Status.DAMAGED, Status.STALE):
         if bad in kinds:
             return bad
-    return Status.MISSING if kinds == {Status.MISSING} else "partial"
+    return kinds.pop() if len(kinds) == 1 else "partial"
 
 
 def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:

@@ -114,15 +114,10 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
     launch that failed under ncu it is no number.
     """
     metric = action.metric_by_name(name)
-    if metric is None or not metric.has_value():
+    value = metric.value() if metric is not None and metric.has_value() else None
+    if value is None or (not isinstance(value, str) and not math.isfinite(value)):
         return None
-    value = metric.value()
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value, metric.unit() or ""
-    number = float(value)
-    return (number, metric.unit() or "") if math.isfinite(number) else None
+    return value if isinstance(value, str) else float(value), metric.unit() or ""
 
 
 def without_number(action: Any) -> tuple[int, int]:

@@ -30,6 +30,7 @@ CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for f
 _NAMED_SOURCE = re.compile(r"""(?=["']([^"'\\\n]+\.\w+)["'])""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_included = lru_cache(maxsize=256)(_INCLUDE.findall)
 
 
 def virtual_name(study: str, file: str) -> str:
@@ -52,11 +53,6 @@ def _named(text: str) -> list[str]:
     """Files that a module names in strings, those of variants that it calls among them."""
     variants = _NAMED_VARIANT.findall(text)
     return [*_NAMED_SOURCE.findall(text), *(f"{one}.py" for one in variants)]
-
-
-@lru_cache(maxsize=256)
-def _included(text: str) -> list[str]:
-    return _INCLUDE.findall(text)
 
 
 def named_from(folder: Path, first: str) -> list[Path]:
