@@ -223,9 +223,7 @@ class TimeBudget:
 
 
 def budget(parts: DurationParts, stalls: Mapping[str, float]) -> TimeBudget | None:
-    """``stalls``: reason to its share of all samples, those that issued among them. None where the
-    busiest scheduler's cycles were not collected.
-    """
+    """``stalls``: reason to share of all samples. None without the busiest scheduler's cycles."""
     if parts.busiest is None or parts.balance is None:
         return None
     busiest, rate = min(1.0, parts.busiest), min(1.0, parts.issue_rate)

@@ -109,10 +109,8 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
 
 
 def figure(spec: FigureSpec, launches: Launches) -> Figure | None:
-    """None where some launch lacks the metric: "not collected", never zero.
-
-    Counts and bytes are summed, durations summed, percentages weighted by duration, and ratios
-    taken of sums.
+    """None where some launch lacks the metric: "not collected", never zero. Counts, bytes and
+    durations are summed, percentages weighted by duration, ratios taken of sums.
     """
     name = _collected(spec.names, launches)
     if name is None:
@@ -223,9 +221,8 @@ def stall_label(reason: str) -> str:
 
 
 def stall_shares(metrics: ColumnTable) -> dict[str, float]:
-    """Warp state samples by reason as shares of all samples, largest first; empty if none.
-
-    ``selected`` is a warp that issued: no stall, but part of the whole.
+    """Reason to its share of all warp state samples, largest first; empty if none. ``selected`` is
+    a warp that issued: no stall, but part of the whole.
     """
     launches = by_launch(metrics).values()
     sums = totals(item for values in launches for item in stall_samples(values).items())
@@ -327,9 +324,7 @@ def compare_times(before: Mapping[str, float], after: Mapping[str, float]) -> li
 
 @dataclass(frozen=True)
 class TopStall:
-    """The reason with the most samples. ``share`` is from 0 to 1, ``error`` its standard error,
-    None where the number of samples is not known.
-    """
+    """The most sampled reason; ``share`` from 0 to 1, ``error`` its standard error, if known."""
 
     reason: str
     share: float

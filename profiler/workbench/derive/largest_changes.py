@@ -53,9 +53,8 @@ def kind(figure: str) -> str:
 
 
 def surprise(before: Figure, after: Figure) -> float:
-    """The move in standard deviations of a difference between two captures.
-
-    Percentages by their difference in points, all else by the logarithm of the factor.
+    """The move in standard deviations of a difference between two captures: percentages by points,
+    all else by the logarithm of the factor.
     """
     spec = catalog().get(before.id)
     values = [max(one.value, spec.floor) if spec else one.value for one in (before, after)]
@@ -118,9 +117,8 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class LargestChanges:
-    """``figures`` by score, and the launch parameters that are not as before.
-
-    ``following_duration``: amounts per time whose amount did not change.
+    """``figures`` by score, the ``launch`` parameters that differ, and amounts per time that only
+    follow the duration.
     """
 
     figures: tuple[FigureChange, ...]
@@ -184,10 +182,8 @@ def _is_paced(one: FigureChange, factors: SpeedupFactors | None) -> bool:
 def counted(
     spec: FigureSpec, before: Mapping[str, Figure], after: Mapping[str, Figure]
 ) -> tuple[Figure, Figure]:
-    """A figure before and after; a count with the least value that matters.
-
-    A few events among millions are as good as none: 36 bank conflicts against 0 are no infinite
-    change.
+    """A figure before and after, and a count as at least what matters: 36 bank conflicts among
+    millions of instructions against 0 are no infinite change.
     """
     old, new = before[spec.id], after[spec.id]
     executed = [f["warp_instructions"].value for f in (before, after) if "warp_instructions" in f]

@@ -11,14 +11,8 @@ from workbench.derive.figures import added
 from workbench.ncu.report_file import Launch
 from workbench.words import grouped
 
-BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE, BY_NAME, BY_REST, BY_HAND = (
-    "range",
-    "signature",
-    "name_and_shape",
-    "name",
-    "rest",
-    "asked_for",
-)
+BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE = "range", "signature", "name_and_shape"
+BY_NAME, BY_REST, BY_HAND = "name", "rest", "asked_for"
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,8 @@ RULES: tuple[tuple[str, Callable[[Launch], Any]], ...] = (
 
 
 def match(before: Sequence[Launch], after: Sequence[Launch]) -> Matching:
-    """Pair launches, the strictest rule first; equal ones in order of launch.
-
-    What is left is paired only where it is one kernel on either side: a kernel that was renamed.
+    """Pair launches, the strictest rule first, equal ones in order of launch. The rest is paired
+    only if it is one kernel on either side: it was renamed.
     """
     left, right = list(before), list(after)
     pairs: list[LaunchPair] = []

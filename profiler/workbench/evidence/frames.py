@@ -31,9 +31,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The content of a file, be it compressed. Raises BadCapture where it is damaged or holds more
-    than ``bound``.
-    """
+    """A file's content, decompressed. Raises BadCapture if damaged or larger than ``bound``."""
     import zstandard
 
     if not is_compressed(path):

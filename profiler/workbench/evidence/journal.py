@@ -22,9 +22,8 @@ from workbench.words import HEADLINE, Known, grouped
 
 
 class JournalRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
-    """One line of ``journal.jsonl``; ``date`` is in UTC, ``workbench`` its version.
-
-    ``gpu_uuid`` and ``host`` as in ``Environment``.
+    """A line of ``journal.jsonl``: ``date`` in UTC, the workbench's version; else as
+    ``Environment``.
     """
 
     repair: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
@@ -81,9 +80,8 @@ JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
 
 
 class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of ``ledger.jsonl``: a run that held a GPU for so many ``seconds``.
-
-    ``place`` is where that GPU stands, ``rate`` the price of its hour at that time.
+    """A line of ``ledger.jsonl``: a run that held a GPU at a ``place`` for so many ``seconds``, at
+    a ``rate`` (price of an hour).
     """
 
     repair: ClassVar[str] = "the other lines count; this one can be deleted"
@@ -208,9 +206,7 @@ def capture_entry(index: CaptureIndex) -> CaptureEntry:
 
 
 def medians(timing: Timing) -> dict[str, float]:
-    """Variant to the microseconds that a call adds in the headline's regime: the median over
-    instances of the median over rounds.
-    """
+    """Variant to chained µs of a call: the median over instances of medians over rounds."""
     times = grouped(
         (one.variant, statistics.median(one.added))
         for session in timing.together
@@ -221,10 +217,7 @@ def medians(timing: Timing) -> dict[str, float]:
 
 
 def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
-    """Variant to what is recorded of it, on any GPU and at any shape.
-
-    Under "" what is to be said of all others.
-    """
+    """Variant to what is recorded of it, on any GPU and at any shape; "" stands for all others."""
     found: dict[str, Known] = {"": Known.NOTHING}
     for one in folder.every_gpu or [folder]:
         entries, text = _entries(one)

@@ -34,10 +34,7 @@ F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
 
 @dataclass(frozen=True)
 class OnRecord(Generic[S]):
-    """A record, None where there is none, and whether it belongs to the present sources.
-
-    ``why`` says what is wrong with one that is damaged.
-    """
+    """A record, if any, and whether it is of the present sources; ``why`` one is damaged."""
 
     state: Status
     record: S | None = None
@@ -57,10 +54,7 @@ class TimingFile:
 
 
 class Files:
-    """A study's fingerprints and evidence files as they were when first asked for.
-
-    ``opened`` is what other rooms keep of them, for as long as these files are looked at.
-    """
+    """A study's fingerprints and evidence files as first read, with what others ``opened``."""
 
     def __init__(self, study: Study) -> None:
         self.fingerprints = Fingerprints(study)
@@ -119,9 +113,7 @@ class Evidence:
         return {shape: _against(known.get(shape), of(variant, shape)) for shape in shapes}
 
     def capture_index(self, variant: str) -> OnRecord[CaptureIndex]:
-        """Missing where its report and the tables read from it are; damaged where the one that is
-        there belongs to another report than was recorded.
-        """
+        """Missing without its report and tables; damaged where these are of another report."""
         index = self.files.record(self.folder.capture_index(self.shape, variant), CaptureIndex)
         entry = _against(index, self._print(variant))
         if entry.current is None:
@@ -136,9 +128,7 @@ class Evidence:
 
     @cached_property
     def calibration(self) -> CeilingsFile | None:
-        """The measured ceilings of this GPU: the study's, else the newest of another study's, since
-        they are the GPU's. None where it was not calibrated.
-        """
+        """The GPU's measured ceilings: of this study, else the newest of another; None without."""
         own = load_calibration(self.folder)
         if own is not None:
             return own
@@ -180,9 +170,7 @@ class Evidence:
         return [name for name in self.timed(timing) if name in timing.chained]
 
     def timing(self, variants: Iterable[str]) -> TimingFile | None:
-        """The one that has the most of ``variants`` chained, of present sources; of equals the
-        newest. None where none of them was.
-        """
+        """The newest with the most of ``variants`` chained, of present sources; or None."""
         wanted, best, most = set(variants), None, 0
         for file in self.timings:
             held = len(set(self.chained(file.timing)) & wanted)
@@ -215,9 +203,7 @@ def _against(record: F | None, fingerprint: str) -> OnRecord[F]:
 
 
 def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
-    """Name to parameters of the recorded shapes that the study did not list when they were
-    measured.
-    """
+    """Name to parameters of recorded shapes that the study did not list when measured."""
     paths = (folder.shape(path.name) for path in folder.shapes)
     records = (store.read(path, DerivedShape) for path in paths if is_there(path))
     return {record.shape: record.parameters for record in records}

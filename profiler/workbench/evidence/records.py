@@ -81,9 +81,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``builds/<variant>.json``: where it does not compile, ``error`` says why and ``hint`` what
-    to do.
-    """
+    """``builds/<variant>.json``; ``error`` says why it does not compile, ``hint`` what to do."""
 
     variant: str
     fingerprint: str

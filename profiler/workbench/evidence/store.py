@@ -50,9 +50,7 @@ def read(path: Path, kind: type[R]) -> R:
 
 
 def contents(path: Path, repair: str = Record.repair) -> bytes:
-    """Raises UsageError for no regular file and one that is too large, EnvironmentLacks for one
-    that cannot be read.
-    """
+    """Raises UsageError if irregular or too large, EnvironmentLacks if it cannot be read."""
     try:
         if why := no_file(path) or too_large(path):
             raise UsageError(f"{path} {why}", hint=repair)
@@ -175,10 +173,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def append(path: Path, *records: Record) -> None:
-    """Add records as the last lines of a file, for good when this returns.
-
-    A line that a killed run left torn is ended first, so that it costs only itself. Raises
-    EnvironmentLacks where the disk is full.
+    """Add records as the last lines of a file, for good when this returns, ending a torn line
+    first. Raises EnvironmentLacks where the disk is full.
     """
     lines = [json.dumps(content(record), sort_keys=True).encode() + b"\n" for record in records]
     try:

@@ -81,9 +81,8 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Outputs of timed calls compared with the float64 reference after the timing.
-
-    ``relative`` is the worst error relative in norm; ``why`` says what is wrong with one of them.
+    """Outputs of timed calls against the float64 reference, after the timing: the worst
+    ``relative`` error in norm, and ``why`` one is wrong.
     """
 
     variant: str

@@ -94,24 +94,19 @@ def plain(message: str) -> str:
 
 
 def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
-    """The line of a kernel with the most of a counter, or of ``ALL_STALLS`` together.
-
-    None where the capture has no source lines for the kernel.
-    """
+    """A kernel's line with the most of a counter, or of ``ALL_STALLS``; None without lines."""
     columns = ("kernel", "file", "line", "counter", "value")
     sums = totals(
         ((str(file), int(line)), value)
         for its_kernel, file, line, its_counter, value in lines.rows(*columns)
-        if its_kernel == kernel and line > 0 and _is_counted(its_counter, counter)
+        if its_kernel == kernel
+        and line > 0
+        and (its_counter == counter or (counter == ALL_STALLS and its_counter not in NO_STALL))
     )
     if not sums:
         return None
     (file, line), most = max(sums.items(), key=lambda item: item[1])
     return HotLine(file=file, line=line, counter=counter, share=most / added(sums.values()))
-
-
-def _is_counted(name: str, counter: str) -> bool:
-    return name not in NO_STALL if counter == ALL_STALLS else name == counter
 
 
 def _counter(rule: Rule, lines: ColumnTable) -> str | None:
@@ -136,10 +131,8 @@ RELATED_STALLS = {
 
 
 def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Figure]) -> float:
-    """NVIDIA's estimate, but at most the share of samples in the stalls the rule is about.
-
-    The access-pattern rules estimate from sector counts alone and can promise 35 % for a store
-    in whose shadow no warp ever waits.
+    """NVIDIA's estimate, but at most the share of samples in the stalls the rule is about: by
+    sector counts alone it can promise 35 % for a store that no warp waits for.
     """
     kind = "store" if "store" in title.lower() else "load"
     reasons = RELATED_STALLS.get(rule) or RELATED_STALLS.get(f"{rule}:{kind}")
@@ -150,12 +143,9 @@ def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Fig
 
 
 def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
-    """False for a limit on resident warps that the launch does not come near, and for compression
-    in L2 where no memory was allocated for it.
-
-    ncu names theoretical occupancy even where the grid is too small to reach it: raising the
-    limit would change nothing there. Of memory that is not allocated as compressible (by
-    ``cuMemCreate``), which is what cudaMalloc and torch give, no sector is compressed.
+    """False for an occupancy limit that the grid is too small to reach (raising it would change
+    nothing), and for compression in L2 where no memory was allocated as compressible (by
+    ``cuMemCreate``; cudaMalloc and torch do not).
     """
     if rule.name == "MemoryL2Compression":
         return dict(rule.focus).get(COMPRESSED, 0) > 0
@@ -288,9 +278,7 @@ def _bottleneck(
 
 
 def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> tuple[str, float]:
-    """The metric that shows what a rule speaks of: the stall itself, or the first in its focus.
-    ``figures`` are of all kernels, and empty where these are several.
-    """
+    """The stall's metric, else the first in focus; ``figures`` are empty for several kernels."""
     if rule.name == STALL_RULE and counter and counter != ALL_STALLS and figures:
         share = figures.get(f"{STALL}{counter}")
         return STALL_PREFIX + counter, share.value if share else math.nan

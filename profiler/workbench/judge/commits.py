@@ -106,9 +106,8 @@ def judge_change(
 def with_controls(
     changes: Sequence[VariantChange], unchanged: frozenset[str]
 ) -> list[VariantChange]:
-    """Where variants that nobody changed moved too, what moved the others is not their change.
-
-    ``unchanged`` are those with the same sources. Times have controls of their own.
+    """If a variant with ``unchanged`` sources moved too, counters of the others cannot tell. Times
+    have controls of their own.
     """
     moved = [c for c in changes if c.variant in unchanged and c.verdict != Move.SAME and c.cause]
     if not moved:
@@ -156,9 +155,7 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
 
 
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
-    """Slower or faster where the interval excludes 1.0 and its middle is beyond the margin; the
-    same where all of it is within.
-    """
+    """Faster or slower beyond interval and margin; the same if all of it is within the margin."""
     if ratio.low is None or ratio.high is None:
         return Move.CANNOT_TELL, Finding("commit.one_session")
     margin = 1 + gate.margin

@@ -26,9 +26,7 @@ COMPARED = ("gpu", "driver", "cuda", "torch")
 def ladder_warnings(
     rows: Sequence[Row], evidence: ShapeEvidence, shape: str = ""
 ) -> Iterator[Finding]:
-    """Of the captures behind some rows at one shape; ``shape`` names it where it is not the
-    table's.
-    """
+    """Of the captures behind some rows at one shape; ``shape`` names it if not the table's."""
     yield from _clocks(rows, shape)
     known = [evidence.variants[row.variant].index for row in rows if row.capture]
     indexes = [index for index in known if index is not None]
@@ -39,9 +37,8 @@ def ladder_warnings(
 
 
 def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[Finding]:
-    """Of recorded captures that do not count, one a reason; then of what cost no capture.
-
-    ``of`` are the variants that are looked at, None is all.
+    """Recorded captures that do not count, by reason, then other damage; ``of`` some variants or
+    all.
     """
     hurt = grouped(
         (
@@ -139,9 +136,7 @@ def _renamed(matching: Matching) -> Iterator[Finding]:
 
 
 def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[Finding]:
-    """Of choices that are slower than what they could have chosen, by as much as a step has to
-    bring and at the sure end of the interval.
-    """
+    """Dispatchers slower than what they choose among, by the gate's speedup for certain."""
     for ladder in ladders:
         for row in ladder.rows:
             over = row.over_chosen

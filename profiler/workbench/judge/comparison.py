@@ -28,9 +28,8 @@ from workbench.study.config import CommitGate
 
 @dataclass(frozen=True)
 class Comparison:
-    """A variant against another. What a capture cannot give is None or empty: not collected.
-
-    ``stall_microseconds`` are in microseconds under ncu, the largest change first.
+    """A variant against another; None or empty is not collected. ``stall_microseconds`` are under
+    ncu, the largest change first.
     """
 
     before: str
@@ -115,9 +114,7 @@ class AtCommit:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as before: ``what`` is its id, or that of a figure. ``worse`` is None
-    where more is neither worse nor better.
-    """
+    """``what`` is an id, or a figure's; ``worse`` is None where more is neither good nor bad."""
 
     tier: int
     what: str
@@ -193,9 +190,8 @@ def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Differ
 def _paired(
     before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
 ) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
-    """By name and macros, then what is left in order; kernels that are not launched are left out.
-
-    Two commits often give a kernel other macros, which makes it no other kernel.
+    """By name and macros, then in order; kernels that are not launched are left out. A kernel that
+    gets other macros is no other kernel.
     """
     old = [one for one in before if one[0].code or not one[0].source]
     new = [one for one in after if one[0].code or not one[0].source]

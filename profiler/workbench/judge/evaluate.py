@@ -228,19 +228,14 @@ def _measured(row: Row, view: View) -> Row:
     )
     if row.status == Status.FAILED:
         return row
-    return _with_capture(_with_times(row, view), view)
-
-
-def _with_times(row: Row, view: View) -> Row:
-    judged = row.step is not None and row.role != Role.START
+    parent = row.step.parent if row.step and row.role != Role.START else None
     timing = view.times.together(row.variant)
-    return replace(
+    row = replace(
         row,
-        regimes=in_regimes(
-            view.times, view.ladder, row.variant, row.step.parent if judged and row.step else None
-        ),
+        regimes=in_regimes(view.times, view.ladder, row.variant, parent),
         call=timing.timing.nodes.get(row.variant, ()) if timing else (),
     )
+    return _with_capture(row, view)
 
 
 def _with_capture(row: Row, view: View) -> Row:

@@ -129,10 +129,7 @@ class TimedTogether:
 
 @dataclass(frozen=True, eq=False)
 class ShapeEvidence:
-    """One shape: its timings, oldest first, and the variants that were asked for there.
-
-    ``work`` is the study's; None where it was not asked for.
-    """
+    """A shape with its timings, oldest first, and variants; ``work`` is None unless asked for."""
 
     shape: str
     parameters: Mapping[str, Parameter]
@@ -177,9 +174,7 @@ class ShapeTimes:
     table: TimedTogether | None
 
     def together(self, *variants: str) -> TimedTogether | None:
-        """The timing of the table where it has them all, else the newest that has them chained,
-        else the newest that has them.
-        """
+        """The table's timing if it has them all, else the newest with them, chained if possible."""
         names = set(variants)
         newest = [t for t in reversed(self.evidence.timings) if t.timed >= names]
         own = [t for t in newest if t is self.table]
@@ -194,9 +189,7 @@ class ShapeTimes:
         beside: str = "",
         every: bool = False,
     ) -> SessionTimes:
-        """Those that a time is made of, in the timing that has ``beside``, too; empty where present
-        sources were not timed so.
-        """
+        """Those behind a time, in the timing that has ``beside`` too; empty if none is current."""
         timing = self.together(*filter(None, (beside, variant)))
         known = timing.times.get((variant, regime, False), {}) if timing else {}
         if timing is None or every:
@@ -238,9 +231,7 @@ class ShapeTimes:
     def least(
         self, others: Iterable[str], variant: str, regime: Regime = Regime.CHAINED
     ) -> tuple[str, Ratio | None]:
-        """The one of ``others`` over which the ratio is the smallest; "" where none was timed
-        beside the variant.
-        """
+        """The one of ``others`` with the smallest ratio over it; "" if none was timed beside it."""
         ratios = {name: self.ratio(name, variant, regime) for name in others}
         known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
         least = min(known, key=lambda name: known[name].ratio, default="")

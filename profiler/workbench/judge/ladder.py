@@ -38,9 +38,8 @@ from workbench.words import Origin, Status, Verdict, grouped
 
 
 def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDED) -> Ablation:
-    """Judge the steps of the snapshot, and all references beside them.
-
-    Of a snapshot of ``only`` some variants, these and the baseline at this shape, and nothing else.
+    """Judge the steps of the snapshot beside all references; of a snapshot of ``only`` some
+    variants, these and the baseline at this shape, and nothing else.
     """
     views = Views(snapshot, config, snapshot.names)
     table, only = views.table, snapshot.only
@@ -112,9 +111,7 @@ def _step(views: Views, view: View, step: Step) -> Row:
 
 
 def _against_parent(view: View, deciding: View, row: Row) -> tuple[Comparison | None, View]:
-    """By captures at the shape where a row is judged, which may be one of the few that it supports,
-    else by those of the table.
-    """
+    """By captures at the shape that decides, else by those of the table."""
     parent = row.step.parent if row.step else None
     if parent is None:
         return None, view
@@ -178,9 +175,7 @@ def _facts(
     across: AcrossShapes | None,
     highest_mhz: float | None,
 ) -> Mapping[str, TimingFacts]:
-    """Of every shape at which times are shown, the ladders' and those of the last step, or at which
-    there is none since outputs were wrong.
-    """
+    """Of every shape whose times are shown, or that has none since outputs were wrong."""
     across = across if views.snapshot.everywhere else None
     every = {ladder.shape: ladder.timing for ladder in ladders}
     shown = {result.shape for result in across.shapes} if across else set()

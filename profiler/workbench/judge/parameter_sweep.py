@@ -105,9 +105,7 @@ class Sweep:
     @property
     @shown
     def best_over_default(self) -> Ratio | None:
-        """Of the best, from sessions that had no part in picking it; None where it was picked and
-        there are none.
-        """
+        """From sessions that had no part in picking it; None where it was picked without any."""
         if self.best is None or self.best.is_default:
             return None
         return self.again or (None if self.picked else self.best.over_default)

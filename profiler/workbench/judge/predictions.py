@@ -17,10 +17,8 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class PredictionOutcome:
-    """A prediction, and the values of parent and variant; None is not collected.
-
-    ``restates`` is the label of another prediction of the step that says the same: such a one is
-    not counted.
+    """A prediction with the values of parent and variant; None is not collected. It does not count
+    if it ``restates`` another prediction of the step, named by its label.
     """
 
     figure: str
@@ -122,11 +120,12 @@ def judge_prediction(
     old = before.value if before else None
     new = after.value if after else None
     label, unit = figure_label(prediction.figure)
+    low, high = _range(prediction)
     return PredictionOutcome(
         figure=prediction.figure,
         label=label,
         unit=unit,
-        expected=_bounds(prediction, unit),
+        expected=f"{low:g} to {high:g}{'x' if prediction.factor else f' {unit}'}",
         before=old,
         after=new,
         result=_result(prediction, old, new),
@@ -181,11 +180,6 @@ def _range(prediction: Prediction) -> Bounds:
     bounds = prediction.factor or prediction.range
     assert bounds is not None  # a prediction has one of them
     return bounds
-
-
-def _bounds(prediction: Prediction, unit: str) -> str:
-    low, high = _range(prediction)
-    return f"{low:g} to {high:g}{'x' if prediction.factor else f' {unit}'}"
 
 
 def _result(prediction: Prediction, old: float | None, new: float | None) -> PredictionResult:

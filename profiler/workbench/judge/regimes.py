@@ -33,29 +33,20 @@ def in_regimes(
     times: ShapeTimes, ladder: Ladder, variant: str, parent: str | None = None
 ) -> Mapping[Regime, InRegime]:
     """A variant in the regimes in which its present sources were timed."""
-    return {
-        regime: known
-        for regime in Regime
-        if (known := _in_regime(times, ladder, variant, parent, regime))
-    }
-
-
-def _in_regime(
-    times: ShapeTimes, ladder: Ladder, variant: str, parent: str | None, regime: Regime
-) -> InRegime | None:
-    time = times.time(variant, regime)
-    if time is None:
-        return None
     references = [reference.name for reference in ladder.references]
-    fastest, over = times.least(references, variant, regime)
-    return InRegime(
-        microseconds=time,
-        speedup_over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
-        speedup_over_parent=times.ratio(parent, variant, regime),
-        speedup_over_reference=times.ratio(ladder.primary_reference, variant, regime),
-        speedup_over_fastest=over,
-        fastest=fastest,
-    )
+    found: dict[Regime, InRegime] = {}
+    for regime in Regime:
+        if time := times.time(variant, regime):
+            fastest, over = times.least(references, variant, regime)
+            found[regime] = InRegime(
+                microseconds=time,
+                speedup_over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
+                speedup_over_parent=times.ratio(parent, variant, regime),
+                speedup_over_reference=times.ratio(ladder.primary_reference, variant, regime),
+                speedup_over_fastest=over,
+                fastest=fastest,
+            )
+    return found
 
 
 LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no GPU since Turing is bound by arithmetic

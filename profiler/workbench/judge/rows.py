@@ -134,9 +134,8 @@ class Row:
 
 @dataclass(frozen=True)
 class ShapeLadder:
-    """The steps judged at one shape, and those they start from, on the evidence at that shape.
-
-    ``rows`` are in the order of the ladder, ``references`` as at that shape.
+    """The steps judged at one shape, and those they start from, in the order of the ladder, with
+    the references, on the evidence at that shape.
     """
 
     shape: str
@@ -260,9 +259,7 @@ class Ablation:
 
     @property
     def path(self) -> tuple[Row, ...]:
-        """From the baseline to the best step, each the parent of the next. Before a dispatcher
-        stands the kernel that it chooses at this shape.
-        """
+        """From the baseline to the best step; before a dispatcher, the kernel that it chooses."""
         steps = {row.variant: row for row in self.rows}
         found: list[Row] = []
         row = self.best
@@ -273,10 +270,8 @@ class Ablation:
 
     @property
     def table_rows(self) -> tuple[Row, ...]:
-        """The steps of a table with room for ``TABLE_ROWS``: the path, and those beside it that
-        were not kept at this shape, wrong and slower ones first. The best step is last.
-
-        A path is never cut. Without a best step all steps are shown.
+        """``TABLE_ROWS`` at most: the path (never cut, the best step last), and beside it steps
+        that were not kept at this shape, losses first; all steps without a best one.
         """
         path = self.path
         shown = {row.variant for row in path}
@@ -310,9 +305,7 @@ def _is_loss(row: Row) -> bool:
 
 
 def best_of(rows: Iterable[Row]) -> Row | None:
-    """The fastest row that was kept (or is the baseline), chained; the fastest of those that were
-    timed beside the baseline, where no other is faster for certain.
-    """
+    """The fastest kept row or baseline; of equals, one that was timed beside the baseline."""
     kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
     fastest = _fastest(kept)
     linked = _fastest([r for r in kept if r.over_baseline])

@@ -105,9 +105,8 @@ class Interference:
 @dataclass(frozen=True)
 class Throttling:
     """The GPU slowed itself down in a ``share`` of the rounds, for NVML's ``reasons``.
-
-    ``sm_clock_mhz`` is that of ``variant``, the slowest one, ``most_mhz`` the highest clock that
-    was seen on this GPU; None is not collected.
+    ``sm_clock_mhz`` is that of the slowest ``variant``, ``most_mhz`` the highest seen on this GPU;
+    None is not collected.
     """
 
     share: float
@@ -301,9 +300,7 @@ def _warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
 
 
 def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:
-    """What must be known of timings by shape: A/A controls that differ, a disturbed reference,
-    a GPU that slowed itself down.
-    """
+    """Warnings of timings by shape: A/A controls, a disturbed reference, throttling."""
     clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
     highest = max(clocks, default=None)
     facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
@@ -319,9 +316,7 @@ def timing_warnings(by_shape: Mapping[str, TimingFacts | None], table: str) -> I
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]:
-    """One a reason, with the shapes and the most that it was at one of them; of those with the same
-    share of the rounds the one at the lowest clock.
-    """
+    """One a reason with its shapes, of the largest share and then of the lowest clock."""
     limits = grouped((found.limits or found.reasons, shape) for shape, found in by_shape.items())
     for shapes in limits.values():
         worst = max(

@@ -208,9 +208,7 @@ def _variant(evidence: Evidence, variant: str, *, captures: bool, sources: bool)
 def _unseen(
     evidence: Evidence, variant: str
 ) -> tuple[Mapping[str, Check | None], Ratio | None, str]:
-    """Checks at the shapes that are drawn for a step, its ratio over the parent at the first, and
-    the seed; nothing for a study without ranges.
-    """
+    """Checks at the shapes drawn for a step, its ratio over the parent at the first, the seed."""
     step, drawn = evidence.study.ladder.step(variant), None
     if step is not None and step.parent and evidence.shape not in evidence.study.derived:
         drawn = unseen_shapes(evidence.study, variant)

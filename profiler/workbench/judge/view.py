@@ -70,9 +70,7 @@ class View:
         return {}
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` is the chained time, everything else from a capture made here:
-        predictions are about what was measured.
-        """
+        """``time`` is the chained time; all else is from a capture made here: it was measured."""
         if variant is None:
             return None
         if name != TIME:
@@ -128,9 +126,7 @@ class Views:
 
 @dataclass(frozen=True)
 class VariantPair:
-    """Any two variants: how many times faster in every regime, and their captures compared; what
-    is not collected is not there, or None.
-    """
+    """Two variants: speedups by regime, and captures compared; None is not collected."""
 
     before: Row
     after: Row

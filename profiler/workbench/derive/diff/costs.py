@@ -77,10 +77,8 @@ def add(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class LineCosts:
-    """The lines of one variant by (file, line); line 0 of "" is code without a known line.
-
-    ``nothing`` is the cost of a line that the capture has no entry for: zeros where the counter
-    was collected.
+    """Costs by (file, line); line 0 of "" is code without a known line. ``nothing`` is that of a
+    line without an entry: zeros where the counter was collected.
     """
 
     lines: Mapping[Place, Cost]
@@ -116,7 +114,9 @@ def line_costs(lines: ColumnTable, metrics: ColumnTable, collected: Collection[s
     ``collected`` names the counters of ``COUNTERS`` that the report holds, zero or not, and
     "samples" where it holds warp state samples.
     """
-    weights, whole = sample_weights(_samples_by_launch(lines), metrics)
+    rows = lines.rows("launch", "counter", "value")
+    taken = totals((int(launch), float(n)) for launch, name, n in rows if name not in COUNTERS)
+    weights, whole = sample_weights(taken, metrics)
     zeros = _zeros(collected, whole is not None)
 
     def cost(numbers: Mapping[str, float], stalls: Mapping[str, float]) -> Cost:
@@ -148,12 +148,6 @@ def sample_weights(
     # A launch's samples weigh as much as its duration: sampling intervals may differ.
     weights = {k: (durations[k] / n if timed else 1.0) / whole for k, n in samples.items() if n}
     return weights, whole if timed else None
-
-
-def _samples_by_launch(lines: ColumnTable) -> dict[int, float]:
-    """Launch to its warp state samples, those that issued among them."""
-    rows = lines.rows("launch", "counter", "value")
-    return totals((int(launch), float(n)) for launch, name, n in rows if name not in COUNTERS)
 
 
 def _zeros(collected: Collection[str], timed: bool) -> dict[str, float | None]:
@@ -214,9 +208,7 @@ class InstructionCost:
 
 @dataclass(frozen=True)
 class Listing:
-    """All launches of a variant one after the other; ``duration`` is theirs, in microseconds under
-    ncu.
-    """
+    """A variant's launches one after the other; ``duration`` is in microseconds under ncu."""
 
     instructions: tuple[InstructionCost, ...]
     duration: float | None

@@ -43,10 +43,7 @@ class ProfiledSource:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """One line of one side; ``line`` counts from 1. ``cost`` is of None where not collected.
-
-    ``code`` is the text without comments and with single blanks.
-    """
+    """A line of one side, counted from 1; ``code`` is without comments and with single blanks."""
 
     line: int
     text: str
@@ -82,10 +79,8 @@ class DiffRow:
 
 @dataclass(frozen=True)
 class Hunk:
-    """Neighbouring changes of one file. ``before`` and ``after`` sum up the rows that count.
-
-    ``function`` is the function the first changed line stands in; ``comments_only`` is true where
-    no code changed.
+    """Neighbouring changes of one file, in ``function``. ``before`` and ``after`` sum up the rows
+    that count; ``comments_only``: no code changed.
     """
 
     number: int

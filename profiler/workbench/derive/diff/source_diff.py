@@ -30,9 +30,8 @@ from workbench.ncu.capture import Capture
 
 
 def pair_files(before: Iterable[str], after: Iterable[str]) -> list[tuple[str, str]]:
-    """Files of both sides that belong together, in the order of ``after``; "" for no partner.
-
-    First by equal names, then by equal base names, then the rest of one suffix in order.
+    """Files of both sides that belong together, in the order of ``after``; "" for no partner: by
+    name, then by base name, then in order the rest of one suffix.
     """
     left, result = list(before), {}
     names = list(after)

@@ -174,9 +174,7 @@ def _cycles(values: Values) -> float:
 
 @dataclass(frozen=True)
 class Moved:
-    """The bytes of all launches through a level, and the ``seconds`` that they need at its peak
-    bandwidth; nan where that is not known.
-    """
+    """Bytes of all launches through a level; ``seconds`` at its peak bandwidth, nan if unknown."""
 
     bytes: float
     seconds: float
@@ -204,10 +202,8 @@ class Used:
 
 
 def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]:
-    """Level to what was used of it; without those that some launch has no counters of.
-
-    ``ceilings`` are the measured ones by id, in bytes/s. A share of a measured ceiling that passes
-    one, as at a higher clock, is of the theoretical one instead.
+    """Level to what was used of it; none that some launch lacks. ``ceilings`` are measured, by id,
+    in bytes/s; a share above one of them, as at a higher clock, is of the theoretical one instead.
     """
     launches = list(by_launch(metrics).values())
     if not launches or not all(values.get(DURATION) for values in launches):

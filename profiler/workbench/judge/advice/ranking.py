@@ -39,10 +39,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Advice:
-    """What limits, the line that shows it, the kind of change, and the gain to expect at the most.
-
-    ``saved`` is the share of the duration under ncu that would go, ``gain`` the speedup that this
-    amounts to; ``why`` says where it comes from, and its ``next_limit`` what decides then.
+    """A limit, the line that shows it, and a kind of change. ``saved`` is the share of the duration
+    under ncu that would go at most, ``gain`` the speedup that this amounts to, ``why`` its source;
+    ``next_limit`` in it decides then.
     """
 
     limit: Limit
@@ -69,9 +68,8 @@ class Advice:
 
 
 def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
-    """The best first, each kind of change once, for the limit where it brings most.
-
-    Empty where nothing is worth a step; None where the capture has nothing to judge by.
+    """The best first, each kind of change once, for the limit where it brings most. Empty if
+    nothing is worth a step; None without anything to judge by.
     """
     if subject.budget is None and not subject.used:
         return None
@@ -109,11 +107,9 @@ JUDGED = tuple(each for each in Verdict if each == Verdict.KEPT or each.is_rejec
 
 @dataclass(frozen=True)
 class Trial:
-    """A step of a ladder as an answer to its parent; ``shape`` is where it is judged.
-
-    ``advised`` is what the parent's capture says, the best first; None without a capture.
-    ``ratio`` is the chained one that decided, ``saved`` the share of the duration under ncu that
-    went; None is not collected.
+    """A step as an answer to its parent, at the shape where it is judged. ``advised`` is what the
+    parent's capture says, the best first. ``ratio`` is the chained one that decided, ``saved`` the
+    share of the duration under ncu that went. None is not collected.
     """
 
     variant: str
@@ -218,18 +214,14 @@ NO_RECORD = AdviceRecord()
 
 
 def trust(known: KindRecord) -> float:
-    """How often a kind of change was kept over even odds, by Laplace's rule of succession: 1 where
-    it was never tried, at most 2, never 0.
-    """
+    """Odds that the kind is kept, over even odds (Laplace's rule of succession): 1 if untried."""
     return 2 * (known.kept + 1) / (known.tried + 2)
 
 
 def to_try(
     advice: Sequence[Advice] | None, record: AdviceRecord | None = None
 ) -> tuple[Advice, ...] | None:
-    """The first of it; what was tried on the same variant and rejected stands behind all others.
-    None stays None: not collected.
-    """
+    """The first few, those rejected on this variant last; None stays None: not collected."""
     if advice is None:
         return None
     known = record or NO_RECORD

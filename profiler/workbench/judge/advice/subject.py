@@ -37,9 +37,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Spot:
-    """The source line that shows a limit best; ``share`` is its part of all stall samples, None
-    where it was found by another counter.
-    """
+    """The line that shows a limit; ``share`` of stall samples, None if found by another counter."""
 
     file: str
     line: int
@@ -82,9 +80,7 @@ class AdvisedKernel:
 
     @cached_property
     def busy(self) -> Mapping[str, float]:
-        """Resource to the share of the duration that it was at work, an average over the SMs:
-        levels of memory, pipes, and the issue slots.
-        """
+        """Memory level, pipe or issue slots to its busy share of the duration, over all SMs."""
         pipes = {name: self.value(f"{name}_pipe") for name in PIPES}
         found = {name: share / 100 for name, share in pipes.items() if share is not None}
         found |= {level: one.share for level, one in self.used.items()}
@@ -93,9 +89,8 @@ class AdvisedKernel:
         return found
 
     def next_limit(self, relieved: frozenset[str], *, spread: bool) -> tuple[str, float]:
-        """The busiest resource that a change does not relieve, and its share; "" and 0 for none.
-
-        Of the busiest SM, unless the change is to ``spread`` the work evenly.
+        """The busiest resource that a change does not relieve, and its share ("" and 0 for none):
+        of the busiest SM, unless the change is to ``spread`` the work evenly.
         """
         uneven = self.budget.balance if self.budget and not spread else 1.0
         busy = {
@@ -126,9 +121,7 @@ class AdvisedKernel:
         return added(self.lines.get(counter, {}).values())
 
     def spot(self, *counters: str) -> Spot | None:
-        """The line with the most of some counters together, of the user's own sources where one of
-        them has any; None where no line is known.
-        """
+        """The line with most of some counters, of the user's sources if possible; or None."""
         sums = totals(item for name in counters for item in self.lines.get(name, {}).items())
         known = {place: value for place, value in sums.items() if place[1] > 0 and value}
         own = {place: v for place, v in known.items() if place[0].startswith(VIRTUAL_ROOT)}

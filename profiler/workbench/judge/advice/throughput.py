@@ -55,9 +55,7 @@ def pipe_limit(subject: AdvisedKernel, pipe: str, share: float | None = None) ->
 
 
 def is_product(subject: AdvisedKernel) -> bool:
-    """Whether the work does so much arithmetic for its bytes that it can only be products of
-    matrices, of a type that tensor cores have.
-    """
+    """Whether the work can only be matrix products: much arithmetic, in a tensor-core type."""
     work = subject.work
     return work is not None and work.dtype in TENSOR_TYPES and intensity(subject) >= RIDGE
 
@@ -291,9 +289,7 @@ def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 
 def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """What reaches L2 beside stores. Bulk stores look like atomics: nothing if any data
-    came by bulk copies.
-    """
+    """What reaches L2 beside stores; nothing after bulk copies, whose stores look like atomics."""
     sent = subject.megabytes("l1_to_l2")
     atomic = sent - subject.megabytes("global_write", "local_write")
     if subject.value("bulk_read") != 0 or atomic <= WASTED * sent:
