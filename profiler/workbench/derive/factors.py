@@ -97,10 +97,8 @@ class Factor:
 
 @dataclass(frozen=True)
 class SpeedupFactors:
-    """``ratio`` = the product of the factors' gains times ``residual``.
-
-    ``ratio`` is the duration before over the duration after, both under ncu with the capture's
-    cache control: where the caches were flushed it compares with cold times, not with warm ones.
+    """``ratio`` = the gains of the factors times ``residual``: the duration before over that after,
+    under ncu with the capture's cache control. With flushed caches it compares with cold times.
     """
 
     before: str = field(repr=False)

@@ -52,6 +52,11 @@ DURATION = "gpu__time_duration.sum"
 BANDWIDTH = "dram_bandwidth"
 SAMPLES = "stall_samples"
 TIME = "time"  # of the timing session, not of a capture
+COMPUTED = {
+    TIME: ("Time", "µs"),
+    BANDWIDTH: ("DRAM bandwidth", "GB/s"),
+    SAMPLES: ("Warp state samples", "sample"),
+}
 STALL = "stall."  # before a reason, in the id of its figure
 ISSUING = "selected"
 Launches = Mapping[int, Mapping[str, float]]
@@ -196,12 +201,8 @@ def known_figures() -> list[str]:
 
 def figure_label(name: str) -> tuple[str, str]:
     """Label and unit of a figure's id; a stall reason's is made of its name."""
-    if name == TIME:
-        return "Time", "µs"
-    if name == BANDWIDTH:
-        return "DRAM bandwidth", "GB/s"
-    if name == SAMPLES:
-        return "Warp state samples", "sample"
+    if name in COMPUTED:
+        return COMPUTED[name]
     if name.startswith(STALL):
         return f"Stall: {name.removeprefix(STALL).replace('_', ' ')}", "% of samples"
     spec = catalog().get(name)

@@ -33,10 +33,8 @@ LEAST_APART = 0.01  # ratios in time and in cycles that differ by less say the s
 
 @dataclass(frozen=True)
 class Interval:
-    """``value`` and the ends of its interval of ``level`` percent, which are None (not collected)
-    of one session.
-
-    A geometric mean over ``sessions``, each of which is one independent number.
+    """A geometric mean over ``sessions``, each an independent number, and the ends of its interval
+    of ``level`` percent: None (not collected) of one session.
     """
 
     value: float
@@ -133,10 +131,8 @@ def quantile_of(quantiles: Sequence[float], freedom: int) -> float:
 @dataclass(frozen=True)
 class Time:
     """Microseconds that a call adds, a geometric mean over instances and sessions, with its 95 %
-    interval (None of one session).
-
-    ``sm_clock_mhz`` is the median inside of the timed graphs; None is not collected. ``unchecked``:
-    of calls in a stream, which no graph can capture.
+    interval (None of one session). ``sm_clock_mhz`` is the median inside of the timed graphs, if
+    collected. ``unchecked``: of calls in a stream, which no graph can capture.
     """
 
     value: float
@@ -307,10 +303,9 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
 
 
 def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Ratio | None:
-    """How many times faster ``after`` is, from the sessions that have both; None without any.
-
-    Where these are more than were ``planned`` (0: as many as there are), its interval has been
-    looked at before.
+    """How many times faster ``after`` is, from the sessions that have both; None without any. If
+    these are more than ``planned`` (0: as many as there are), its interval is the wider one of a
+    second look.
     """
     shared = [number for number in before if number in after]
     first, second = ({number: side[number] for number in shared} for side in (before, after))

@@ -64,10 +64,8 @@ class CaptureEntry(JournalRecord, frozen=True, kw_only=True, tag="capture"):
 
 
 class PredictionEntry(JournalRecord, frozen=True, kw_only=True, tag="prediction"):
-    """A step's predictions as they stood before a run measured anything.
-
-    ``predictions`` are their digests (``Step.digest``), ``known`` is what was recorded of the
-    step, on any GPU and at any shape, when they were noted.
+    """A step's predictions before a run measured anything, by their digests (``Step.digest``), and
+    what was ``known`` of the step then, on any GPU and at any shape.
     """
 
     variant: str
@@ -103,11 +101,9 @@ class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Journal:
-    """The entries of one GPU in the order in which they were written.
-
-    ``predictions`` are those of all GPUs, oldest first, and ``measured`` are the dates at which
-    each variant was first timed or captured on any: what was seen on one is known on all. ``notes``
-    says which lines were passed over, and why.
+    """The entries of one GPU as written, but ``predictions`` of all GPUs, oldest first, and
+    ``measured``, the dates of each variant's first timing or capture on any: what one GPU showed is
+    known on all. ``notes`` says which lines were passed over, and why.
     """
 
     sessions: tuple[SessionEntry, ...] = ()

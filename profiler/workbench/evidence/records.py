@@ -29,11 +29,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """GPU, driver and libraries of the process that measured; sizes in bytes.
-
-    ``gpu_uuid`` is NVML's. ``host`` is a digest of the machine's name, which tells two machines
-    apart and names neither. ``packages`` are the versions of what references need. None is not
-    collected, and is not written.
+    """GPU, driver and libraries of the process that measured; sizes in bytes, ``gpu_uuid`` NVML's.
+    ``host`` is a digest of the machine's name, ``packages`` the versions of what references need.
+    None is not collected, and is not written.
     """
 
     gpu: str | None = None
@@ -147,10 +145,8 @@ class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``<shape>/captures/<variant>.json``: which launches of which report are the variant's.
-
-    ``range`` is the NVTX range around them, ``sha256`` of the report as it is kept.
-    ``resources`` are those of its kernels, each once.
+    """``<shape>/captures/<variant>.json``: which launches of which report are the variant's, in an
+    NVTX ``range``; ``sha256`` of the report as kept, ``resources`` of its kernels, each once.
     """
 
     variant: str

@@ -173,12 +173,10 @@ def bottlenecks(
     top: int = TOP,
     levels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Bottleneck]:
-    """The roofs that are near, then the rules with the largest estimates, each once per kernel.
-
-    Of the rules first those with an estimate, then those that bind, then by scope (the whole
-    runtime before a rule's own part of it), then by what is attainable of the estimate, times the
-    ``part`` that its kernel has of all durations. Without rules, the top stall reasons stand in.
-    ``levels`` are the percent of its peak bandwidth that each level of memory reached.
+    """Near roofs, then rules, each once per kernel: those with an estimate first, then those that
+    bind, then those about the whole runtime, then by what is attainable of the estimate, times the
+    kernel's ``part``. Without rules, the top stall reasons stand in. ``levels`` are the percent of
+    its peak bandwidth that each level of memory reached.
     """
     columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
     known = (Rule(*values) for values in rules.rows(*columns))

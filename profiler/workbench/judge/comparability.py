@@ -178,10 +178,9 @@ def _first(sources: Iterable[Provenance | None], name: str) -> Any:
 
 
 def claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
-    """The best step over the fastest reference, of all recordings of the same sources at the shape;
-    of this one alone where no other kernel ran, if that is less. Those whose samples are gone count
-    by the medians that the journal keeps, and are taken to vary as the table's own; None without a
-    ratio.
+    """The best step over the fastest reference by all recordings of the same sources at the shape
+    (those without samples by the journal's medians, varying as the table's), or alone if that is
+    less.
     """
     over = best.over_fastest if best else None
     if best is None or over is None:

@@ -18,10 +18,9 @@ from workbench.words import Origin, Parameter, shown
 
 @dataclass(frozen=True)
 class Switch:
-    """A parameter with the value that a variant gives it, and its ``default``, which puts it back.
-
-    ``without`` is the variant with that one put back; ``step`` and ``parent`` are the step of the
-    ladder that changed it and nothing else, the first of several; "" where there is none.
+    """A parameter with its value in a variant, and the ``default`` that puts it back in
+    ``without``. ``step`` is the first of the ladder that changed nothing else in its ``parent``, or
+    "".
     """
 
     name: str
@@ -34,9 +33,8 @@ class Switch:
 
 @dataclass(frozen=True)
 class Worth:
-    """How many times faster the variant is with the switch than without it (``at_the_end``), and
-    how many times faster its step was than the step's parent (``when_it_came``): all in the same
-    sessions. ``why`` says why there is no time without it.
+    """How many times faster with the switch than without (``at_the_end``), and its step than the
+    step's parent (``when_it_came``), in the same sessions; ``why`` there is no time without it.
     """
 
     switch: Switch

@@ -22,12 +22,9 @@ from workbench.words import HEADLINE, GateState, Move, Regime, Verdict, grouped
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:
     """The steps of a timing whose interval over the parent spans the gate, with these parents and
-    the primary reference, in the order of the ladder; empty where every verdict is clear. Who is
-    beside a variant changes its time: further sessions hold what all its ratios are of.
-
-    Of a bug fix both gates count: the checks that decide which holds are not known here.
-    A step that is judged at another shape than the timing's is none of them, nor is one whose
-    parent was not timed beside it: further sessions would not decide about it.
+    the primary reference, in the order of the ladder: further sessions hold what all ratios are of.
+    For a bug fix both gates count: which holds is not known here. Steps that are judged at another
+    shape, or whose parent was not timed beside them, are left out: sessions would not decide.
     """
     times = session_times(timing.together)
     found: set[str] = set()

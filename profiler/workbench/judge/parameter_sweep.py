@@ -62,12 +62,9 @@ class Combination:
 
 @dataclass(frozen=True)
 class Sweep:
-    """``combinations`` by their time, those that were not timed last. ``parameters`` are the
-    parameters and their values.
-
-    ``again`` is how many times faster ``best`` is than ``default`` in sessions that had no part in
-    picking it, None where there are none yet; with a single alternative to the default nothing was
-    picked, and the ratio of the first sessions is no worse.
+    """``combinations`` by time, untimed ones last. ``again`` is how many times faster ``best`` is
+    than ``default`` in sessions that had no part in picking it, if any; with one alternative to the
+    default nothing was picked, and the first sessions' ratio is no worse.
     """
 
     study: str

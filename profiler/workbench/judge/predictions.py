@@ -33,11 +33,9 @@ class PredictionOutcome:
 
 
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
-    """When a prediction was written: by its author's word, and without one by the journal.
-
-    The journal knows that nothing of the step was recorded when it first met the prediction, or
-    that it had recorded the step before; the second outweighs any word. If nobody can say that a
-    prediction came before the first measurement, it came after.
+    """By its author's word, and without one by the journal: before, if nothing of the step was
+    recorded when it first met the prediction. After, if the step was recorded before that, whatever
+    the author says, and if nobody can say.
     """
     digest = step.digest(prediction)
     noted = journal.predictions if journal else ()
@@ -135,11 +133,9 @@ def judge_prediction(
 
 
 def restated(predictions: Sequence[tuple[Prediction, Figure | None]]) -> list[str]:
-    """Of each prediction of a step the label of another that says the same, or "".
-
-    A figure that is predicted twice says the same; so does one that follows from the time, by the
-    catalogue of figures, where the two ranges agree on some time. The time comes first, and else
-    who stands first. With each prediction comes the parent's figure.
+    """Of each prediction the label of another that says the same, or "": of the same figure, or of
+    one that follows from the time, where the two ranges agree on some time. The time comes first,
+    then the first in order. With each prediction comes the parent's figure.
     """
     same = [""] * len(predictions)
     order = sorted(range(len(predictions)), key=lambda i: predictions[i][0].figure != TIME)

@@ -173,11 +173,9 @@ class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Recordings:
-    """The timing runs of one shape on one GPU.
-
-    ``noted`` are in the journal. ``kept`` have their samples recorded, ``unnoted`` of them from
-    before there was a journal: how many others there were then is not known. Of those that are gone
-    some were ``superseded``, and some ``cut_short``: ended, or begun again without a variant.
+    """The timing runs of a shape on a GPU: ``noted`` in the journal, and ``kept`` with their
+    samples; ``unnoted`` ones are older than the journal, and how many there were is not known. The
+    others were ``superseded``, or ``cut_short``: ended, or begun again without a variant.
     """
 
     noted: int = 0

@@ -48,10 +48,10 @@ class Control:
 
 @dataclass(frozen=True)
 class Interference:
-    """The primary reference in sessions of references only, and beside the steps: microseconds,
-    and the ratio of the two with its 95 % interval (``in_cycles`` where the clocks were collected:
-    other kernels draw other power, and the clock follows). What waits for memory takes fewer cycles
-    at a lower clock, in more time: what is on the other side of 1 ``by_time`` is no difference.
+    """The primary reference without steps and beside them: microseconds, and their ratio with its
+    95 % interval, ``in_cycles`` if known, since other kernels change the clock. What waits for
+    memory takes fewer cycles and more time at a lower clock: ratios in cycles and ``by_time`` on
+    two sides of 1 are no difference.
     """
 
     reference: str
@@ -139,12 +139,11 @@ class Throttling:
 
 @dataclass(frozen=True)
 class TimingFacts:
-    """One timing by a ``method`` (see ``evidence.timing.Timing``): ``sessions`` of ``instances`` of
-    every variant in ``rounds``, up to ``most`` where a verdict was open; ``alone`` more held
-    references only. Of ``stride`` pieces of the inputs the neighbours write one, and of constant
-    inputs calls have ``copies`` in turn. ``wrong`` are variants whose timed outputs were wrong,
-    ``failed`` those whose two clocks disagree, ``fewer`` those that had fewer instances, since
-    their calls are slow or memory was short.
+    """One timing by a ``method`` (see ``evidence.timing.Timing``): ``sessions`` (``most`` where a
+    verdict was open) of ``instances`` of each variant in ``rounds``, and ``alone`` of references
+    only. Neighbours write one of ``stride`` pieces; calls take ``copies`` of constant inputs in
+    turn. Variants had ``wrong`` timed outputs, ``failed`` since their clocks disagree, or had
+    ``fewer`` instances, for slow calls or too little memory.
     """
 
     file: str = field(repr=False)

@@ -11,7 +11,7 @@ from workbench.judge.findings import Finding
 from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, main_timing
 from workbench.judge.regimes import LEAST_INTENSITY, AcrossShapes, AtShape, at_shape
 from workbench.judge.sessions import warnings_of
-from workbench.words import Parameter
+from workbench.words import Parameter, grouped
 
 FEWEST = 2  # sizes that make a range
 # The measured ceiling that a type's arithmetic is held against.
@@ -64,13 +64,12 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
     nothing else, with those shapes by the value. A shape may stand in several ranges; one whose
     shapes all stand in longer ones is none, nor are two shapes of which one does.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for shape, parameters in shapes.items():
-        for name, value in parameters.items():
-            if type(value) in (int, float):
-                others = {k: v for k, v in parameters.items() if k != name}
-                key = json.dumps(others, sort_keys=True)
-                groups.setdefault((name, key), []).append(shape)
+    groups = grouped(
+        ((name, json.dumps({**parameters, name: None}, sort_keys=True)), shape)
+        for shape, parameters in shapes.items()
+        for name, value in parameters.items()
+        if type(value) in (int, float)
+    )
     longest: dict[str, int] = {}
     for found in groups.values():
         for shape in found:
@@ -96,12 +95,10 @@ def over_sizes(
     was timed alone as well. ``ceilings`` are the measured ones of the GPU, by id. Times of
     references are those beside the first of the ``variants``, where it was timed with them.
     """
-    first = shapes[0]
     work = shapes[-1].work
     in_flops = work is not None and work.flops >= LEAST_INTENSITY * work.bytes
     names = [*variants, *references]
     times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
-
     bounds = (ARITHMETIC.get(work.dtype, ""), DRAM) if work else ()
 
     def across(name: str) -> AcrossShapes:
@@ -118,7 +115,7 @@ def over_sizes(
         gpu=gpu,
         parameter=parameter,
         sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
-        others={k: v for k, v in first.parameters.items() if k != parameter},
+        others={k: v for k, v in shapes[0].parameters.items() if k != parameter},
         variants=tuple(map(across, names)),
         references=tuple(references),
         in_flops=in_flops,

@@ -28,11 +28,9 @@ def base(file: str) -> str:
 
 @dataclass(frozen=True)
 class ProfiledSource:
-    """One side of a diff. ``texts``: the file name in the line table to its text.
-
-    ``costs`` is None where the capture has no source lines or there is none; ``why`` says so.
-    ``skipped`` is a function that is left out of the sources: two kernels of one file are compared
-    by leaving out of each side the other's.
+    """One side of a diff; ``texts`` by file name in the line table. ``why`` there are no ``costs``:
+    no capture, or no source lines. ``skipped`` is a function to leave out: two kernels of one file
+    are compared by leaving out of each side the other's.
     """
 
     texts: Mapping[str, str]
@@ -53,12 +51,10 @@ class SourceRow:
 
 @dataclass(frozen=True)
 class DiffRow:
-    """One row of both sources side by side.
-
-    ``kind``: ``same``; ``cosmetic`` (only comments or blanks differ); ``changed`` (the line
-    rewritten); ``removed`` and ``added``, which have one side only. ``hunk`` is the number of the
-    hunk it belongs to, 0 for none. ``waits``: a wait that stays amid the changes of its hunk, for
-    other work than before: its cost is the hunk's.
+    """A row of both sources: ``same``; ``cosmetic`` (only comments or blanks differ); ``changed``;
+    or ``removed`` and ``added``, with one side only. ``hunk`` is its hunk's number, 0 for none.
+    ``waits``: a wait that stays amid changes, for other work than before, so that the hunk has its
+    cost.
     """
 
     kind: LineKind
@@ -183,10 +179,8 @@ class SourceDiff:
 
 @dataclass(frozen=True)
 class Sources:
-    """All sources of a ladder: ``sides`` by variant, ``diffs`` of each step against its parent.
-
-    ``elsewhere`` has the sides of a diff, before and after, where they are not those of ``sides``:
-    those of a step that is judged by captures at another shape.
+    """A ladder's ``sides`` by variant, and ``diffs`` of each step against its parent; ``elsewhere``
+    has both sides of a diff by captures at another shape, at which the step is judged.
     """
 
     sides: Mapping[str, ProfiledSource] = field(default_factory=dict)

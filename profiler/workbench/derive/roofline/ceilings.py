@@ -63,10 +63,8 @@ Values = Mapping[str, float]  # the metrics of one launch by name
 
 @dataclass(frozen=True)
 class Peaks:
-    """Theoretical rates at the clocks of a capture, by the ids of the measured ceilings.
-
-    FLOP/s or bytes/s, without what was not collected; ``sm_clock`` in Hz. ``half`` is packed FP16
-    arithmetic outside the tensor cores, and those of a tensor type are dense.
+    """Theoretical FLOP/s or bytes/s at the clocks of a capture (``sm_clock`` in Hz), by the ids of
+    the measured ceilings. ``half`` is packed FP16 outside the tensor cores, whose rates are dense.
     """
 
     sm_clock: float

@@ -121,10 +121,8 @@ def point(
     metrics: ColumnTable, measured: Mapping[str, float] | None = None, base: str = DRAM
 ) -> Point | None:
     """Where a variant stands; None where a counter is missing or nothing went through ``base``.
-
-    One that only moves bytes has no place in a roofline, but its share of every level's bandwidth.
-    L2 and L1 are left out of ``levels`` where some launch lacks their counters. ``measured`` has
-    the ceilings that the GPU was measured to reach, by id, in FLOP/s and bytes/s.
+    Levels without counters in some launch are left out. ``measured`` ceilings are by id, in FLOP/s
+    and bytes/s. One that only moves bytes has no place, but a share of every level's bandwidth.
     """
     launches = list(by_launch(metrics).values())
     if not all(_is_complete(values) for values in launches):
