@@ -120,11 +120,11 @@ class Throttling:
         """What slowed the GPU down, where that is one of the known limits."""
         return tuple(word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
 
-    def finding(self, code: str, shapes: tuple[str, ...] = ()) -> Finding:
-        """How often, and down to which clock."""
+    def finding(self, shapes: tuple[str, ...]) -> Finding:
+        """At which shapes, how often, and down to which clock."""
         is_known = self.sm_clock_mhz is not None and self.most_mhz is not None
         return finding(
-            code,
+            "timing.throttled",
             limits=self.limits or ("throttled",),
             reasons=() if self.limits else self.reasons,
             shapes=shapes,
@@ -322,4 +322,4 @@ def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]
             (by_shape[shape] for shape in shapes),
             key=lambda found: (found.share, -(found.sm_clock_mhz or math.inf)),
         )
-        yield worst.finding("timing.throttled", tuple(shapes))
+        yield worst.finding(tuple(shapes))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from workbench.derive.figures import DURATION, ISSUING, added, totals
+from workbench.derive.figures import DURATION, ISSUING, added, by_launch, totals
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.disassembly import Code
 from workbench.words import grouped, shown
@@ -138,11 +138,8 @@ def sample_weights(
     """Launch to the share of all samples that one of its own is, and the duration of all launches
     in nanoseconds; None where one was not timed.
     """
-    durations = {
-        int(launch): float(value)
-        for launch, name, value in metrics.rows("launch", "metric", "value")
-        if name == DURATION
-    }
+    every = by_launch(metrics).items()
+    durations = {launch: values[DURATION] for launch, values in every if DURATION in values}
     timed = bool(samples) and samples.keys() <= durations.keys()
     whole = added(durations.values()) if timed else added(samples.values())
     # A launch's samples weigh as much as its duration: sampling intervals may differ.
