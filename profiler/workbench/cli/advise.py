@@ -14,7 +14,7 @@ from workbench.ncu.report_file import is_report
 from workbench.render import brief
 from workbench.render.answers import advised
 from workbench.render.document import advice, variant
-from workbench.render.document.blocks import Paragraph, warned
+from workbench.render.document.blocks import warned
 from workbench.render.document.sentences import sentences
 
 
@@ -33,7 +33,7 @@ def run(options: AdviseOptions) -> None:
         options,
         lambda: advised(found, row, damaged),
         lambda: [
-            Paragraph(variant.origin(found)),
+            variant.origin(found),
             *warned(sentences(damaged)),
             advice.advised(row, found),
         ],

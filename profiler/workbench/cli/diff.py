@@ -19,7 +19,7 @@ from workbench.judge.view import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import brief, pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant
-from workbench.render.document.blocks import Paragraph, paragraph
+from workbench.render.document.blocks import paragraph
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
@@ -53,7 +53,7 @@ def variants(options: DiffOptions) -> None:
         options,
         lambda: pair_answers.variant_pair(ladder, found, changes),
         lambda: [
-            Paragraph(variant.origin(ladder)),
+            variant.origin(ladder),
             *pair.variants(found, changes, ladder.record, source=options.source),
         ],
         lambda: brief.pair(ladder, found),

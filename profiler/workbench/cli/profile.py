@@ -10,14 +10,14 @@ from workbench.cli.streams import executor, note, note_failures
 from workbench.judge.rows import Ablation, Row
 from workbench.render import answers, brief
 from workbench.render.document import variant
-from workbench.render.document.blocks import Block, Paragraph, warned
+from workbench.render.document.blocks import Block, warned
 from workbench.render.document.sentences import sentence, sentences
 from workbench.words import Status
 
 
 def blocks(found: Ablation, rows: list[Row]) -> list[Block]:
     each = (variant.variant(row, found) for row in rows)
-    return [Paragraph(variant.origin(found)), *each, *warned(sentences(found.warnings))]
+    return [variant.origin(found), *each, *warned(sentences(found.warnings))]
 
 
 def run(options: ProfileOptions) -> int:

@@ -31,7 +31,7 @@ from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, brief, source_lines
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.document import launches, variant
-from workbench.render.document.blocks import Block, Paragraph, paragraph, warned
+from workbench.render.document.blocks import Block, paragraph, warned
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.render.document.sentences import sentences
 
@@ -70,7 +70,7 @@ def run(options: ShowOptions) -> None:
             warnings=damaged,
         ),
         lambda: [
-            Paragraph(variant.origin(found)),
+            variant.origin(found),
             variant.variant(row, found),
             variant.evidence_states(row),
             *warned(sentences(damaged)),

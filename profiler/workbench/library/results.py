@@ -188,7 +188,7 @@ class ProfiledVariant(Shown, Row):
 
     def _blocks(self) -> Sequence[Block]:
         assert self.ladder is not None
-        origin = Paragraph(variant.origin(self.ladder))
+        origin = variant.origin(self.ladder)
         return [origin, variant.variant(self, self.ladder)]
 
 
@@ -211,7 +211,7 @@ class ComparedVariants(Shown, VariantPair):
     def _blocks(self) -> Sequence[Block]:
         assert self.ladder is not None
         assert self.changes is not None
-        origin = Paragraph(variant.origin(self.ladder))
+        origin = variant.origin(self.ladder)
         return [origin, *pair.variants(self, self.changes, self.ladder.record, source=False)]
 
 
@@ -313,6 +313,6 @@ class RecordedEvidence(Shown, Evidence):
 
     def _blocks(self) -> Sequence[Block]:
         return [
-            Paragraph(variant.origin(self.ladder)),
+            variant.origin(self.ladder),
             listing.states({name: self.state(name) for name in self.study.variants}),
         ]

@@ -116,7 +116,7 @@ def as_csv(blocks: Iterable[Block]) -> str:
     and the first one names the section where there are several. Without a table the header too is
     missing.
     """
-    found = list(_tables(blocks, ""))
+    found = [(of, block) for of, block in _inside(blocks) if isinstance(block, Table)]
     names = [table.name for _, table in found]
     wanted = FIGURES if FIGURES in names else next(iter(names), "")
     shown = [(of, table) for of, table in found if table.name == wanted]
@@ -139,19 +139,17 @@ def as_csv(blocks: Iterable[Block]) -> str:
 
 
 def callouts(blocks: Iterable[Block]) -> Iterator[str]:
-    for block in blocks:
+    for _, block in _inside(blocks):
         if isinstance(block, Callout):
             yield from map(plain, block.items)
-        elif isinstance(block, Section | Fold):
-            yield from callouts(block.blocks)
 
 
-def _tables(blocks: Iterable[Block], of: str) -> Iterator[tuple[str, Table]]:
+def _inside(blocks: Iterable[Block], of: str = "") -> Iterator[tuple[str, Block]]:
+    """Every block with the key of its section."""
     for block in blocks:
-        if isinstance(block, Table):
-            yield of, block
-        elif isinstance(block, Section | Fold):
-            yield from _tables(block.blocks, block.key if isinstance(block, Section) else of)
+        yield of, block
+        if isinstance(block, Section | Fold):
+            yield from _inside(block.blocks, block.key if isinstance(block, Section) else of)
 
 
 def _parts(column: TableColumn, cell: Cell | None) -> Iterator[tuple[str, str]]:

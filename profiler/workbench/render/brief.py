@@ -5,14 +5,14 @@ answers; ``show ID`` has 8 KB. docs/agents.md says what the keys mean.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
 from workbench.judge.advice import ranking
 from workbench.judge.advice.ranking import Advice, AdviceRecord
-from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.advice.subject import Spot
+from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.view import VariantPair
@@ -24,7 +24,7 @@ from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
 from workbench.render.document.sentences import sentence, sentences
-from workbench.render.numbers import shorten
+from workbench.render.numbers import finite, shorten
 from workbench.words import CheckResult, GateState, Status, Verdict
 
 VERSION = 1
@@ -58,9 +58,8 @@ def _text(data: object) -> str:
 
 
 def number(value: float | None) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.{DIGITS}g}")
+    known = finite(value)
+    return None if known is None else float(f"{known:.{DIGITS}g}")
 
 
 def ratio(found: Ratio | None) -> list[float | None] | None:
@@ -139,11 +138,11 @@ def limit(advice: Sequence[Advice] | None) -> Data:
     if not advice:
         return {}
     first = advice[0]
-    return {"limit": first.limit.id, "at": _place(first)}
+    return {"limit": first.limit.id, "at": _place(first.spot)}
 
 
-def _place(one: Advice) -> str | None:
-    return f"{one.spot.file.removeprefix(TOP)}:{one.spot.line}" if one.spot else None
+def _place(found: Spot | HotLine | None) -> str | None:
+    return f"{found.file.removeprefix(TOP)}:{found.line}" if found else None
 
 
 def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> list[Data] | None:
@@ -160,7 +159,7 @@ def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> 
                 "kind": one.change,
                 "max_gain": number(one.gain),
                 "why": short(sentence(one.why)),
-                "at": _place(one),
+                "at": _place(one.spot),
                 **tried,
                 **({"tried_here": here} if here else {}),
             }
@@ -211,12 +210,11 @@ def more(found: Ablation, row: Row) -> Data:
 
 
 def _bottleneck(one: Bottleneck) -> Data:
-    line = one.hot_line
     return {
         "title": one.title,
         "metric": one.metric,
         "value": number(one.value),
-        "at": f"{line.file.removeprefix(TOP)}:{line.line}" if line else None,
+        "at": _place(one.hot_line),
     }
 
 

@@ -49,15 +49,9 @@ STEP_BUTTONS = (
 )
 # Words that are marked wherever they fill a cell, so that a colour never stands for itself
 OUTCOMES = {
-    "passed": "good",
-    "confirmed": "good",
-    "kept": "good",
-    "failed": "bad",
-    "refuted": "bad",
-    "rejected": "bad",
-    "open": "unsure",
-    "not measurable": "unsure",
-    "inconclusive": "unsure",
+    **dict.fromkeys(("passed", "confirmed", "kept"), "good"),
+    **dict.fromkeys(("failed", "refuted", "rejected"), "bad"),
+    **dict.fromkeys(("open", "not measurable", "inconclusive"), "unsure"),
 }
 
 

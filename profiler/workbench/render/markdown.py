@@ -151,11 +151,6 @@ def picture(chart: Chart) -> str:
     return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
 
 
-def callout(block: Callout) -> str:
-    items = "\n".join(f"> - {paragraph(item)}" for item in block.items)
-    return f"> [!WARNING]\n{items}"
-
-
 def fold(block: Fold, level: int) -> str:
     inside = blocks(block.blocks, level)
     summary = _attribute(plain(block.summary))
@@ -174,7 +169,7 @@ def block(content: Block, level: int) -> str:
         case Bullets():
             return bullets(content)
         case Callout():
-            return callout(content)
+            return "\n".join(["> [!WARNING]", *(f"> - {paragraph(i)}" for i in content.items)])
         case CodeBlock():
             return fenced(content.text, content.language)
         case Chart():

@@ -33,10 +33,10 @@ from workbench.render.chart.scene import PALETTE
 from workbench.render.chart.stall_bars import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.phrases import in_turn_and_alone
+from workbench.render.document.phrases import in_turn_and_alone, took
 from workbench.render.document.sentences import why_no_costs
 from workbench.render.document.variant import figure_table
-from workbench.render.numbers import fine, harmless, number, percent
+from workbench.render.numbers import fine, harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
@@ -143,8 +143,7 @@ def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
     best = ablation.best
     if best is None or best.time is None:
         return
-    time = f"{number(best.time.value)} µs"
-    yield {"label": f"best: {best.variant}", "value": time, "note": "chained time"}
+    yield {"label": f"best: {best.variant}", "value": took(best), "note": "chained time"}
     for ratio, name in (
         (best.claimed, best.chained.fastest),
         (best.over_baseline, ablation.rows[0].variant),

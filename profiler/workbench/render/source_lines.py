@@ -187,13 +187,10 @@ def marks(line: SourceLine) -> Pieces:
 
 
 def source_line(line: SourceLine, width: int | None) -> Pieces:
-    pieces = [*marks(line), (f" {line.line:>4}  ", "dim"), *_text(line, 35, width)]
+    text = clip(printable(line.text), None if width is None else width - 35).rstrip()
+    style = "bold" if (line.share or 0.0) >= HOT else ""
+    pieces = [*marks(line), (f" {line.line:>4}  ", "dim"), (text, style)]
     return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
-
-
-def _text(line: SourceLine, used: int, width: int | None) -> Pieces:
-    text = clip(printable(line.text), None if width is None else width - used)
-    return [(text.rstrip(), "bold" if (line.share or 0.0) >= HOT else "")]
 
 
 def text_of(lines: Iterable[Pieces]) -> Iterator[str]:

@@ -71,17 +71,13 @@ def _write(block: Block, console: Console, wide: bool) -> None:
                 console.print(printable(text), markup=False, soft_wrap=True)
         case Table():
             _table(filled(block), console, wide)
-        case Section():
-            if block.title:
-                console.print(styled(block.title, "bold"))
-                console.print()
-            write(block.blocks, console, wide=wide)
-        case Fold() if wide:
-            console.print(styled(block.summary, "bold"))
-            console.print()
-            write(block.blocks, console, wide=wide)
-        case Fold():
+        case Fold() if not wide:
             console.print(_more(plain(block.summary)))
+        case Section(title=title, blocks=inside) | Fold(summary=title, blocks=inside):
+            if title:
+                console.print(styled(title, "bold"))
+                console.print()
+            write(inside, console, wide=wide)
         case _:  # charts, and diffs, which have a writer of their own
             pass
 

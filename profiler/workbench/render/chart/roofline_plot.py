@@ -109,15 +109,14 @@ def marks_at(ablation: Ablation, roofs: Roofs) -> list[Mark]:
     flops = ablation.work.flops if ablation.work else 0.0
     marks: list[Mark] = []
     for row in ablation.everything:
-        duration = row.figures.get("duration")
-        for level in row.roofline.levels if row.roofline and duration else ():
-            assert row.roofline is not None
-            assert duration is not None
+        point, duration = row.roofline, row.figures.get("duration")
+        if not point or not duration or not flops:
+            continue
+        for level in point.levels:
             moved = level.bytes_per_second * duration.value * 1e-6
-            if level.name != roofs.memory.key or not moved > 0 or not flops:
-                continue
-            at = (flops / moved, flops / (duration.value * 1e-6) / TERA)
-            marks.append(Mark(row, at, level.name, roofs.share(row.roofline, at)))
+            if level.name == roofs.memory.key and moved > 0:
+                at = (flops / moved, flops / (duration.value * 1e-6) / TERA)
+                marks.append(Mark(row, at, level.name, roofs.share(point, at)))
     return marks
 
 

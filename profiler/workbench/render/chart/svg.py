@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from workbench.render import html
 from workbench.render.chart.scene import (
@@ -63,42 +62,37 @@ def _stroke(stroke: Stroke) -> str:
     return f'class="s-{stroke.colour}" stroke-width="{_number(stroke.width)}"{dashes}'
 
 
-@dataclass(frozen=True)
-class _Writer:
+def _written(items: Iterable[Item], *, live: bool) -> str:
     """``live``: with what a page's script and a screen reader need."""
+    return "".join(_item(item, live) for item in items)
 
-    live: bool
 
-    def all(self, items: Iterable[Item]) -> str:
-        return "".join(self.write(item) for item in items)
+def _item(item: Item, live: bool) -> str:
+    match item:
+        case Polyline():
+            path = "M" + "L".join(map(_place, item.points))
+            return f'<path d="{path}" fill="none" {_stroke(item.stroke)}/>\n'
+        case Bar():
+            part = f' data-part="{escape(item.part)}"' if live and item.part else ""
+            return f'<rect class="f-{item.fill}" {_box(item.box)}{part}/>\n'
+        case Sign():
+            return _sign(item)
+        case Label():
+            return _label(item)
+        case VariantItems():
+            inside = _written(item.items, live=live)
+            return _group(item, inside) if live else inside
 
-    def write(self, item: Item) -> str:
-        match item:
-            case Polyline():
-                path = "M" + "L".join(map(_place, item.points))
-                return f'<path d="{path}" fill="none" {_stroke(item.stroke)}/>\n'
-            case Bar():
-                part = f' data-part="{escape(item.part)}"' if self.live and item.part else ""
-                return f'<rect class="f-{item.fill}" {_box(item.box)}{part}/>\n'
-            case Sign():
-                return _sign(item)
-            case Label():
-                return _label(item)
-            case VariantItems():
-                return self._group(item)
 
-    def _group(self, group: VariantItems) -> str:
-        inside = self.all(group.items)
-        if not self.live:
-            return inside
-        name = f'data-variant="{escape(group.variant)}"'
-        if not group.areas:
-            return f'<g class="of" {name} aria-hidden="true">\n{inside}</g>\n'
-        rings = "".join(f'<rect class="ring" {_box(area)} rx="4"/>\n' for area in group.areas)
-        return (
-            f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
-            f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
-        )
+def _group(group: VariantItems, inside: str) -> str:
+    name = f'data-variant="{escape(group.variant)}"'
+    if not group.areas:
+        return f'<g class="of" {name} aria-hidden="true">\n{inside}</g>\n'
+    rings = "".join(f'<rect class="ring" {_box(area)} rx="4"/>\n' for area in group.areas)
+    return (
+        f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
+        f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
+    )
 
 
 def _sign(sign: Sign) -> str:
@@ -126,7 +120,7 @@ def _label(label: Label) -> str:
 
 def files(scene: Scene) -> tuple[str, str]:
     """A file for a light page and one for a dark page, without backgrounds of their own."""
-    content = _Writer(live=False).all((*_head(scene), *scene.items))
+    content = _written((*_head(scene), *scene.items), live=False)
     used = {name for classes in CLASSES.findall(content) for name in COLOUR.findall(classes)}
     shades = {name: both for name, both in PALETTE.items() if name in used}
     light = _file(scene, content, {name: both.light for name, both in shades.items()})
@@ -161,7 +155,7 @@ def inline(scene: Scene) -> str:
     return (
         f'<svg class="chart" data-chart="{escape(scene.name)}" viewBox="0 0 {wide} {high}" '
         f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
-        f"{_Writer(live=True).all(scene.items)}</svg>\n"
+        f"{_written(scene.items, live=True)}</svg>\n"
     )
 
 

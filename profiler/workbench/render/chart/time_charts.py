@@ -46,7 +46,7 @@ from workbench.render.chart.scene import (
 )
 from workbench.render.document.phrases import shape_words, short_change, verdict
 from workbench.render.document.timings import ALT, CAPTION, NAME
-from workbench.render.numbers import number
+from workbench.render.numbers import microseconds
 from workbench.words import Verdict
 
 TOP, FOOT = 34.0, 44.0
@@ -168,7 +168,7 @@ def _draw(steps: Sequence[Timed], references: Sequence[Timed]) -> tuple[list[Ite
     named = row_left([row.variant for row, _ in steps], NAMES, SIZE)
     changes = [short_change(row) for row, _ in steps]
     values = named + min(CHANGES, 1 + max(text_width(text, NUMBER) for text in changes)) + BEFORE
-    values += max(text_width(_value(time), SIZE, bold=True) for _, time in steps)
+    values += max(text_width(microseconds(time.value), SIZE, bold=True) for _, time in steps)
     scale = Log(min(lows) / 1.2, max(highs) * 1.15, values + BEFORE, WIDTH - EDGE)
     top = LINE * len(references) + 6
     bottom = top + ROW * len(steps)
@@ -187,7 +187,7 @@ def _draw(steps: Sequence[Timed], references: Sequence[Timed]) -> tuple[list[Ite
 
 
 def _reference(row: Row, time: Time, x: float, top: float, bottom: float) -> VariantItems:
-    name = f"{row.variant} {_value(time)}"
+    name = f"{row.variant} {microseconds(time.value)}"
     wide = text_width(name, NUMBER)
     fits = x + 5 + wide <= WIDTH - EDGE
     at, anchor = (x + 5, Anchor.START) if fits else (x - 5, Anchor.END)
@@ -204,7 +204,7 @@ def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -
     kind = kind_of(row)
     sign = replace(SIGNS[kind], at=at, size=10)
     base, end = middle + 0.35 * SIZE, scale.start - BEFORE
-    value = Label((end, base), _value(time), SIZE, anchor=Anchor.END, bold=True)
+    value = Label((end, base), microseconds(time.value), SIZE, anchor=Anchor.END, bold=True)
     room = end - text_width(value.text, SIZE, bold=True) - BEFORE - named
     items: list[Item] = [
         name_label(row.variant, (EDGE, base), named - BEFORE - EDGE, SIZE),
@@ -222,7 +222,3 @@ def _step(row: Row, time: Time, at: XY, scale: Log, named: float, change: str) -
 
 def _ends(time: Time) -> tuple[float, float]:
     return time.low or time.value, time.high or time.value
-
-
-def _value(time: Time) -> str:
-    return f"{number(time.value)} µs"

@@ -167,7 +167,7 @@ def size(record: AdviceRecord) -> Text:
 
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
-    blocks = [*listed(row.advice, ablation.record), Paragraph(size(ablation.record))]
+    blocks = [*listed(row.advice, ablation.record), paragraph(size(ablation.record))]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 
@@ -191,7 +191,7 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     ]
     command = ["workbench", "advise", row.variant, "--study", ablation.study]
     note = line("How to do each: ", code(shlex.join(command)), ". ", size(ablation.record))
-    return (table("next", fields, first), Paragraph(note))
+    return (table("next", fields, first), paragraph(note))
 
 
 def _limit_words(one: Advice) -> str:

@@ -15,7 +15,6 @@ from workbench.render.document.blocks import (
     Cell,
     Field,
     Marking,
-    Paragraph,
     Section,
     Table,
     code,
@@ -229,7 +228,7 @@ def shown(value: float | str) -> str:
 
 def gate(said: str, studies: Mapping[str, Sequence[VariantChange]], *, wide: bool) -> list[Block]:
     """``said`` is the verdict in a line; of what is the same there is a line a study, or all."""
-    blocks: list[Block] = [Paragraph(strong(said))]
+    blocks: list[Block] = [paragraph(strong(said))]
     for study, changes in studies.items():
         blocks.append(Section(study, code(study), tuple(_study(changes, wide))))
     return blocks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workbench.derive.diff.line_diff import SourceDiff
@@ -28,7 +28,6 @@ from workbench.render.document.blocks import (
     Field,
     Fold,
     Marking,
-    Paragraph,
     Section,
     Table,
     Text,
@@ -63,7 +62,7 @@ def summary(ablation: Ablation) -> Document:
 
 def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Sequence[Section]) -> Document:
     sections = (
-        Section("result", (), (Paragraph(said.answer(ablation)),)),
+        Section("result", (), (paragraph(said.answer(ablation)),)),
         Section("ladder", words("Time by step"), (*_ladder(ablation), *more_rows)),
         *steps,
         _bullets("lessons", "Lessons", said.lessons(ablation), "No step was kept yet."),
@@ -100,7 +99,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
         message = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
             message = line(message, " ", text)
-        shown.append(Paragraph(message))
+        shown.append(paragraph(message))
     if more := len(ablation.rows) - len(ablation.table_rows):
         command = code(f"workbench ablate --all --study {ablation.study}")
         shown.append(paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
@@ -294,15 +293,11 @@ def environment(ablation: Ablation) -> Table:
         ("Date", words(f"{known.date or ABSENT} ({ablation.source})")),
         ("Measured by", code(known.command or "") or words(ABSENT)),
     ]
-    return _facts("environment", "what", "value", facts)
-
-
-def _facts(name: str, what: str, value: str, facts: Iterable[Fact]) -> Table:
     fields: list[Field[Fact]] = [
-        field("what", what, lambda fact: fact[0]),
-        field("value", value, lambda fact: fact[1]),
+        field("what", "what", lambda fact: fact[0]),
+        field("value", "value", lambda fact: fact[1]),
     ]
-    return table(name, fields, facts, key=lambda fact: fact[0])
+    return table("environment", fields, facts, key=lambda fact: fact[0])
 
 
 def _clocks(ablation: Ablation) -> str:

@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Cell,
     Content,
     Field,
-    Paragraph,
     Section,
     Table,
     code,
@@ -22,6 +21,7 @@ from workbench.render.document.blocks import (
     figure_cell,
     line,
     numeric,
+    paragraph,
     table,
     words,
 )
@@ -225,7 +225,7 @@ def across(judged: Ablation) -> list[Section]:
     if judged.across is None or len(judged.across.shapes) < 2:
         return []
     title = line(code(judged.across.variant), " at all shapes")
-    return [Section("shapes", title, (shapes_table(judged), Paragraph(result.across(judged))))]
+    return [Section("shapes", title, (shapes_table(judged), paragraph(result.across(judged))))]
 
 
 def _at_shape(result: AtShape) -> str:

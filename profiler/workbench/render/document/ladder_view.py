@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Block,
     CodeBlock,
     Field,
-    Paragraph,
     Table,
     TableColumn,
     field,
@@ -38,8 +37,8 @@ NAME_WIDTH, RATIO_WIDTH = 14, 18  # with the other columns at 80 cells
 def whole(judged: Ablation) -> list[Block]:
     """All rows and columns, and what the figures rest on; warnings at the end."""
     return [
-        Paragraph(result.answer(judged)),
-        Paragraph(variant.origin(judged)),
+        paragraph(result.answer(judged)),
+        variant.origin(judged),
         ladder_table(judged),
         *account(judged),
         *warned(result.warnings(judged)),
@@ -68,7 +67,7 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     if over():
         shapes = _in_pairs(shapes)
     tail = [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
-    return [Paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
+    return [paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
 
 
 def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
@@ -215,4 +214,4 @@ def account(judged: Ablation) -> list[Block]:
         parts.append(f"predictions: {step.results(judged.score)}")
     if judged.timing and (controls := timings.control_words(judged.timing)):
         parts.append(controls)
-    return [*(paragraph(text) for text in parts), *map(Paragraph, result.calls(judged))]
+    return [*map(paragraph, parts), *map(paragraph, result.calls(judged))]

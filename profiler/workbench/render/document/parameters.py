@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Content,
     Field,
     Marking,
-    Paragraph,
     TableColumn,
     Text,
     code,
@@ -114,7 +113,7 @@ def _kind(sweep: Sweep, combination: Combination) -> Marking:
 def sweep_view(sweep: Sweep) -> list[Block]:
     """The table and what it shows."""
     return [
-        Paragraph(origin(sweep)),
+        paragraph(origin(sweep)),
         *warned(sentences(sweep.warnings)),
         table(
             "sweep",

@@ -77,7 +77,7 @@ def step_section(
     """
     assert row.step is not None
     captured = table if row.judged_at and row.against_parent_at != row.judged_at else ""
-    shown: list[Block] = [Paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
+    shown: list[Block] = [paragraph(verdict_line(here or row, shape)), _numbers(row, captured)]
     if changes is not None and (lines := hunks.costliest_lines(changes)):
         shown.append(Bullets(lines))
     if row.step.lesson.strip():
@@ -220,7 +220,7 @@ def _times(row: Row, shape: str) -> list[Block]:
     if not row.regimes:
         return [paragraph(f"Times: {ABSENT}.")]
     text = line("Times by regime", *((" at ", code(shape)) if shape else ()), ":")
-    return [Paragraph(text), timings.regimes(row)]
+    return [paragraph(text), timings.regimes(row)]
 
 
 def diff(row: Row, changes: SourceDiff | None) -> Block:

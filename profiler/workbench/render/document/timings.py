@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.regimes import AcrossShapes, AtShape, InRegime
+from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes, size_words
@@ -20,7 +20,6 @@ from workbench.render.document.blocks import (
     Content,
     Field,
     Marking,
-    Paragraph,
     Section,
     Table,
     TableColumn,
@@ -30,6 +29,7 @@ from workbench.render.document.blocks import (
     figure_cell,
     line,
     numeric,
+    paragraph,
     table,
     warned,
     words,
@@ -160,19 +160,10 @@ def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
         yield Section(name, title, (chart, *sizes_view(over)))
 
 
-def rate_unit(over: OverSizes) -> str:
-    return "TFLOP/s" if over.in_flops else "GB/s"
-
-
-def rate(over: OverSizes, point: AtShape) -> float:
-    """In the unit of ``rate_unit``."""
-    return point.tflops if over.in_flops else point.bytes_per_second / 1e9
-
-
 def sizes_view(over: OverSizes) -> list[Block]:
     """The times, and which is the fastest where, with its rate."""
     return [
-        Paragraph(origin(over)),
+        paragraph(origin(over)),
         *warned(sentences(over.warnings)),
         times_table(over),
         Bullets((*fastest(over), *overall(over))),
@@ -236,8 +227,8 @@ def fastest(over: OverSizes) -> list[Text]:
             continue
         best, point = found
         against = f", {interval(point.claimed)} of {point.fastest}" if point.claimed else ""
-        unit = rate_unit(over)
-        rates = f"{number(rate(over, point))} {unit}"
+        in_bytes = f"{number(point.bytes_per_second / 1e9)} GB/s"
+        rates = f"{number(point.tflops)} TFLOP/s" if over.in_flops else in_bytes
         if share := over.share(point):
             rates += f", {percent(share[0])} of measured {share[1]}"
         head = f"fastest variant at {over.parameter}={size_words(size)}: "

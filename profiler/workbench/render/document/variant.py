@@ -86,11 +86,11 @@ STALLS_SHOWN = 5
 MEMORY = "The memory hierarchy, from the kernel to DRAM"
 
 
-def origin(ablation: Ablation) -> Text:
+def origin(ablation: Ablation) -> Paragraph:
     """Where the figures come from: the first thing a reader must know."""
     ncu = ablation.environment.ncu
     shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
-    return words(
+    return paragraph(
         f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "
         f"{ablation.study} at {ablation.shape}{f' ({shape})' if shape else ''}"
     )
@@ -301,15 +301,16 @@ def _error(row: Row) -> str:
 
 def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
-    blocks: list[Block] = [Paragraph(origin(judged)), *warned(sentences(judged.warnings))]
+    blocks: list[Block] = [origin(judged), *warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
         return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
-    blocks.append(Paragraph(headline(row, judged)))
+    blocks.append(paragraph(headline(row, judged)))
     blocks.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
     if call := call_of(row):
         blocks.append(paragraph(f"one call is {call}"))
-    if correct := _correct(row):
-        blocks.append(paragraph(correct))
+    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
+    if correct:
+        blocks.append(paragraph(f"correct at {', '.join(correct)}"))
     shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
     shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
     blocks += [paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
@@ -329,11 +330,6 @@ def headline(row: Row, judged: Ablation) -> Text:
     ratio = with_cycles(row.over_reference)
     speed = line(strong(ratio), " the speed of ", code(against.title or against.variant))
     return line(speed, f": {took(row)} against {took(against)}")
-
-
-def _correct(row: Row) -> str:
-    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
-    return f"correct at {', '.join(correct)}" if correct else ""
 
 
 def next_steps(steps: Sequence[Text]) -> list[Block]:
