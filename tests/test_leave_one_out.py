@@ -96,8 +96,8 @@ def test_the_table_says_whether_the_switches_are_independent(
     [
         (["fix"], "'fix' has no switches"),
         (["baseline"], "none is declared"),
-        ([], "is of one variant"),
-        ([ALL, "fix"], "is of one variant"),
+        ([], "takes one variant"),
+        ([ALL, "fix"], "takes one variant"),
     ],
 )
 def test_without_switches_there_is_nothing_to_leave_out(

@@ -68,7 +68,7 @@ def _claim(ablation: Ablation) -> str:
         return " The interval covers this recording only."
     later = interval(Ratio(found.ratio, found.later_low, found.later_high))
     runs = f"{found.recordings} recordings on {found.gpus} GPUs"
-    basis = runs if found.recordings > 1 else "this recording and how others varied"
+    basis = runs if found.recordings > 1 else "this recording and the spread of others"
     return f" Expected of a later recording: {later}, by {basis}."
 
 

@@ -114,7 +114,7 @@ SENTENCES: Mapping[str, str] = {
     "faster.below": f"lower end| at {{level}} %| {{low:.3f}}x < {{least:.4g}}x {BUG_FIX}",
     "faster.not_alone": f"{ALONE}: not faster",
     "faster.alone_open": f"{ALONE}: too uncertain to call it faster",
-    "accurate.not_collected": f"not collected{VARIES}",
+    "accurate.not_collected": f"no error of the reference to compare with{VARIES}",
     "accurate.within": f"{ERROR} ≤ {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "accurate.beyond": f"{ERROR} > {{most:g}}x|; not collected at {{not_collected}}|{VARIES}",
     "interference.not_timed": "not collected: {reference} was not timed beside it",
