@@ -17,6 +17,7 @@ from snapshots import snapshot as by_hand
 from workbench.app.executor import Local
 from workbench.app.judge import named
 from workbench.app.target import find_target
+from workbench.derive.speedup import Ratio
 from workbench.errors import UsageError
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
@@ -316,6 +317,26 @@ def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:
     (faster,) = (gate for gate in row.gates if gate.name == "faster")
     assert sentence(faster.why) == "wrong, which fails its check at normal, has no time"
     assert ladder.row("other").verdict == Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("parent", [CheckResult.CORRECT, CheckResult.WRONG])
+@pytest.mark.parametrize("drawn", [CheckResult.CORRECT, CheckResult.WRONG])
+def test_a_bug_fix_is_right_at_unseen_shapes_and_no_faster_there(
+    parent: CheckResult, drawn: CheckResult
+) -> None:
+    steps = [step("base", None), step("bad", "base"), step("right", "bad", corrects="it is late")]
+    times = {"base": 20.0, "bad": 20.0, "right": 20.0, "library": 30.0}
+    timed = by_hand(steps, {"normal": times})
+    timed = with_checks(timed, "bad", normal=parent, ragged=CheckResult.WRONG)
+    timed = with_checks(timed, "right", normal=CheckResult.CORRECT, ragged=CheckResult.CORRECT)
+    there = timed.shapes["normal"]
+    right = replace(
+        there.variants["right"], unseen={"odd": check(drawn)}, unseen_over=Ratio(1, 0.99, 1.01, 5)
+    )
+    own = replace(there, variants={**there.variants, "right": right})
+    (ladder,) = judge(replace(timed, shapes={**timed.shapes, "normal": own}), Config()).ladders
+    good = drawn == CheckResult.CORRECT
+    assert ladder.row("right").verdict == (Verdict.KEPT if good else Verdict.UNSEEN_SHAPE)
 
 
 def test_at_a_partial_shape_a_part_of_the_ladder_is_measured() -> None:

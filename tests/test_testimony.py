@@ -330,6 +330,22 @@ def test_a_capture_that_did_less_than_the_work_is_named() -> None:
     gate = work_gate(replace(found, work=bytes_missing))
     assert gate.state == GateState.FAILED
     assert "bytes through L2 are missing" in sentence(gate.why)
+    beside = timing("fix7", 7.7, (MEMSET, *nodes_of(capture("fix7"))))  # which ncu cannot see
+    gate = work_gate(replace(found, work=bytes_missing, timing=beside))
+    assert gate.state != GateState.FAILED
+
+
+def test_a_time_that_a_few_instances_make_short_is_the_one_that_is_compared() -> None:
+    """As it is the one that is claimed."""
+    every = [30.0, 30.0, 30.0, 1.0]
+    series = tuple(
+        snapshots.series("fix7", microseconds, instance=i) for i, microseconds in enumerate(every)
+    )
+    found = case("fix7", 30.0)
+    known = not_none(found.timing)
+    session = structs.replace(known.sessions[0], series=series)
+    added = added_time(replace(found, timing=structs.replace(known, sessions=(session,))))
+    assert not_none(added).microseconds == pytest.approx(30 * (1 / 30) ** 0.25)
 
 
 @pytest.mark.parametrize("variant", ["fix7", "fix13", "fix14", "sdpa"])

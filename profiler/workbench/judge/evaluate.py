@@ -115,11 +115,12 @@ def judge_step(view: View, step: Step) -> Judgement:
     parents = _parents(view, step)
     beside = filter(None, (*parents, view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
+    unseen = unseen_gate(evidence, view.config.gates, timed=bool(parents))
+    gates += filter(None, [unseen])
     if not parents:
         why = finding("faster.parent_untimed", parent=step.parent, fails_at=fails_at)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
-    gates += filter(None, [unseen_gate(evidence, limits)])
     over, alone = (
         view.times.ratio(step.parent, step.variant, regime, every=True)
         for regime in (HEADLINE, Regime.ALONE)

@@ -90,6 +90,7 @@ SENTENCES: Mapping[str, str] = {
     # gates
     "check.failed": f"{{status}}{AT}: {{text}}",
     "correct.undeclared": "no longer supports {shapes}, which the ladder does not declare (drops)",
+    "unseen.correct": "correct at shapes drawn with seed {seed}",
     "unseen.speed": "correct at shapes drawn with seed {seed}; {ratio:.3f}x the parent's speed at "
     "{shape}",
     "correct.due": "not collected at {shapes}",
