@@ -12,6 +12,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from workbench.render.document.blocks import (
+    LADDER,
     Align,
     Block,
     Bullets,
@@ -37,7 +38,6 @@ from workbench.render.numbers import harmless, with_unit
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
-LADDER = "ladder"  # tables whose name starts so: sorted by their headings, cards on a phone
 WITHOUT_SCRIPT = (
     '<p class="scriptless">The diff is put together by a script, which is switched off.</p>'
 )

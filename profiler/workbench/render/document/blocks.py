@@ -314,8 +314,13 @@ def only(shown: Table, keys: Sequence[str]) -> Table:
     return replace(shown, columns=tuple(by_key[k] for k in keys if k in by_key))
 
 
+LADDER = "ladder"  # tables whose name starts so
+
+
 def filled(shown: Table) -> Table:
-    """The table as people read it, without columns in which no row has a value."""
+    """A ladder as people read it, without columns in which no row has a value."""
+    if not shown.name.startswith(LADDER):
+        return shown
     empty = {
         column.key
         for column in shown.columns
