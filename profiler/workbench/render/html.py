@@ -31,10 +31,9 @@ from workbench.render.document.blocks import (
     TableRow,
     Text,
     filled,
-    numbered,
     plain,
 )
-from workbench.render.numbers import harmless, with_unit
+from workbench.render.numbers import harmless, numbered, with_unit
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6

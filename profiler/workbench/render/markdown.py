@@ -25,10 +25,9 @@ from workbench.render.document.blocks import (
     Text,
     filled,
     label,
-    numbered,
     plain,
 )
-from workbench.render.numbers import harmless, one_line
+from workbench.render.numbers import harmless, numbered, one_line
 
 TOP = 2  # level of a document's sections; its title is above them
 

@@ -24,11 +24,10 @@ from workbench.render.document.blocks import (
     Text,
     filled,
     label,
-    numbered,
     plain,
     words,
 )
-from workbench.render.numbers import clip, printable, whole_words
+from workbench.render.numbers import clip, numbered, printable, whole_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

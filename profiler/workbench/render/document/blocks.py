@@ -234,6 +234,7 @@ def joined(texts: Sequence[Text], by: str = ", ") -> Text:
 
 
 T = TypeVar("T")
+LADDER = "ladder"  # tables whose name starts so
 Content: TypeAlias = str | Text | Cell
 
 
@@ -314,24 +315,12 @@ def only(shown: Table, keys: Sequence[str]) -> Table:
     return replace(shown, columns=tuple(by_key[k] for k in keys if k in by_key))
 
 
-LADDER = "ladder"  # tables whose name starts so
-
-
 def filled(shown: Table) -> Table:
     """A ladder as people read it, without columns in which no row has a value."""
     if not shown.name.startswith(LADDER):
         return shown
-    empty = {
-        column.key
-        for column in shown.columns
-        if {plain(row.cells[column.key].text) for row in shown.rows if column.key in row.cells}
-        in ({ABSENT}, {ABSENT, NONE})
-    }
-    return only(shown, [c.key for c in shown.columns if c.key not in empty]) if empty else shown
-
-
-def numbered(notes: Sequence[str]) -> Iterator[str]:
-    return (f"({number}) {note}" for number, note in enumerate(notes, start=1))
+    texts = {c.key: {plain(row.cells[c.key].text) for row in shown.rows} for c in shown.columns}
+    return only(shown, [k for k, t in texts.items() if t not in ({ABSENT}, {ABSENT, NONE})])
 
 
 _TOKEN = re.compile(
