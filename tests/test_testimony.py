@@ -332,7 +332,9 @@ def test_a_capture_that_did_less_than_the_work_is_named() -> None:
     assert "bytes through L2 are missing" in sentence(gate.why)
     beside = timing("fix7", 7.7, (MEMSET, *nodes_of(capture("fix7"))))  # which ncu cannot see
     gate = work_gate(replace(found, work=bytes_missing, timing=beside))
-    assert gate.state != GateState.FAILED
+    assert gate.state == GateState.OPEN
+    assert "copies or memsets may do the others" in sentence(gate.why)
+    assert work_gate(replace(found, timing=beside)).state == GateState.PASSED
 
 
 def test_a_time_that_a_few_instances_make_short_is_the_one_that_is_compared() -> None:

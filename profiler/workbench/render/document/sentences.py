@@ -146,6 +146,8 @@ SENTENCES: Mapping[str, str] = {
     "work.bytes": "{ratio:.2f} times the bytes through L2 that it needs",
     "work.bytes_missing": "{done:.3g} B of {needed:.3g} that one call needs: bytes through L2 are "
     "missing",
+    "work.bytes_unseen": "{ratio:.2f} times the bytes through L2 that it needs; copies or memsets "
+    "may do the others, and ncu does not see them",
     "work.reads": "{ratio:.2f} times its inputs from DRAM",
     "work.reads_missing": "{done:.3g} B from DRAM, of {inputs:.3g} of inputs of which L2 can hold "
     "all but {needed:.3g}: reads are missing",
