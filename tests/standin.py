@@ -40,13 +40,13 @@ from workbench.run.protocol import (
     DeviceFound,
     Done,
     ErrorText,
+    Event,
     Failed,
     SessionsDone,
     SessionsJob,
     TimedSession,
     TrialJob,
     VariantsJob,
-    WorkerEvent,
 )
 from workbench.study.sources import Fingerprints
 from workbench.words import CheckResult, NodeKind, Parameter, Phase, Regime
@@ -115,7 +115,7 @@ class StandIn:
         self, scratch: Path, job: VariantsJob, limit: float, on_event: Callable[[Any], None]
     ) -> WorkerEnd:
         self.jobs.append(job)
-        events: list[WorkerEvent] = [DeviceFound(environment=ENVIRONMENT)]
+        events: list[Event] = [DeviceFound(environment=ENVIRONMENT)]
         left = list(job.variants)
         if Phase.BUILD in job.phases:
             for name in job.variants:
@@ -133,7 +133,7 @@ class StandIn:
             on_event(event)
         return WorkerEnd(events=events, returncode=0)
 
-    def build(self, run: Run) -> WorkerEvent:
+    def build(self, run: Run) -> Event:
         if self.broken(run):
             error = ErrorText(kind="CompileError", message="k.cu does not compile for sm_90a")
             return Failed(variant=run.variant, phase=Phase.BUILD, error=error)
@@ -190,7 +190,7 @@ class Sessions:
 
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
         self.gpu.timed.append(list(self.variants))
-        events: list[WorkerEvent] = [
+        events: list[Event] = [
             DeviceFound(environment=ENVIRONMENT),
             *(self.gpu.session(n, self.job, self.variants) for n in range(self.job.sessions)),
         ]
@@ -223,7 +223,7 @@ class Benchmarks:
 
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
         error = ErrorText(kind="EnvironmentLacks", message="no FP8 here")
-        events: list[WorkerEvent] = [
+        events: list[Event] = [
             DeviceFound(environment=ENVIRONMENT),
             *(
                 CeilingFailed(id=name, error=error)

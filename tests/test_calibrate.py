@@ -31,7 +31,6 @@ from workbench.run.protocol import (
     Done,
     ErrorText,
     Event,
-    WorkerEvent,
 )
 from workbench.run.worker.benchmarks import BENCHMARKS, Bench, warm_up
 from workspaces import FIXTURE, GOOD, ROOT, make
@@ -191,7 +190,7 @@ class Scripted:
         return outcome
 
 
-def ended(*events: WorkerEvent, **how: Any) -> WorkerEnd:
+def ended(*events: Event, **how: Any) -> WorkerEnd:
     return WorkerEnd(events=list(events), returncode=1, **how)
 
 

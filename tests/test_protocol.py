@@ -34,6 +34,7 @@ from workbench.run.protocol import (
     DeviceFound,
     Done,
     ErrorText,
+    Event,
     Failed,
     Hello,
     Job,
@@ -44,7 +45,6 @@ from workbench.run.protocol import (
     Start,
     TimedSession,
     VariantsJob,
-    WorkerEvent,
     decode,
     encode,
 )
@@ -84,7 +84,7 @@ CEILING = ceiling_of(
     temperature_c=40,
     tried=(TriedSetting(ran="made up", median=1.9e13),),
 )
-EVERY: list[WorkerEvent] = [
+EVERY: list[Event] = [
     Hello(pid=7),
     DeviceFound(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
     Start(variant="fix1", phase=Phase.CAPTURE),
@@ -134,7 +134,7 @@ EVERY: list[WorkerEvent] = [
 
 
 @pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
-def test_an_event_arrives_as_it_was_sent(event: WorkerEvent) -> None:
+def test_an_event_arrives_as_it_was_sent(event: Event) -> None:
     line = encode(event)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -142,7 +142,7 @@ def test_an_event_arrives_as_it_was_sent(event: WorkerEvent) -> None:
 
 
 def test_every_kind_of_event_is_tested() -> None:
-    assert {type(event) for event in EVERY} == set(WorkerEvent.__args__)
+    assert {type(event) for event in EVERY} == set(Event.__args__)
 
 
 def test_text_and_numbers_of_other_libraries_travel_too() -> None:
@@ -256,7 +256,7 @@ class Neighbours:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent]]:
+def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[Event]]:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
@@ -276,9 +276,7 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent
 
     monkeypatch.setattr(correctness, "check_once", once)
 
-    def run(
-        *phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any
-    ) -> list[WorkerEvent]:
+    def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any) -> list[Event]:
         job = VariantsJob(
             study="scale",
             variants=variants,
@@ -299,13 +297,13 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[WorkerEvent
     return run
 
 
-def kinds(events: list[WorkerEvent]) -> Iterator[str]:
+def kinds(events: list[Event]) -> Iterator[str]:
     for event in events:
         name = getattr(event, "variant", "")
         yield f"{type(event).__name__} {name}".strip()
 
 
-def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) -> None:
+def test_a_worker_builds_and_checks(worker: Callable[..., list[Event]]) -> None:
     events = worker(Phase.BUILD, Phase.CHECK)
     told = list(kinds(events))
     assert told[:6] == ["Hello", "DeviceFound", "Start one", "Built one", "Start two", "Built two"]
@@ -320,7 +318,7 @@ def test_a_worker_builds_and_checks(worker: Callable[..., list[WorkerEvent]]) ->
 
 
 def test_a_worker_knows_shapes_that_the_study_does_not_list(
-    worker: Callable[..., list[WorkerEvent]],
+    worker: Callable[..., list[Event]],
 ) -> None:
     more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
     events = worker(Phase.CHECK, **more)
@@ -328,7 +326,7 @@ def test_a_worker_knows_shapes_that_the_study_does_not_list(
     assert checked == ["n8", "odd", "n8", "odd"]
 
 
-def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch) -> None:
+def test_a_worker_captures(worker: Callable[..., list[Event]], monkeypatch: Patch) -> None:
     """What goes backward too, on the thread that has the range."""
     before, own = Neighbours.written, list[bool]()
 
@@ -347,7 +345,7 @@ def test_a_worker_captures(worker: Callable[..., list[WorkerEvent]], monkeypatch
 
 
 def test_who_fails_is_out_and_the_others_go_on(
-    worker: Callable[..., list[WorkerEvent]], tmp_path: Path
+    worker: Callable[..., list[Event]], tmp_path: Path
 ) -> None:
     (tmp_path / "kernels" / "scale" / "one.py").write_text("def run(x):\n    raise ValueError\n")
     events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
@@ -359,7 +357,7 @@ def test_who_fails_is_out_and_the_others_go_on(
 
 
 def test_a_worker_without_a_gpu_says_why(
-    worker: Callable[..., list[WorkerEvent]], monkeypatch: Patch, tmp_path: Path
+    worker: Callable[..., list[Event]], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     def none() -> Environment:
         raise RuntimeError("no driver\nat all")

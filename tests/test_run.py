@@ -38,13 +38,13 @@ from workbench.run.protocol import (
     Checked,
     Done,
     ErrorText,
+    Event,
     Failed,
     SessionsDone,
     SessionsJob,
     Start,
     TimedSession,
     VariantsJob,
-    WorkerEvent,
 )
 from workbench.run.recording import (
     Recorder,
@@ -210,7 +210,7 @@ def test_a_full_disk_ends_in_a_hint_and_exit_code_3(monkeypatch: Patch, capsys: 
     assert "hint: free some space" in capsys.readouterr().err
 
 
-Script = list[WorkerEvent]
+Script = list[Event]
 
 
 class Scripted:

@@ -33,12 +33,12 @@ from workbench.run.protocol import (
     PARENT,
     Broken,
     Done,
+    Event,
     Failed,
     Round,
     SessionsDone,
     TimedSession,
     VariantsJob,
-    WorkerEvent,
     decode,
     write_gate,
 )
@@ -86,7 +86,7 @@ class Scripted(Server):
         return Answer(out, timed=TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
 
 
-Served = tuple[list[WorkerEvent], int]
+Served = tuple[list[Event], int]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
     return run
 
 
-def sessions_of(events: list[WorkerEvent]) -> list[tuple[int, bool, list[str]]]:
+def sessions_of(events: list[Event]) -> list[tuple[int, bool, list[str]]]:
     return [
         (event.session.number, event.session.alone, list(event.nodes))
         for event in events

@@ -39,10 +39,10 @@ from workbench.run.protocol import (
     Captured,
     Done,
     ErrorText,
+    Event,
     Failed,
     Start,
     VariantsJob,
-    WorkerEvent,
 )
 from workbench.study.config import Config, Gates
 from workbench.study.model import Study
@@ -130,7 +130,7 @@ class Breaking:
 
     def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
         self.started += 1
-        events: list[WorkerEvent] = []
+        events: list[Event] = []
         for name in job.variants:
             events.append(Start(variant=name, phase=Phase.BUILD))
             match self.fates[name]:
@@ -145,7 +145,7 @@ class Breaking:
         return ended([*events, Done()], "")
 
 
-def ended(events: list[WorkerEvent], current: str, *, silent_for: float = 0.0) -> WorkerEnd:
+def ended(events: list[Event], current: str, *, silent_for: float = 0.0) -> WorkerEnd:
     return WorkerEnd(
         events=events,
         returncode=0 if Done() in events else -11,
@@ -275,7 +275,7 @@ class Profiled:
         if self.ends_at == FIRST:
             start = Start(variant=self.variants[0], phase=Phase.CAPTURE)
             return WorkerEnd(events=[start], returncode=9, current=self.variants[0], log=self.log)
-        events: list[WorkerEvent] = [Captured(variant=name) for name in self.variants]
+        events: list[Event] = [Captured(variant=name) for name in self.variants]
         if self.ends_at:
             done = self.variants[: self.variants.index(self.ends_at)]
             (self.scratch / ncu.REPORT).write_text("\n".join(done))

@@ -19,7 +19,7 @@ from typing import Any
 import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote.job import exchange, framed
-from workbench.run.protocol import WorkerEvent
+from workbench.run.protocol import Event
 
 ADDRESS = re.compile(r"(?P<protocol>tls|tcp)://(?P<host>\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")
 LOOPBACK = ("127.0.0.1", "[::1]")
@@ -81,7 +81,7 @@ class DaskCluster:
         self.name, self.note = name, note
 
     def results(
-        self, jobs: Sequence[bytes], hear: Callable[[WorkerEvent], None]
+        self, jobs: Sequence[bytes], hear: Callable[[Event], None]
     ) -> Iterator[tuple[int, bytes | WorkbenchError]]:
         """As they come, each by its place among ``jobs``. What is not taken is cancelled."""
         with self.client() as client:

@@ -29,7 +29,7 @@ from workbench.errors import ToolFailed
 from workbench.judge.open_verdicts import Deciding
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan, Plan
-from workbench.run.protocol import CeilingsJob, ErrorText, TrialJob, WorkerEvent, decode
+from workbench.run.protocol import CeilingsJob, ErrorText, Event, TrialJob, decode
 from workbench.study import json_text
 from workbench.study.config import Config
 from workbench.study.model import Study
@@ -193,7 +193,7 @@ def framed(data: bytes) -> bytes:
 def exchange(
     process: subprocess.Popen[bytes],
     parts: Sequence[bytes],
-    hear: Callable[[WorkerEvent], None] = lambda event: None,
+    hear: Callable[[Event], None] = lambda event: None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> bytes:
     """The result of the job that is the last of ``parts``; b"" where the process ends without one.
@@ -245,7 +245,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _talk(
     process: subprocess.Popen[bytes],
     parts: Sequence[bytes],
-    hear: Callable[[WorkerEvent], None],
+    hear: Callable[[Event], None],
     sent: threading.Event,
     found: queue.SimpleQueue[bytes],
 ) -> None:
@@ -263,7 +263,7 @@ def _talk(
         found.put(result)
 
 
-def _result(lines: IO[bytes], hear: Callable[[WorkerEvent], None]) -> bytes:
+def _result(lines: IO[bytes], hear: Callable[[Event], None]) -> bytes:
     while line := lines.readline(LONGEST_LINE):
         word, _, size = line.decode(errors="replace").strip().partition(" ")
         if word == RESULT and size.isdigit() and int(size) <= MOST_BYTES:

@@ -20,7 +20,7 @@ from typing import IO
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote import bootstrap
 from workbench.remote.job import exchange, framed, killed, package_files
-from workbench.run.protocol import WorkerEvent
+from workbench.run.protocol import Event
 
 DISTRIBUTION = "kernel-workbench"
 DESTINATION = re.compile(r"(?P<host>[\w][\w.@%-]*)(:(?P<python>~?[\w./+-]+))?")
@@ -45,13 +45,13 @@ class SshHost:
         self.note = note
 
     def results(
-        self, jobs: Sequence[bytes], hear: Callable[[WorkerEvent], None]
+        self, jobs: Sequence[bytes], hear: Callable[[Event], None]
     ) -> Iterator[tuple[int, bytes | WorkbenchError]]:
         """One after the other, each by its place among ``jobs``."""
         for i, job in enumerate(jobs):
             yield i, self.result(job, hear)
 
-    def result(self, job: bytes, hear: Callable[[WorkerEvent], None]) -> bytes | WorkbenchError:
+    def result(self, job: bytes, hear: Callable[[Event], None]) -> bytes | WorkbenchError:
         code = packed_code()
         options = [part for option in OPTIONS for part in ("-o", option)]
         process = subprocess.Popen(

@@ -35,7 +35,6 @@ from workbench.run.protocol import (
     ShipJob,
     Start,
     TrialJob,
-    WorkerEvent,
     decode,
     write_gate,
     write_job,
@@ -89,14 +88,14 @@ MODULES = {
     TrialJob: "workbench.run.worker.trial_call",
 }
 
-E = TypeVar("E", bound=WorkerEvent)
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(frozen=True)
 class WorkerEnd:
     """How a worker ended: its events, and who had the GPU when it did not end by itself."""
 
-    events: list[WorkerEvent]
+    events: list[Event]
     returncode: int
     silent_for: float = 0.0  # seconds after which it was stopped; 0 where it was not for that
     interrupted: bool = False
@@ -218,7 +217,7 @@ class Worker:
         # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.
         self.under_ncu = prefix is not None
         self.output_counts = prefix is not None or isinstance(job, CeilingsJob)
-        self.events: list[WorkerEvent] = []
+        self.events: list[Event] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=LOG_BYTES)
         while _spares and not prefix:
@@ -317,7 +316,7 @@ def run_worker(
     return Worker(scratch, job).watch(limit_seconds, on_event)
 
 
-def stop(process: subprocess.Popen[bytes], events: list[WorkerEvent], how: signal.Signals) -> None:
+def stop(process: subprocess.Popen[bytes], events: list[Event], how: signal.Signals) -> None:
     """Stop the worker itself first, so that an ncu around it can still write its report."""
     pid = next((event.pid for event in events if isinstance(event, Hello)), None)
     if pid is not None and pid != process.pid:

@@ -303,7 +303,7 @@ class Done(_Event, frozen=True, kw_only=True, tag="done"):
     """The last event of a worker that did all it was asked to."""
 
 
-WorkerEvent = (
+Event = (
     Hello
     | DeviceFound
     | Start
@@ -324,8 +324,7 @@ WorkerEvent = (
 )
 
 
-Event = WorkerEvent
-_events: msgspec.json.Decoder[WorkerEvent] = msgspec.json.Decoder(WorkerEvent)
+_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def _plain(value: Any) -> Any:
@@ -336,13 +335,13 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"a {type(value).__name__} in an event")
 
 
-def encode(event: WorkerEvent) -> bytes:
+def encode(event: Event) -> bytes:
     """An event as a line. Text that is no Unicode, as in some file names, is replaced."""
     text = json.dumps(msgspec.to_builtins(event, enc_hook=_plain), ensure_ascii=False)
     return (text + "\n").encode("utf-8", "replace")
 
 
-def decode(line: str) -> WorkerEvent:
+def decode(line: str) -> Event:
     """Raises ToolFailed for a line that is no event."""
     try:
         return _events.decode(line)

@@ -24,8 +24,8 @@ from workbench.run.protocol import (
     Broken,
     ContextLost,
     ErrorText,
+    Event,
     Failed,
-    WorkerEvent,
     encode,
 )
 from workbench.study.front_ends import package_of
@@ -48,7 +48,7 @@ class EventLog:
         self._events.close()
         os.close(self._current)
 
-    def write(self, event: WorkerEvent) -> None:
+    def write(self, event: Event) -> None:
         self._events.write(encode(event))
         self._events.flush()
 
