@@ -163,6 +163,18 @@ def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:
     assert (found.time, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
 
 
+def test_a_stale_capture_at_the_tables_shape_leaves_the_verdict_of_another_shape() -> None:
+    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
+    steps = [step("base", None), step("fix", "base", shape="t")]
+    found = snapshot(steps, {"s": times, "t": times})
+    here = found.shapes["s"]
+    old = dataclasses.replace(here.variants["fix"], state=state(capture=Status.STALE))
+    shapes = {"s": dataclasses.replace(here, variants={**here.variants, "fix": old})}
+    row = judge(dataclasses.replace(found, shapes={**found.shapes, **shapes}), Config()).row("fix")
+    assert (row.status, row.verdict, row.judged_at) == (Status.STALE, Verdict.KEPT, "t")
+    assert row.time is None
+
+
 def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
     shape = TAKEN.shapes["s"]
     stale = dataclasses.replace(shape.variants["base"], state=state(build=Status.STALE))

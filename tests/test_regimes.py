@@ -546,12 +546,13 @@ def test_every_regime_is_in_the_json_with_its_ratios() -> None:
 
 
 def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
-    def with_lost(drops: tuple[str, ...]) -> Row:
+    def with_lost(drops: tuple[str, ...], parent_checked: bool = True) -> Row:
         found = taken(in_regimes(EARLY, alone=9.7))
         shape = found.shapes["s"]
         refused = check(CheckResult.UNSUPPORTED, "no")
+        odd = {"odd": check()} if parent_checked else {}
         variants = {
-            name: dataclasses.replace(each, checks={"s": check(), "odd": check()})
+            name: dataclasses.replace(each, checks={"s": check(), **odd})
             for name, each in shape.variants.items()
         }
         own = variants["fix11[early=1]"]
@@ -566,6 +567,9 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
     declared = with_lost(("odd",))
     assert gate(declared, "correct").passed is True
     assert plain(verdict_line(declared)).endswith("It no longer supports odd.")
+    unknown = with_lost((), parent_checked=False)
+    assert (gate(unknown, "correct").passed, unknown.verdict) == (None, Verdict.INCONCLUSIVE)
+    assert gate(with_lost(("odd",), parent_checked=False), "correct").passed is True
 
 
 def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:

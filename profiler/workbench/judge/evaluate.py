@@ -68,10 +68,11 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     """A step as measured at one shape; gates, verdict and predictions are of ``deciding``."""
     bare = replace(_bare(view, step.variant), step=step)
     judgement = judge_step(deciding, step)
-    if bare.status == Status.STALE:
+    stale = bare.status == Status.STALE
+    if stale and deciding is view:
         baseline = judgement.verdict == Verdict.BASELINE
         return replace(bare, verdict=judgement.verdict if baseline else Verdict.INCONCLUSIVE)
-    row = _with_choice(_measured(bare, view), view, step)
+    row = bare if stale else _with_choice(_measured(bare, view), view, step)
     return replace(
         row,
         shapes_dropped=_price(deciding, step),
@@ -103,7 +104,7 @@ def judge_step(view: View, step: Step) -> Judgement:
             view.shape,
             price,
             step.drops,
-            due=evidence.due,
+            due=[*evidence.due, *_not_compared(view, step)],
             unchecked=evidence.unchecked,
         ),
         gate_of(evidence, limits),
@@ -170,6 +171,15 @@ def _price(view: View, step: Step) -> tuple[str, ...]:
     if step.parent is None:
         return ()
     return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
+
+
+def _not_compared(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that a step does not support or declare, and that its parent was not checked at."""
+    if step.parent is None:
+        return ()
+    own, parents = view.variant(step.variant).checks, view.variant(step.parent).checks
+    refused = (name for name, check in own.items() if check.status == CheckResult.UNSUPPORTED)
+    return tuple(name for name in refused if name not in parents and name not in step.drops)
 
 
 def outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
