@@ -138,6 +138,8 @@ def written() -> dict[Path, str]:
             every[path.name] |= {key: pair for key, pair in pairs(*given).items() if len(pair) > 1}
             samples[path.name] += kept(*given)
     for gpu, known in every.items():
+        if not known:
+            continue
         own = fmean(variance_of(ratio) for _, _, ratio in samples[gpu])
         between = deviation(known.values(), own)
         gpus, count = {one.gpu for p in known.values() for one in p}, sum(map(len, known.values()))
@@ -146,11 +148,14 @@ def written() -> dict[Path, str]:
         found = later(known, own)
         rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
         rows.append(row("all", [one for each in found.values() for one in each]))
+        studies = sorted({key[0] for key in known})
+        alone = f"only {studies[0]} has several recordings, so the table takes it too"
+        source = alone if len(studies) == 1 else "for each study the table takes that of the others"
         inside = of_sessions(known, samples[gpu])
         page += (
             f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {len(gpus)} GPUs. "
-            f"The standard deviation between recordings is {100 * between:.2f} %; for each study "
-            "the table takes that of the others. The interval over the sessions of one recording "
+            f"The standard deviation between recordings is {100 * between:.2f} %; {source}. "
+            "The interval over the sessions of one recording "
             f"holds {100 * fmean(inside):.0f} % of {len(inside):,} others.\n"
         )
     return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page)}

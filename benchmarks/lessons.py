@@ -6,6 +6,7 @@ python -m benchmarks.lessons
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,15 +27,16 @@ HEAD = """# Lessons from the steps
 lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
 `python -m benchmarks.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
-A ratio is the parent's time over the step's with its 95 % interval, at the named shape, on {gpus}.
+A ratio is the parent's time over the step's with its 95 % interval, at the named shape, on one GPU
+model: {gpus}.
 Times are per call inside a CUDA graph, between a producer and a consumer kernel. Above 1 the step
 is faster. The report of each study has every step in full.
 """
 RULE = re.compile(r"[^.]*(?:\.(?!\s)[^.]*)*?: .*?[.](?=\s|$)")  # a sentence with a colon
 
 
-def lessons(workspace: Workspace) -> Iterator[tuple[str, Change, str]]:
-    """GPU, kind and line of each step with current evidence and a kind; "" without a rule."""
+def lessons(workspace: Workspace) -> Iterator[tuple[str, str, Change, str]]:
+    """GPU, study, kind and line of each step with current evidence and a kind; no rule is ""."""
     for name in workspace.studies():
         study = workspace.study(name)
         for folder in evidence_folders(workspace.ablations, name):
@@ -50,15 +52,18 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, Change, str]]:
                     figure = f"{interval(over)}, {ladder.shape}" if over else "wrong, not timed"
                     rule = RULE.match(" ".join(step.lesson.split()))
                     line = f"- `{step.variant}` ({name}, {figure}): {rule[0]}" if rule else ""
-                    yield judged.gpu, step.kind, line
+                    yield judged.gpu, name, step.kind, line
 
 
 def written() -> dict[Path, str]:
     every = list(lessons(find_workspace(ROOT)))
-    gpus = ", ".join(dict.fromkeys(gpu for gpu, *_ in every))
-    parts = [HEAD.format(count=sum(bool(e[2]) for e in every), steps=len(every), gpus=gpus)]
+    studies: dict[str, dict[str, None]] = defaultdict(dict)
+    for gpu, study, *_ in every:
+        studies[gpu][study] = None
+    gpus = ", ".join(f"{gpu} ({', '.join(names)})" for gpu, names in studies.items())
+    parts = [HEAD.format(count=sum(bool(line) for *_, line in every), steps=len(every), gpus=gpus)]
     for kind in Change:
-        if lines := [line for _, each, line in every if each == kind and line]:
+        if lines := [line for *_, each, line in every if each == kind and line]:
             title = CATALOGUE[kind].title
             parts += [f"## {title[:1].upper()}{title[1:]}\n", *lines, ""]
     return {DOCS / "lessons.md": "\n".join(parts)}

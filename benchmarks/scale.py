@@ -34,7 +34,7 @@ from msgspec import structs
 
 from workbench.evidence import frames, journal, store
 from workbench.evidence.journal import SpentEntry
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.records import Build, CaptureIndex, Check, Checks
 from workbench.evidence.timing import METHOD, Audit, Series, Session, Timing
 from workbench.ncu.captures import LAUNCH, LAUNCHES
@@ -64,7 +64,7 @@ VERBS = {
     "bisect {bad} --what wrong": 0,
 }  # fmt: skip
 SOFTMAX = ROOT / "kernels" / "softmax"
-EVIDENCE = EvidenceFolder(ROOT / "ablations" / "softmax" / "evidence" / "nvidia-h200")
+EVIDENCE = evidence_folders(ROOT / "ablations", "softmax")[0]
 SHAPE = "4096x8192"
 
 
@@ -134,7 +134,7 @@ def workspace(root: Path, steps: int, sessions: int) -> dict[str, str]:
         subprocess.run([*git, "commit", "-qm", text], check=True)
         if text == "as it was":
             changed = study / f"{names[-1]}.py"
-            changed.write_text(changed.read_text().replace("MOST = 128", "MOST = 64"))
+            changed.write_text(changed.read_text().replace("PER_THREAD = 128", "PER_THREAD = 64"))
             record(root, names[-1:], 0, CheckResult.WRONG)
     return {"bad": names[-1], "last": names[-2], "parent": names[-3]}
 

@@ -146,9 +146,9 @@ def faults(page: str, known: Evidence) -> Iterator[str]:
     yield from (f"'{number}' has no name" for number in re.findall(MEASURED, page))
 
 
-def evidence() -> Evidence:
-    """Of the attention study, as it stands in this repository."""
-    target = find_target(Local(), ROOT, "attention", None)
+def evidence(root: Path = ROOT) -> Evidence:
+    """Of the attention study of a workspace."""
+    target = find_target(Local(), root, "attention", None)
     steps = target.study.ladder.chain([])
     known = snapshot(target.evidence(), steps, timed=steps)
     config = target.workspace.config

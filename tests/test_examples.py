@@ -32,6 +32,7 @@ ELSEWHERE = {
     "try.md": "test_try.py",
     "variants.md": "test_readme.py",
 }
+SHIP, PACKAGE = re.findall(r"(workbench ship fix\d+ --as (\S+))", PAGES["ship.md"])[0]
 REPO, ROWS, GIT = "this repository", "a workspace of `init rows`", "a git repository with tags"
 RUN = {  # where, and the exit code
     "workbench ablate": (REPO, 0),
@@ -50,7 +51,7 @@ RUN = {  # where, and the exit code
     "workbench sweep fix26 --study moe --shape 'qwen3-t1024,T=1|16|128|1024|8192'": (REPO, 0),
     "workbench sweep 'fix2[warps=4|12]'": (REPO, 0),
     "workbench ablate --leave-one-out 'fix11[stagger=1,early=1,polynomial=3]'": (REPO, 0),
-    "workbench ship fix27 --as attention-h200": (REPO, 0),
+    SHIP: (REPO, 0),
 }
 SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"
 SWEEP = "a GPU: test_gpu_sweeps.py"
@@ -69,13 +70,13 @@ NEEDS = {
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
     "from adapters.transformers import register": "test_attention_served.py",
-    "import attention_h200": "test_ship.py",
+    f"import {PACKAGE.replace('-', '_')}": "test_ship.py",
     "from kernels import get_local_kernel": "test_ship.py",
     "from distributed import LocalCluster": "test_the_recipe_for_several_gpus_starts_a_cluster",
     "import time": "test_slurm.py",
 }
 OTHERS = re.compile(
-    r"python3 -m venv \.venv|cd \w+|pip install \./attention-h200"
+    rf"python3 -m venv \.venv|cd \w+|pip install \./{PACKAGE}"
     r"|pip install -e '?\.(\[(?P<extra>\w+)\])?'?|pytest(?P<pytest>.*)"
     r"|python -m (?P<module>[\w.]+)"
 )

@@ -24,7 +24,7 @@ from workbench.study.model import Study
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
-from workspaces import GOOD, ROOT, STUDY, make, step
+from workspaces import EVIDENCE, GOOD, STUDY, make, step
 
 SHAPES = """shapes = {
     "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
@@ -349,7 +349,7 @@ def test_a_rate_is_held_against_the_measured_ceiling(
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
     (over,) = told(*arguments)["sizes"]
     assert over["ceilings"] == {}
-    recorded = ROOT / "ablations" / "attention" / "evidence" / "nvidia-h200" / "ceilings.json"
+    recorded = EVIDENCE / "ceilings.json"
     shutil.copy(recorded, evidence(root).ceilings)
     (over,) = told(*arguments)["sizes"]
     dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]

@@ -651,7 +651,7 @@ def test_an_operators_tags_are_in_a_list(keeps: bool, monkeypatch: Patch) -> Non
 
 BEST = {
     "transpose": "chosen",
-    "attention": "fix27",
+    "attention": "fix30",
     "softmax": "fused",
     "attention_served": "chosen",
     "moe": "fix26",

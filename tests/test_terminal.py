@@ -118,11 +118,12 @@ def test_named_steps_are_shown_and_ends_of_intervals_are_rounded_outwards(
     shown: list[Block],
 ) -> None:
     """A lower end of 1.026 is below the least speedup of 1.03, in print too."""
-    assert main(["ablate", "fix12", "fix11[stagger=1,polynomial=3]", "--project", str(ROOT)]) == 0
+    steps = ("fix12", "fix11[stagger=1,polynomial=3]")
+    assert main(["ablate", *steps, "--project", str(FIXTURE)]) == 0
     (table,) = (block for block in shown if isinstance(block, Table))
     cells = {row.key: row.cells for row in table.rows}
     assert "fix12" in cells
-    open_step = cells["fix11[stagger=1,polynomial=3]"]
+    open_step = cells[steps[1]]
     assert plain(open_step["parent"].text) == "1.03x [1.02, 1.04]"
     assert plain(open_step["step"].text) == " …polynomial=3"
 

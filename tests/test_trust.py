@@ -28,7 +28,7 @@ from workbench.run import machine
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict
-from workspaces import ROOT, copy_of_fixture, recorded_ladder
+from workspaces import FIXTURE, ROOT, copy_of_fixture, recorded_ladder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "trust.md").read_text()
 DURATION = re.compile(r"a call takes ([\d.]+) µs, and its launches ([\d.]+) µs")
@@ -47,19 +47,13 @@ def test_the_cross_checks_have_the_names_of_gates() -> None:
 def test_what_the_controls_of_the_ladder_say_is_told() -> None:
     timing = not_none(recorded_ladder(ROOT).timing)
     assert len(timing.controls) == 6
-    (out,) = (control for control in timing.controls if not _interval_holds(control.ratio))
-    end = f"that of `{out.variant}` {out.regime} ends at {out.ratio.high:.4f}"
-    assert f"chained: five of six intervals hold 1, and {end}." in PAGE
+    held = sum(not controls.excludes_one(control) for control in timing.controls)
+    assert f"chained: {held} of {len(timing.controls)} intervals hold 1." in PAGE
     for control in timing.controls:
         if control.regime == Regime.CHAINED:
             ratio = control.ratio
             told = f"`{control.variant}` {ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
             assert told in PAGE
-
-
-def _interval_holds(ratio: object) -> bool:
-    low, high = getattr(ratio, "low", None), getattr(ratio, "high", None)
-    return low is not None and high is not None and low <= 1 <= high
 
 
 @cache
@@ -77,7 +71,7 @@ def test_no_recorded_control_is_off() -> None:
 @pytest.mark.slow
 def test_no_recorded_reference_is_disturbed_by_its_company() -> None:
     companies = [facts.interference for facts in every_timing() if facts.interference is not None]
-    assert len(companies) > 50
+    assert len(companies) > 20
     assert not any(company.is_off for company in companies)
 
 
@@ -106,7 +100,7 @@ def test_captures_account_for_the_times_as_told() -> None:
 
 
 def test_looking_again_has_the_price_that_is_told() -> None:
-    """A step that is exactly at the gate, by sessions that differ as those of the H200 do."""
+    """A step that is exactly at the gate, by sessions that differ as recorded ones do."""
     timing, draw, gate = Config().timing, random.Random(0), math.log(1.03)
     kept = {"once": 0, "again": 0}
     for _ in range(20_000):
@@ -128,7 +122,7 @@ def test_looking_again_has_the_price_that_is_told() -> None:
 # ---- sizes.md
 VARIANT = "fix30"
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
-REFERENCES = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient", "fa4"]
+REFERENCES = [r.name for r in find_workspace(ROOT).study("attention").ladder.references]
 
 
 def made_up(run: Run) -> float:
@@ -217,13 +211,13 @@ STORY = story.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def told_story() -> story.Evidence:
-    return story.evidence()
+def frozen() -> story.Evidence:
+    return story.evidence(FIXTURE)
 
 
 @pytest.mark.slow
-def test_its_numbers_hold(told_story: story.Evidence) -> None:
-    assert list(story.faults(STORY, told_story)) == []
+def test_its_numbers_hold() -> None:
+    assert list(story.faults(STORY, story.evidence())) == []
     assert len(story.NAMED.findall(STORY)) > 100
 
 
@@ -235,7 +229,8 @@ def test_its_numbers_hold(told_story: story.Evidence) -> None:
         ("1.09x<!--fix5 ratio-->", []),
         ("1.08x<!--fix5 ratio-->", ["it is 1.09"]),
         ("1.087x<!--fix5\nratio-->", ["it is 1.09"]),
-        ("1,541 µs<!--fix27 time at b2h16s8192d128-->", []),
+        ("204 µs<!--fix10 time at b4h16s2048d128-->", []),
+        ("1,028 µs<!--baseline time cold-->", []),
         ("1.40x<!--fix5 ratio cold-->", []),
         ("1.40x<!--fix5 ratio back-to-back-->", ["it is 1."]),
         ("7 µs<!--fix99 time-->", ["not recorded"]),
@@ -251,9 +246,9 @@ def test_its_numbers_hold(told_story: story.Evidence) -> None:
     ],
 )
 def test_what_does_not_hold_is_found(
-    text: str, says: Sequence[str], told_story: story.Evidence
+    text: str, says: Sequence[str], frozen: story.Evidence
 ) -> None:
-    found = list(story.faults(text, told_story))
+    found = list(story.faults(text, frozen))
     assert len(found) == len(says)
     for fault, said in zip(found, says, strict=True):
         assert said in fault

@@ -112,6 +112,9 @@ def test_the_page_names_what_was_not_collected() -> None:
     )
     assert "old" not in made
     assert models.page(made, made_up_models()) == made
+    head, end = "<!-- models: provenance -->\n", "<!-- /models -->\n"
+    assert "sources have changed since" in models.page(f"{head}{end}", made_up_models(), "of now")
+    assert "changed" not in models.page(f"{head}{end}", made_up_models(), "of then")
 
 
 def test_a_record_of_other_sources_is_not_shown(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -119,9 +122,14 @@ def test_a_record_of_other_sources_is_not_shown(tmp_path: Path, monkeypatch: Pat
     monkeypatch.setattr(models, "RECORDED", tmp_path / "models.json")
     assert models.current(study) is None
     made = made_up_models()
+    made.code = "of then"
     models.RECORDED.write_bytes(msgspec.json.encode(made))
     assert models.current(study) is None
-    made.sources = models.sources(study)
+    made.code = models.machine_code(study)
+    assert made.code
+    models.RECORDED.write_bytes(msgspec.json.encode(made))
+    assert models.current(study) == made
+    made.sources, made.code = models.sources(study), "of then"
     models.RECORDED.write_bytes(msgspec.json.encode(made))
     assert models.current(study) == made
 

@@ -1,5 +1,5 @@
-// Flash attention forward, the plain way: one thread owns one query row and walks all keys with
-// an online softmax. K and V are read straight from global memory.
+// Flash attention forward in its simplest form: one thread per query row, with an online softmax
+// over all keys. Every thread reads K and V from global memory.
 #include <cuda_fp16.h>
 #include <math_constants.h>
 
@@ -12,19 +12,19 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
                   int seq_len, float scale) {
     const int row = blockIdx.x * kThreads + threadIdx.x;
     if (row >= seq_len) return;
-    const size_t head = static_cast<size_t>(blockIdx.y) * seq_len * kHeadDim;
-    const size_t mine = head + static_cast<size_t>(row) * kHeadDim;
+    const size_t head_offset = static_cast<size_t>(blockIdx.y) * seq_len * kHeadDim;
+    const size_t row_offset = head_offset + static_cast<size_t>(row) * kHeadDim;
 
     float query[kHeadDim], acc[kHeadDim];
     for (int d = 0; d < kHeadDim; ++d) {
-        query[d] = __half2float(q[mine + d]) * scale;
+        query[d] = __half2float(q[row_offset + d]) * scale;
         acc[d] = 0.0f;
     }
 
     float row_max = -CUDART_INF_F, row_sum = 0.0f;
     for (int key = 0; key < seq_len; ++key) {
-        const __half* k_row = k + head + static_cast<size_t>(key) * kHeadDim;
-        const __half* v_row = v + head + static_cast<size_t>(key) * kHeadDim;
+        const __half* k_row = k + head_offset + static_cast<size_t>(key) * kHeadDim;
+        const __half* v_row = v + head_offset + static_cast<size_t>(key) * kHeadDim;
 
         float score = 0.0f;
         for (int d = 0; d < kHeadDim; ++d) score += query[d] * __half2float(k_row[d]);
@@ -37,5 +37,5 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
         for (int d = 0; d < kHeadDim; ++d) acc[d] = acc[d] * rescale + p * __half2float(v_row[d]);
     }
 
-    for (int d = 0; d < kHeadDim; ++d) out[mine + d] = __float2half(acc[d] / row_sum);
+    for (int d = 0; d < kHeadDim; ++d) out[row_offset + d] = __float2half(acc[d] / row_sum);
 }

@@ -1,4 +1,4 @@
-"""Blocks that stay and take one tile of query rows after another."""
+"""Persistent blocks, which take tiles of query rows from a counter."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ from workbench import cuda
 
 params = cuda.params(groups=2, tile=128, stages=2, pingpong=0, polynomial=0)
 rows = 64 * params["groups"]
-L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
+L2_SECTION = 32 << 20  # bytes of K and V that the blocks use at a time
 
 
 def shared_bytes(d: int) -> int:
@@ -34,7 +34,7 @@ kernels = {
 
 @cache
 def counter(device: torch.device) -> torch.Tensor:
-    """Which tile is next, and how many blocks are done; the kernel leaves both at zero."""
+    """Tiles taken and blocks finished. The kernel resets both to zero."""
     return torch.zeros(2, dtype=torch.int32, device=device)
 
 
@@ -42,17 +42,17 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     b, h, s, d = q.shape
     if (d, causal, q.dtype) not in kernels:
         known = sorted({f"{d} {str(t).removeprefix('torch.')}" for d, _, t in kernels})
-        raise NotImplementedError(f"head dimension and type: {', '.join(known)}")
+        raise NotImplementedError(f"supported head dimensions and types: {', '.join(known)}")
     out = torch.empty_like(q)
     tile = params["tile"]
     maps = [
         cuda.tensor_map(x.view(b * h, s, d), (1, box, 64))
         for x, box in ((q, rows), (k, tile), (v, tile))
     ]
-    section = max(1, min(b * h, L2_SECTION // (4 * s * d)))
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    blocks = min(processors, -(-s // rows) * b * h)
+    heads_in_l2 = max(1, min(b * h, L2_SECTION // (4 * s * d)))
+    sm_count = torch.cuda.get_device_properties(q.device).multi_processor_count
+    blocks = min(sm_count, -(-s // rows) * b * h)
     kernels[d, causal, q.dtype][blocks, 128 * (params["groups"] + 1), shared_bytes(d)](
-        *maps, out, counter(q.device), s, b * h, section, d**-0.5
+        *maps, out, counter(q.device), s, b * h, heads_in_l2, d**-0.5
     )
     return out

@@ -1,52 +1,57 @@
-// As fix10, with exponentials that really run while the last output product does.
+// As fix10.cu, but the machine code too overlaps exponentials with the previous output product.
 #include "attention.cuh"
 
-constexpr int kGroups = GROUPS;      // warpgroups that compute
-constexpr int kRows = 64 * kGroups;  // query rows of a tile
-constexpr int kTile = TILE;          // keys of a tile
-constexpr int kStages = STAGES;      // tiles of keys in shared memory
-constexpr int kQueries = 2;          // tiles of queries
+constexpr int kGroups = GROUPS;      // consumer warpgroups
+constexpr int kRows = 64 * kGroups;  // query rows per tile
+constexpr int kTile = TILE;          // keys per tile
+constexpr int kStages = STAGES;      // K and V tiles in the ring buffer
+constexpr int kQStages = 2;          // Q tiles in the ring buffer
 
-struct Shared {
-    Element q[kQueries][kPanels][kRows * 64];
+struct SharedStorage {
+    Element q[kQStages][kPanels][kRows * 64];
     Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
-    int number[kQueries];
-    Barrier q_full[kQueries], q_empty[kQueries];
+    int work_index[kQStages];
+    Barrier q_full[kQStages], q_empty[kQStages];
     Barrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
-struct Work {
-    int first_row, head, tiles;
+struct WorkTile {
+    int first_row, head, key_tiles;
 };
 
-// Tile ``number`` of all heads. Heads go by sections whose K and V fit in L2 together; within one,
-// under a causal mask, the rows with the most keys come first.
-__device__ __forceinline__ Work work_of(int number, int row_tiles, int heads, int section,
-                                        int seq_len) {
-    const int first_head = number / (section * row_tiles) * section;
-    const int within = number - first_head * row_tiles, size = min(section, heads - first_head);
-    const int row_tile = CAUSAL ? row_tiles - 1 - within / size : within % row_tiles;
-    Work work;
-    work.head = first_head + (CAUSAL ? within % size : within / row_tiles);
+// The tiles of all heads are ordered by sections of ``heads_in_l2`` heads, whose K and V fit into
+// L2 together. Under a causal mask, the rows of a section with the most keys come first.
+__device__ __forceinline__ WorkTile work_tile_at(int index, int row_tiles, int heads,
+                                                 int heads_in_l2, int seq_len) {
+    const int first_head = index / (heads_in_l2 * row_tiles) * heads_in_l2;
+    const int section_index = index - first_head * row_tiles;
+    const int section_heads = min(heads_in_l2, heads - first_head);
+    const int row_tile =
+        CAUSAL ? row_tiles - 1 - section_index / section_heads : section_index % row_tiles;
+    WorkTile work;
+    work.head =
+        first_head + (CAUSAL ? section_index % section_heads : section_index / row_tiles);
     work.first_row = row_tile * kRows;
-    work.tiles = ((CAUSAL ? min(seq_len, work.first_row + kRows) : seq_len) + kTile - 1) / kTile;
+    const int key_end = CAUSAL ? min(seq_len, work.first_row + kRows) : seq_len;
+    work.key_tiles = (key_end + kTile - 1) / kTile;
     return work;
 }
 
-// counter: two zeros; zeros again afterwards.
+// counter: tiles taken and blocks finished. Both are zero before and after a launch.
 extern "C" __global__ void __launch_bounds__(128 * (kGroups + 1), 1)
 attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                   const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
-                  int* __restrict__ counter, int seq_len, int heads, int section, float scale) {
+                  int* __restrict__ counter, int seq_len, int heads, int heads_in_l2, float scale) {
     extern __shared__ char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    SharedStorage& s =
+        *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32;
-    const int row_tiles = (seq_len + kRows - 1) / kRows, all = row_tiles * heads;
+    const int row_tiles = (seq_len + kRows - 1) / kRows, work_tiles = row_tiles * heads;
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < kQueries; ++i) {
+        for (int i = 0; i < kQStages; ++i) {
             barrier_init(&s.q_full[i], 1);
             barrier_init(&s.q_empty[i], 4 * kGroups);
         }
@@ -61,64 +66,65 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     __syncthreads();
 
     if (group == kGroups) {
-        give_registers_down_to<kGroups == 3 ? 32 : 24>();
+        decrease_registers<kGroups == 3 ? 32 : 24>();
         if (warp != 4 * kGroups || lane != 0) return;
         prefetch(q_map);
         prefetch(k_map);
         prefetch(v_map);
-        int number = blockIdx.x;
+        int work_index = blockIdx.x;
         for (int round = 0, step = 0;; ++round) {
-            const int queries = round % kQueries;
-            barrier_wait(&s.q_empty[queries], round / kQueries & 1 ^ 1);
-            s.number[queries] = number;
-            if (number >= all) {
-                barrier_arrive(&s.q_full[queries]);
+            const int q_stage = round % kQStages;
+            barrier_wait(&s.q_empty[q_stage], round / kQStages & 1 ^ 1);
+            s.work_index[q_stage] = work_index;
+            if (work_index >= work_tiles) {
+                barrier_arrive(&s.q_full[q_stage]);
                 break;
             }
-            const Work work = work_of(number, row_tiles, heads, section, seq_len);
-            barrier_expect(&s.q_full[queries], sizeof(s.q[0]));
+            const WorkTile work = work_tile_at(work_index, row_tiles, heads, heads_in_l2, seq_len);
+            barrier_expect(&s.q_full[q_stage], sizeof(s.q[0]));
             for (int panel = 0; panel < kPanels; ++panel)
-                copy_box(s.q[queries][panel], q_map, panel * 64, work.first_row, work.head,
-                         &s.q_full[queries]);
-            for (int tile = work.tiles - 1; tile >= 0; --tile, ++step) {
+                tma_load(s.q[q_stage][panel], q_map, panel * 64, work.first_row, work.head,
+                         &s.q_full[q_stage]);
+            for (int tile = work.key_tiles - 1; tile >= 0; --tile, ++step) {
                 const int stage = step % kStages;
                 const unsigned parity = step / kStages & 1 ^ 1;
                 barrier_wait(&s.k_empty[stage], parity);
                 barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
                 for (int panel = 0; panel < kPanels; ++panel)
-                    copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, work.head,
+                    tma_load(s.k[stage][panel], k_map, panel * 64, tile * kTile, work.head,
                              &s.k_full[stage]);
                 barrier_wait(&s.v_empty[stage], parity);
                 barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
                 for (int panel = 0; panel < kPanels; ++panel)
-                    copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, work.head,
+                    tma_load(s.v[stage][panel], v_map, panel * 64, tile * kTile, work.head,
                              &s.v_full[stage]);
             }
-            number = gridDim.x + atomicAdd(counter, 1);
+            work_index = gridDim.x + atomicAdd(counter, 1);
         }
-        // The last block to find nothing left makes the counter ready for the next launch.
+        // The last block to finish resets the counters for the next launch.
         if (atomicAdd(counter + 1, 1) == gridDim.x - 1) counter[0] = counter[1] = 0;
         return;
     }
 
-    take_registers_up_to<kGroups == 2 ? 240 : kGroups == 3 ? 160 : 112>();
+    increase_registers<kGroups == 2 ? 240 : kGroups == 3 ? 160 : 112>();
     const int warp_row = warp * 16;
-    int step = 0;
+    int step = 0;  // tiles of keys so far: the position in the ring buffer
     for (int round = 0;; ++round) {
-        const int queries = round % kQueries;
-        barrier_wait(&s.q_full[queries], round / kQueries & 1);
-        if (s.number[queries] >= all) break;
-        const Work work = work_of(s.number[queries], row_tiles, heads, section, seq_len);
+        const int q_stage = round % kQStages;
+        barrier_wait(&s.q_full[q_stage], round / kQStages & 1);
+        if (s.work_index[q_stage] >= work_tiles) break;
+        const WorkTile work =
+            work_tile_at(s.work_index[q_stage], row_tiles, heads, heads_in_l2, seq_len);
         const int row = work.first_row + warp_row + lane / 4;
-        const unsigned q_tile = descriptor(s.q[queries][0]) + group * (64 * 128 >> 4);
+        const unsigned q_tile = descriptor(s.q[q_stage][0]) + group * (64 * 128 >> 4);
         float acc[kHeadDim / 2] = {}, score[kTile / 2];
         unsigned p[kTile / 16][4];
         Softmax softmax(scale);
 
-        auto start_scores = [&](int at) {
-            const int stage = at % kStages;
-            barrier_wait(&s.k_full[stage], at / kStages & 1);
-            pin(score);
+        auto start_scores = [&](int ring_index) {
+            const int stage = ring_index % kStages;
+            barrier_wait(&s.k_full[stage], ring_index / kStages & 1);
+            fence_operand(score);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < kHeadDim / 16; ++i)
@@ -126,25 +132,25 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
                       descriptor(s.k[stage][i / 4]) + i % 4 * 2, i > 0);
             wgmma_commit();
         };
-        auto wait_for_values = [&](int at) {
-            barrier_wait(&s.v_full[at % kStages], at / kStages & 1);
+        auto wait_for_v = [&](int ring_index) {
+            barrier_wait(&s.v_full[ring_index % kStages], ring_index / kStages & 1);
         };
-        auto start_output = [&](int at) {
-            const int stage = at % kStages;
-            pin(acc);
-            pin(p);
+        auto start_output = [&](int ring_index) {
+            const int stage = ring_index % kStages;
+            fence_operand(acc);
+            fence_operand(p);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < kTile / 16; ++i)
                 wgmma(acc, p[i], descriptor(s.v[stage][0], kTile * 128) + i * 128, 1);
             wgmma_commit();
         };
-        auto release = [&](Barrier* barriers, int at) {
-            if (lane == 0) barrier_arrive(&barriers[at % kStages]);
+        auto release = [&](Barrier* barriers, int ring_index) {
+            if (lane == 0) barrier_arrive(&barriers[ring_index % kStages]);
         };
 
-        int tile = work.tiles - 1;
-        if (CAUSAL) {  // tiles of keys after this warpgroup's last row
+        int tile = work.key_tiles - 1;
+        if (CAUSAL) {  // skip tiles of keys that are masked for all rows of this warpgroup
             for (; tile * kTile > work.first_row + group * 64 + 63; --tile, ++step) {
                 barrier_wait(&s.k_full[step % kStages], step / kStages & 1);
                 release(s.k_empty, step);
@@ -154,48 +160,48 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         }
         start_scores(step);
         wgmma_wait<0>();
-        pin(score);
+        fence_operand(score);
         release(s.k_empty, step);
         mask_keys(score, tile * kTile, row, seq_len);
-        softmax.move_reference(score);
+        softmax.update_reference(score);
         softmax.exponentiate(score);
         pack_operand(p, score);
-        wait_for_values(step);
+        wait_for_v(step);
 #pragma unroll 1
         for (; tile > 0; ++step) {
             --tile;
             start_scores(step + 1);
             start_output(step);
             wgmma_wait<1>();
-            pin(score);
+            fence_operand(score);
             release(s.k_empty, step + 1);
             mask_keys(score, tile * kTile, row, seq_len);
-            const bool moved = softmax.move_reference(score);
+            const bool raised = softmax.update_reference(score);
             softmax.exponentiate(score);
-            pin(score);
-            // ptxas moves the wait below up to here and beyond, before the exponentials that should
-            // hide it, but not across a branch. This wait has one, and must come somewhere anyway.
-            wait_for_values(step + 1);
+            fence_operand(score);
+            // ptxas moves the wgmma_wait below in front of the exponentials, which should overlap
+            // with the output product. It does not move it across this loop, needed later anyway.
+            wait_for_v(step + 1);
             wgmma_wait<0>();
-            pin(acc);
-            pin(p);
+            fence_operand(acc);
+            fence_operand(p);
             release(s.v_empty, step);
-            if (moved) multiply(acc, softmax.rescale);
+            if (raised) scale_rows(acc, softmax.rescale);
             pack_operand(p, score);
         }
         start_output(step);
         wgmma_wait<0>();
-        pin(acc);
+        fence_operand(acc);
         release(s.v_empty, step);
         ++step;
 
         const float inverse[2] = {reciprocal(quad_sum(softmax.sum[0])),
                                   reciprocal(quad_sum(softmax.sum[1]))};
-        const size_t to = static_cast<size_t>(work.head) * seq_len + work.first_row + warp_row;
-        store_output(out + to * kHeadDim, seq_len - work.first_row - warp_row, s.q[queries][0],
+        const size_t out_row = static_cast<size_t>(work.head) * seq_len + work.first_row + warp_row;
+        store_output(out + out_row * kHeadDim, seq_len - work.first_row - warp_row, s.q[q_stage][0],
                      kRows, warp_row, acc, inverse);
         __syncwarp();
         async_proxy_fence();
-        if (lane == 0) barrier_arrive(&s.q_empty[queries]);
+        if (lane == 0) barrier_arrive(&s.q_empty[q_stage]);
     }
 }

@@ -1,4 +1,4 @@
-"""Exponentials under the last output product."""
+"""Exponentials that overlap with the previous output product."""
 
 from functools import cache
 
@@ -6,9 +6,9 @@ import torch
 
 from workbench import cuda
 
-# By head dimension: warpgroups that compute, keys of a tile, tiles of keys in shared memory.
+# By head dimension: consumer warpgroups, keys per tile, tiles in the ring buffer.
 TILES = {64: (4, 64, 6), 128: (2, 128, 2)}
-L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
+L2_SECTION = 32 << 20  # bytes of K and V that the blocks use at a time
 
 
 def shared_bytes(d: int) -> int:
@@ -35,14 +35,14 @@ kernels = {
 
 @cache
 def counter(device: torch.device) -> torch.Tensor:
-    """Which tile is next, and how many blocks are done; the kernel leaves both at zero."""
+    """Tiles taken and blocks finished. The kernel resets both to zero."""
     return torch.zeros(2, dtype=torch.int32, device=device)
 
 
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if (d, causal, q.dtype) not in kernels:
-        raise NotImplementedError("head dimension 64 or 128, fp16 or bf16")
+        raise NotImplementedError("only head dimension 64 or 128, fp16 or bf16")
     out = torch.empty_like(q)
     groups, tile, _ = TILES[d]
     rows = 64 * groups
@@ -50,10 +50,10 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
         cuda.tensor_map(x.view(b * h, s, d), (1, box, 64))
         for x, box in ((q, rows), (k, tile), (v, tile))
     ]
-    section = max(1, min(b * h, L2_SECTION // (4 * s * d)))
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    blocks = min(processors, -(-s // rows) * b * h)
+    heads_in_l2 = max(1, min(b * h, L2_SECTION // (4 * s * d)))
+    sm_count = torch.cuda.get_device_properties(q.device).multi_processor_count
+    blocks = min(sm_count, -(-s // rows) * b * h)
     kernels[d, causal, q.dtype][blocks, 128 * (groups + 1), shared_bytes(d)](
-        *maps, out, counter(q.device), s, b * h, section, d**-0.5
+        *maps, out, counter(q.device), s, b * h, heads_in_l2, d**-0.5
     )
     return out

@@ -1,4 +1,4 @@
-"""Up to 512 keys: two warpgroups, chunks of 64 keys, a merge in fp32."""
+"""Two warpgroups with alternate chunks of 64 keys, merged in fp32; up to 512 keys."""
 
 from math import e, log2
 
@@ -9,8 +9,8 @@ from workbench import cuda
 params = cuda.params(deep=1, first=0)
 ROWS = CHUNK = 64
 KEYS = 512
-DEEP = KEYS // CHUNK // 2  # chunks of a warpgroup, where all are there and none is masked
-# Tiles of Q, K, V and ones; what is exchanged; alignment and barriers.
+DEEP = KEYS // CHUNK // 2  # chunks per warpgroup at 512 keys without a mask
+# Q, K, V and ones; exchanged partial results; alignment; mbarriers.
 SHARED = (ROWS + 2 * KEYS + CHUNK) * 128 + 2 * 5 * 128 * 16 + 1024 + 256
 kernels = {
     (chunks, masked, causal, dtype): cuda.kernel(
@@ -33,7 +33,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d != 64 or s > KEYS or q.dtype not in (torch.float16, torch.bfloat16):
-        raise NotImplementedError("head dimension 64, at most 512 keys, fp16 or bf16")
+        raise NotImplementedError("only head dimension 64, at most 512 keys, fp16 or bf16")
     out = torch.empty_like(q)
     maps = [cuda.tensor_map(x.view(b * h, s, d), (1, CHUNK, 64)) for x in (q, k, v)]
     chunks = DEEP if params["deep"] and s == KEYS and not causal else 0

@@ -1,15 +1,15 @@
-// For up to 128 keys: 16 query rows a block, which makes four times as many, and a warp has 32 keys.
-// Q, K and V go from global memory to the registers of mma.sync, every load on its way before any is
-// waited for; partial outputs are merged through shared memory in fp32.
+// As fix16.cu, but with mma.sync, 16 query rows per block and four times as many blocks. Q, K and
+// V go from global memory to registers, and all loads are issued before the first wait. Up to 128
+// keys, head dimension 64.
 #ifdef BF16
 #define MMA_TYPES "f32.bf16.bf16.f32"
 #else
 #define MMA_TYPES "f32.f16.f16.f32"
 #endif
 constexpr int kWarps = WARPS;
-constexpr int kKeys = KEYS;  // of a warp
+constexpr int kKeys = KEYS;  // per warp
 
-// d = a b + d: a 16 x 16, b 16 x 8.
+// d += a b; a is 16 x 16, b is 16 x 8.
 __device__ __forceinline__ void mma(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
                                     unsigned a3, unsigned b0, unsigned b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col." MMA_TYPES
@@ -40,7 +40,7 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return pair;
 }
 
-// The four lanes of a row hold its columns between them.
+// The columns of a row are spread over four lanes.
 __device__ __forceinline__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -51,51 +51,53 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// 16 bytes, or zeros where there are none.
-__device__ __forceinline__ uint4 load(const uint4* from, bool there) {
+// Returns zeros if out of bounds. Only MASKED builds check.
+__device__ __forceinline__ uint4 load(const uint4* from, bool in_bounds) {
     uint4 to;
     if (MASKED)
         asm volatile("{.reg .pred p; setp.ne.s32 p, %5, 0;\n"
                      "mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;\n"
                      "@p ld.global.v4.b32 {%0, %1, %2, %3}, [%4];}"
                      : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
-                     : "l"(from), "r"(int(there)) : "memory");
+                     : "l"(from), "r"(int(in_bounds)) : "memory");
     else
         asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "l"(from) : "memory");
     return to;
 }
 
-// A row of 64 elements is eight pieces of 16 bytes. Of Q and K a lane takes pieces 2t and 2t + 1 of
-// its rows, and a product sums over the elements in that order, the same for both. Of V it takes
-// piece g of rows 2t, 2t + 1, 2t + 8 and 2t + 9: so column c of product n is column 8c + n of V.
+// A row of 64 elements is eight 16-byte vectors. Each lane loads vectors 2t and 2t + 1 of its rows
+// of Q and K. This permutes the columns that a product sums over, in Q as in K. Each lane loads
+// vector g of rows 2t, 2t + 1, 2t + 8 and 2t + 9 of V: column c of product n is column 8c + n of V.
 extern "C" __global__ void __launch_bounds__(32 * kWarps, 1)
 attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
                   const uint4* __restrict__ v, uint4* __restrict__ out, int seq_len,
                   float to_log2) {
-    __shared__ float4 parts[kWarps][8][32];   // [warp][product][lane]
-    __shared__ float2 softmax[kWarps][16];    // reference (log2) and sum of each row
+    __shared__ float4 partial_out[kWarps][8][32];  // [warp][product][lane]
+    __shared__ float2 softmax[kWarps][16];         // scaled maximum and sum of each row
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int row = blockIdx.x * 16 + g, first_key = warp * kKeys;  // and row + 8
+    const int row = blockIdx.x * 16 + g, first_key = warp * kKeys;
     const long long head = static_cast<long long>(blockIdx.y) * seq_len * 8;
 
-    const uint4* own_q = q + (head + row * 8 + 2 * t);
-    const uint4* own_k = k + (head + (first_key + g) * 8 + 2 * t);
-    const uint4* own_v = v + (head + (first_key + 2 * t) * 8 + g);
+    const uint4* q_source = q + (head + row * 8 + 2 * t);
+    const uint4* k_source = k + (head + (first_key + g) * 8 + 2 * t);
+    const uint4* v_source = v + (head + (first_key + 2 * t) * 8 + g);
     uint4 qa[2][2], ka[kKeys / 8][2], va[kKeys / 16][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-        qa[i / 2][i % 2] = load(own_q + (i / 2 * 64 + i % 2), row + i / 2 * 8 < seq_len);
+        qa[i / 2][i % 2] = load(q_source + (i / 2 * 64 + i % 2), row + i / 2 * 8 < seq_len);
 #pragma unroll
     for (int i = 0; i < kKeys / 4; ++i)
-        ka[i / 2][i % 2] = load(own_k + (i / 2 * 64 + i % 2), first_key + i / 2 * 8 + g < seq_len);
+        ka[i / 2][i % 2] =
+            load(k_source + (i / 2 * 64 + i % 2), first_key + i / 2 * 8 + g < seq_len);
 #pragma unroll
     for (int i = 0; i < kKeys / 4; ++i) {
         const int key = i / 2 * 8 + i % 2;
-        va[i / 4][i % 4] = load(own_v + key * 8, first_key + 2 * t + key < seq_len);
+        va[i / 4][i % 4] = load(v_source + key * 8, first_key + 2 * t + key < seq_len);
     }
-    // A zero that only a barrier knows. The first products begin with it, and no load is moved past a
-    // barrier: otherwise the assembler puts V behind the wait for K, to save registers.
+    // The barrier returns zero, but ptxas cannot know that. The first products depend on the zero,
+    // and ptxas moves no load across a barrier. Otherwise it would move the loads of V behind the
+    // wait for K to save registers.
     unsigned zero;
     asm volatile("{.reg .pred p; setp.lt.s32 p, %1, 0; bar.red.popc.u32 %0, 1, %2, p;}"
                  : "=r"(zero) : "r"(seq_len), "n"(32 * kWarps) : "memory");
@@ -121,25 +123,25 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
                     score[n][i] = __int_as_float(0xff800000);  // -infinity
             }
     }
-    float largest[2] = {-1e30f, -1e30f}, sum[2] = {0.0f, 0.0f};
+    float row_max[2] = {-1e30f, -1e30f}, sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) largest[i / 2] = fmaxf(largest[i / 2], score[n][i]);
-    largest[0] = quad_max(largest[0]) * to_log2;
-    largest[1] = quad_max(largest[1]) * to_log2;
+        for (int i = 0; i < 4; ++i) row_max[i / 2] = fmaxf(row_max[i / 2], score[n][i]);
+    row_max[0] = quad_max(row_max[0]) * to_log2;
+    row_max[1] = quad_max(row_max[1]) * to_log2;
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            score[n][i] = exp2_fast(fmaf(score[n][i], to_log2, -largest[i / 2]));
+            score[n][i] = exp2_fast(fmaf(score[n][i], to_log2, -row_max[i / 2]));
             sum[i / 2] += score[n][i];
         }
     sum[0] = quad_sum(sum[0]);
     sum[1] = quad_sum(sum[1]);
     if (t < 2)
         softmax[warp][g + 8 * t] =
-            t ? make_float2(largest[1], sum[1]) : make_float2(largest[0], sum[0]);
+            t ? make_float2(row_max[1], sum[1]) : make_float2(row_max[0], sum[0]);
 
     float acc[8][4] = {};
 #pragma unroll
@@ -155,56 +157,58 @@ attention_forward(const uint4* __restrict__ q, const uint4* __restrict__ k,
         }
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
-            const unsigned half = n % 2 ? 0x7632 : 0x5410;  // the same element of two rows
-            mma(acc[n], a[0], a[1], a[2], a[3], __byte_perm(rows[0][n / 2], rows[1][n / 2], half),
-                __byte_perm(rows[2][n / 2], rows[3][n / 2], half));
+            // Pairs the elements of two rows that are in the same column.
+            const unsigned selector = n % 2 ? 0x7632 : 0x5410;
+            mma(acc[n], a[0], a[1], a[2], a[3],
+                __byte_perm(rows[0][n / 2], rows[1][n / 2], selector),
+                __byte_perm(rows[2][n / 2], rows[3][n / 2], selector));
         }
     }
 #pragma unroll
     for (int n = 0; n < 8; ++n)
-        parts[warp][n][lane] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
+        partial_out[warp][n][lane] = make_float4(acc[n][0], acc[n][1], acc[n][2], acc[n][3]);
     __syncthreads();
 
-    // Each of four warps has two of the products: columns 16t + 2 warp, 16t + 8 + 2 warp, and the
-    // ones beside them.
+    // Each of four warps merges two products: columns 16t + 2 warp, 16t + 8 + 2 warp, and the next
+    // column of each.
     if (warp >= 4) return;
-    float share[2][kWarps];
+    float weight[2][kWarps];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float best = -1e38f, total = 0.0f;
-        float2 part[kWarps];
+        float max_of_warps = -1e38f, total = 0.0f;
+        float2 stats[kWarps];
 #pragma unroll
         for (int w = 0; w < kWarps; ++w) {
-            part[w] = softmax[w][g + 8 * half];
-            best = fmaxf(best, part[w].x);
+            stats[w] = softmax[w][g + 8 * half];
+            max_of_warps = fmaxf(max_of_warps, stats[w].x);
         }
 #pragma unroll
         for (int w = 0; w < kWarps; ++w) {
-            share[half][w] = exp2_fast(part[w].x - best);
-            total = fmaf(part[w].y, share[half][w], total);
+            weight[half][w] = exp2_fast(stats[w].x - max_of_warps);
+            total = fmaf(stats[w].y, weight[half][w], total);
         }
         const float inverse = reciprocal(total);
 #pragma unroll
-        for (int w = 0; w < kWarps; ++w) share[half][w] *= inverse;
+        for (int w = 0; w < kWarps; ++w) weight[half][w] *= inverse;
     }
-    float4 whole[2] = {};
+    float4 merged[2] = {};
 #pragma unroll
     for (int w = 0; w < kWarps; ++w)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const float4 part = parts[w][2 * warp + i][lane];
-            whole[i].x = fmaf(part.x, share[0][w], whole[i].x);
-            whole[i].y = fmaf(part.y, share[0][w], whole[i].y);
-            whole[i].z = fmaf(part.z, share[1][w], whole[i].z);
-            whole[i].w = fmaf(part.w, share[1][w], whole[i].w);
+            const float4 partial = partial_out[w][2 * warp + i][lane];
+            merged[i].x = fmaf(partial.x, weight[0][w], merged[i].x);
+            merged[i].y = fmaf(partial.y, weight[0][w], merged[i].y);
+            merged[i].z = fmaf(partial.z, weight[1][w], merged[i].z);
+            merged[i].w = fmaf(partial.w, weight[1][w], merged[i].w);
         }
     unsigned* to = reinterpret_cast<unsigned*>(out + head) + row * 32 + 8 * t + warp;
     if (!MASKED || row < seq_len) {
-        to[0] = pack(whole[0].x, whole[1].x);
-        to[4] = pack(whole[0].y, whole[1].y);
+        to[0] = pack(merged[0].x, merged[1].x);
+        to[4] = pack(merged[0].y, merged[1].y);
     }
     if (!MASKED || row + 8 < seq_len) {
-        to[256] = pack(whole[0].z, whole[1].z);
-        to[260] = pack(whole[0].w, whole[1].w);
+        to[256] = pack(merged[0].z, merged[1].z);
+        to[260] = pack(merged[0].w, merged[1].w);
     }
 }

@@ -1,4 +1,4 @@
-"""Up to 128 keys: keys are the rows of the products and queries their columns, 8 of a block."""
+"""Blocks of 8 queries by transposed products; up to 128 keys."""
 
 from math import e, log2
 
@@ -24,7 +24,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d != 64 or s > KEYS or q.dtype not in (torch.float16, torch.bfloat16):
-        raise NotImplementedError(f"head dimension 64, at most {KEYS} keys, fp16 or bf16")
+        raise NotImplementedError(f"only head dimension 64, at most {KEYS} keys, fp16 or bf16")
     out = torch.empty_like(q)
     kernel = kernels[causal or s != KEYS, causal, q.dtype]
     kernel[(-(-s // ROWS), b * h), 32 * params["warps"]](q, k, v, out, s, d**-0.5 * log2(e))

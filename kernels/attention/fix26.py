@@ -1,4 +1,4 @@
-"""Up to 256 keys of head dimension 128: all of them in shared memory, and queries in registers."""
+"""Head dimension 128 with all keys in shared memory and queries in registers; up to 256 keys."""
 
 from math import e, log2
 
@@ -7,7 +7,7 @@ import torch
 from workbench import cuda
 
 ROWS, CHUNK, KEYS = 128, 64, 256
-SHARED = (ROWS + 2 * KEYS) * 256 + 1024 + 256  # tiles of Q, K and V; alignment and barriers
+SHARED = (ROWS + 2 * KEYS) * 256 + 1024 + 256  # Q, K and V; alignment; mbarriers
 kernels = {
     (masked, causal, dtype): cuda.kernel(
         "fix26.cu",
@@ -23,7 +23,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d != 128 or s > KEYS or q.dtype not in (torch.float16, torch.bfloat16):
-        raise NotImplementedError("head dimension 128, at most 256 keys, fp16 or bf16")
+        raise NotImplementedError("only head dimension 128, at most 256 keys, fp16 or bf16")
     out = torch.empty_like(q)
     maps = [cuda.tensor_map(x.view(b * h, s, d), (1, CHUNK, 64)) for x in (k, v)]
     kernel = kernels[causal or s % CHUNK != 0, causal, q.dtype]

@@ -1,21 +1,23 @@
-// As fix3, but both products run on the tensor cores: a warp owns 16 query rows, keeps Q, the
-// scores and the output in registers as mma.sync fragments, and feeds the probabilities of one
-// product to the next without leaving them.
+// As fix2.cu, but both products run on the tensor cores (mma.sync). A warp owns 16 query rows.
+// Q, the scores and the output stay in registers as fragments: the accumulators of the first
+// product, packed to fp16, are operand A of the second.
 //
-// Fragment layout (m16n8k16, fp16 in, fp32 out), with g = lane / 4 and t = lane % 4:
-//   A: rows g and g + 8, columns 2t, 2t + 1 and 8 further;  C: rows g and g + 8, columns 2t, 2t + 1
-//   B: rows 2t, 2t + 1 and 8 further, column g
+// Fragment layout of m16n8k16 (fp16 operands, fp32 accumulators), with g = lane / 4, t = lane % 4:
+//   A: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9
+//   B: rows 2t, 2t + 1, 2t + 8, 2t + 9, column g
+//   C: rows g and g + 8, columns 2t, 2t + 1
 #include <cuda_fp16.h>
 
 constexpr int kHeadDim = 64;
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kRows = 16 * kWarps;     // query rows of a block
-constexpr int kTile = 64;              // keys in shared memory at a time
-constexpr int kStride = kHeadDim + 8;  // padded: the eight rows of a fragment lie in other banks
+constexpr int kRows = 16 * kWarps;     // query rows per block
+constexpr int kTile = 64;              // keys per tile
+constexpr int kStride = kHeadDim + 8;  // padded: no bank conflicts between a fragment's eight rows
 constexpr float kLog2e = 1.4426950408889634f;
 
-__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+__device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsigned b0,
+                                    unsigned b1) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -23,16 +25,16 @@ __device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsig
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8x8 matrices, transposed: lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_transposed(unsigned (&to)[4], const __half* from) {
-    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(from));
+// Loads four transposed 8 x 8 matrices. Lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_trans(unsigned (&fragment)[4], const __half* row) {
+    const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "=r"(fragment[0]), "=r"(fragment[1]), "=r"(fragment[2]), "=r"(fragment[3])
                  : "r"(address));
 }
 
-__device__ __forceinline__ unsigned word(const __half* from) {
-    return *reinterpret_cast<const unsigned*>(from);
+__device__ __forceinline__ unsigned load_half2(const __half* address) {
+    return *reinterpret_cast<const unsigned*>(address);
 }
 
 __device__ __forceinline__ unsigned pack(float low, float high) {
@@ -40,13 +42,13 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return *reinterpret_cast<const unsigned*>(&pair);
 }
 
-// The four lanes of a row hold its columns between them.
-__device__ __forceinline__ float row_max_of(float x) {
+// The columns of a row are spread over four lanes.
+__device__ __forceinline__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-__device__ __forceinline__ float row_sum_of(float x) {
+__device__ __forceinline__ float quad_sum(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
@@ -58,56 +60,59 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
     __shared__ alignas(16) __half k_tile[kTile * kStride], v_tile[kTile * kStride];
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int row = blockIdx.x * kRows + threadIdx.x / 32 * 16 + g;  // and row + 8
-    const size_t head = static_cast<size_t>(blockIdx.y) * seq_len * kHeadDim;
+    const size_t head_offset = static_cast<size_t>(blockIdx.y) * seq_len * kHeadDim;
 
     unsigned query[4][4];
-    const __half* upper = q + head + static_cast<size_t>(min(row, seq_len - 1)) * kHeadDim + 2 * t;
-    const __half* lower = q + head + static_cast<size_t>(min(row + 8, seq_len - 1)) * kHeadDim + 2 * t;
+    const __half* upper =
+        q + head_offset + static_cast<size_t>(min(row, seq_len - 1)) * kHeadDim + 2 * t;
+    const __half* lower =
+        q + head_offset + static_cast<size_t>(min(row + 8, seq_len - 1)) * kHeadDim + 2 * t;
     for (int step = 0; step < 4; ++step) {
-        query[step][0] = word(upper + 16 * step);
-        query[step][1] = word(lower + 16 * step);
-        query[step][2] = word(upper + 16 * step + 8);
-        query[step][3] = word(lower + 16 * step + 8);
+        query[step][0] = load_half2(upper + 16 * step);
+        query[step][1] = load_half2(lower + 16 * step);
+        query[step][2] = load_half2(upper + 16 * step + 8);
+        query[step][3] = load_half2(lower + 16 * step + 8);
     }
 
     const float to_log2 = scale * kLog2e;
     float acc[8][4] = {}, row_max[2] = {-1e30f, -1e30f}, row_sum[2] = {};
-    for (int first = 0; first < seq_len; first += kTile) {
+    for (int first_key = 0; first_key < seq_len; first_key += kTile) {
         __syncthreads();
         for (int i = threadIdx.x * 8; i < kTile * kHeadDim; i += kThreads * 8) {
-            const int key = i / kHeadDim, to = key * kStride + i % kHeadDim;
-            const size_t from = head + static_cast<size_t>(first) * kHeadDim + i;
-            const bool inside = first + key < seq_len;
+            const int key = i / kHeadDim, dst = key * kStride + i % kHeadDim;
+            const size_t src = head_offset + static_cast<size_t>(first_key) * kHeadDim + i;
+            const bool in_bounds = first_key + key < seq_len;
             const uint4 zero = make_uint4(0, 0, 0, 0);
-            *reinterpret_cast<uint4*>(k_tile + to) =
-                inside ? *reinterpret_cast<const uint4*>(k + from) : zero;
-            *reinterpret_cast<uint4*>(v_tile + to) =
-                inside ? *reinterpret_cast<const uint4*>(v + from) : zero;
+            *reinterpret_cast<uint4*>(k_tile + dst) =
+                in_bounds ? *reinterpret_cast<const uint4*>(k + src) : zero;
+            *reinterpret_cast<uint4*>(v_tile + dst) =
+                in_bounds ? *reinterpret_cast<const uint4*>(v + src) : zero;
         }
         __syncthreads();
 
         float score[8][4] = {};
         for (int n = 0; n < 8; ++n) {
-            const __half* key = k_tile + (8 * n + g) * kStride + 2 * t;
+            const __half* k_row = k_tile + (8 * n + g) * kStride + 2 * t;
             for (int step = 0; step < 4; ++step)
-                mma(score[n], query[step], word(key + 16 * step), word(key + 16 * step + 8));
+                mma(score[n], query[step], load_half2(k_row + 16 * step),
+                    load_half2(k_row + 16 * step + 8));
         }
-        if (first + kTile > seq_len)
+        if (first_key + kTile > seq_len)
             for (int n = 0; n < 8; ++n)
                 for (int i = 0; i < 4; ++i)
-                    if (first + 8 * n + 2 * t + i % 2 >= seq_len) score[n][i] = -1e30f;
+                    if (first_key + 8 * n + 2 * t + i % 2 >= seq_len) score[n][i] = -1e30f;
 
         for (int half = 0; half < 2; ++half) {
-            float largest = row_max[half];
+            float new_max = row_max[half];
             for (int n = 0; n < 8; ++n)
-                largest = fmaxf(largest, fmaxf(score[n][2 * half], score[n][2 * half + 1]));
-            largest = row_max_of(largest);
-            const float rescale = exp2f((row_max[half] - largest) * to_log2);
-            row_max[half] = largest;
+                new_max = fmaxf(new_max, fmaxf(score[n][2 * half], score[n][2 * half + 1]));
+            new_max = quad_max(new_max);
+            const float rescale = exp2f((row_max[half] - new_max) * to_log2);
+            row_max[half] = new_max;
             row_sum[half] *= rescale;
             for (int n = 0; n < 8; ++n) {
                 for (int i = 2 * half; i < 2 * half + 2; ++i) {
-                    score[n][i] = exp2f((score[n][i] - largest) * to_log2);
+                    score[n][i] = exp2f((score[n][i] - new_max) * to_log2);
                     row_sum[half] += score[n][i];
                     acc[n][i] *= rescale;
                 }
@@ -120,20 +125,22 @@ attention_forward(const __half* __restrict__ q, const __half* __restrict__ k,
                                    pack(score[2 * step + 1][0], score[2 * step + 1][1]),
                                    pack(score[2 * step + 1][2], score[2 * step + 1][3])};
             for (int n = 0; n < 8; n += 2) {
-                unsigned value[4];
-                load_transposed(value, v_tile + (16 * step + lane % 16) * kStride + 8 * (n + lane / 16));
-                mma(acc[n], p, value[0], value[1]);
-                mma(acc[n + 1], p, value[2], value[3]);
+                unsigned v_fragment[4];
+                ldmatrix_trans(v_fragment,
+                               v_tile + (16 * step + lane % 16) * kStride + 8 * (n + lane / 16));
+                mma(acc[n], p, v_fragment[0], v_fragment[1]);
+                mma(acc[n + 1], p, v_fragment[2], v_fragment[3]);
             }
         }
     }
 
     for (int half = 0; half < 2; ++half) {
-        const float inverse = 1.0f / row_sum_of(row_sum[half]);
+        const float inverse = 1.0f / quad_sum(row_sum[half]);
         if (row + 8 * half >= seq_len) continue;
-        __half* to = out + head + static_cast<size_t>(row + 8 * half) * kHeadDim + 2 * t;
+        __half* out_row =
+            out + head_offset + static_cast<size_t>(row + 8 * half) * kHeadDim + 2 * t;
         for (int n = 0; n < 8; ++n)
-            *reinterpret_cast<unsigned*>(to + 8 * n) =
+            *reinterpret_cast<unsigned*>(out_row + 8 * n) =
                 pack(acc[n][2 * half] * inverse, acc[n][2 * half + 1] * inverse);
     }
 }

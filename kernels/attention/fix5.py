@@ -1,4 +1,4 @@
-"""K and V tiles prefetched into a ring in shared memory with cp.async."""
+"""K and V tiles prefetched by cp.async into a ring buffer in shared memory."""
 
 import torch
 
@@ -13,7 +13,7 @@ kernel = cuda.kernel("fix5.cu", "attention_forward", defines={"SHARED_BYTES": SH
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d != 64 or q.dtype != torch.float16 or causal:
-        raise NotImplementedError("head dimension 64, fp16, not causal")
+        raise NotImplementedError("only head dimension 64, fp16, not causal")
     out = torch.empty_like(q)
     kernel[(-(-s // ROWS), b * h), THREADS, SHARED_BYTES](q, k, v, out, s, d**-0.5)
     return out

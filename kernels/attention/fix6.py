@@ -1,4 +1,4 @@
-"""Both products with wgmma, Q, K and V read from swizzled shared memory."""
+"""Both products with wgmma, which reads Q, K and V from swizzled shared memory."""
 
 import torch
 
@@ -25,7 +25,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d not in (64, 128) or q.dtype != torch.float16:
-        raise NotImplementedError("head dimension 64 or 128, fp16")
+        raise NotImplementedError("only head dimension 64 or 128, fp16")
     out = torch.empty_like(q)
     kernels[d, causal][(-(-s // ROWS), b * h), 128, shared_bytes(d)](q, k, v, out, s, d**-0.5)
     return out

@@ -1,37 +1,38 @@
-// As fix6, with K and V fetched by the copy engine (TMA) into a ring of tiles, and no barrier
-// between all threads: an mbarrier says when a tile is there, another when it may be overwritten.
+// As fix6.cu, but one thread loads K and V by TMA into a ring buffer of four tiles. Instead of
+// barriers for the whole block, mbarriers signal that a tile is loaded (full) or released (empty).
 #include "attention.cuh"
 
 constexpr int kThreads = 128;
-constexpr int kRows = 64;   // query rows of a block
-constexpr int kTile = 64;   // keys of a tile
-constexpr int kStages = 4;  // tiles in shared memory
+constexpr int kRows = 64;   // query rows per block
+constexpr int kTile = 64;   // keys per tile
+constexpr int kStages = 4;  // tiles in the ring buffer
 
-struct Shared {
+struct SharedStorage {
     Element q[kPanels][kRows * 64];
     Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
     Barrier q_full, k_full[kStages], v_full[kStages], empty[kStages];
 };
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                   const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
                   int seq_len, float scale) {
     extern __shared__ char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    SharedStorage& s =
+        *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
     const int head = blockIdx.y, first_row = blockIdx.x * kRows, warp_row = threadIdx.x / 32 * 16;
     const int row = first_row + warp_row + threadIdx.x % 32 / 4;
     const int tiles = ((CAUSAL ? min(seq_len, first_row + kRows) : seq_len) + kTile - 1) / kTile;
 
-    auto fetch = [&](int tile) {
+    auto load_tile = [&](int tile) {
         const int stage = tile % kStages;
         barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
         barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
         for (int panel = 0; panel < kPanels; ++panel)
-            copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, head, &s.k_full[stage]);
+            tma_load(s.k[stage][panel], k_map, panel * 64, tile * kTile, head, &s.k_full[stage]);
         for (int panel = 0; panel < kPanels; ++panel)
-            copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, head, &s.v_full[stage]);
+            tma_load(s.v[stage][panel], v_map, panel * 64, tile * kTile, head, &s.v_full[stage]);
     };
     if (threadIdx.x == 0) {
         barrier_init(&s.q_full, 1);
@@ -43,8 +44,8 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         barrier_init_fence();
         barrier_expect(&s.q_full, sizeof(s.q));
         for (int panel = 0; panel < kPanels; ++panel)
-            copy_box(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
-        for (int tile = 0; tile < min(tiles, kStages); ++tile) fetch(tile);
+            tma_load(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
+        for (int tile = 0; tile < min(tiles, kStages); ++tile) load_tile(tile);
     }
     __syncthreads();
 
@@ -57,7 +58,7 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         const int stage = tile % kStages;
         const unsigned parity = tile / kStages & 1;
         barrier_wait(&s.k_full[stage], parity);
-        pin(score);
+        fence_operand(score);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i)
@@ -65,27 +66,27 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
                   descriptor(s.k[stage][i / 4]) + i % 4 * 2, i > 0);
         wgmma_commit();
         wgmma_wait<0>();
-        pin(score);
+        fence_operand(score);
 
         mask_keys(score, tile * kTile, row, seq_len);
-        if (softmax.move_reference(score)) multiply(acc, softmax.rescale);
+        if (softmax.update_reference(score)) scale_rows(acc, softmax.rescale);
         softmax.exponentiate(score);
         pack_operand(p, score);
 
         barrier_wait(&s.v_full[stage], parity);
-        pin(acc);
-        pin(p);
+        fence_operand(acc);
+        fence_operand(p);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kTile / 16; ++i)
             wgmma(acc, p[i], descriptor(s.v[stage][0], kTile * 128) + i * 128, 1);
         wgmma_commit();
         wgmma_wait<0>();
-        pin(acc);
+        fence_operand(acc);
         if (threadIdx.x % 32 == 0) barrier_arrive(&s.empty[stage]);
         if (threadIdx.x == 0 && tile + kStages < tiles) {
             barrier_wait(&s.empty[stage], parity);
-            fetch(tile + kStages);
+            load_tile(tile + kStages);
         }
         __syncwarp();
     }

@@ -1,4 +1,4 @@
-"""K and V fetched by the copy engine into a ring of tiles."""
+"""K and V loaded by TMA into a ring buffer of tiles."""
 
 import torch
 
@@ -26,7 +26,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d not in (64, 128) or q.dtype != torch.float16:
-        raise NotImplementedError("head dimension 64 or 128, fp16")
+        raise NotImplementedError("only head dimension 64 or 128, fp16")
     out = torch.empty_like(q)
     maps = [cuda.tensor_map(x.view(b * h, s, d), (1, TILE, 64)) for x in (q, k, v)]
     kernels[d, causal][(-(-s // ROWS), b * h), 128, shared_bytes(d)](*maps, out, s, d**-0.5)

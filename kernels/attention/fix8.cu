@@ -1,26 +1,27 @@
-// As fix7, with the work divided: one warpgroup fetches, two compute 64 rows each of a block of 128
-// and take its registers; tiles of 128 keys.
+// As fix7.cu, but warp-specialised: one producer warpgroup loads tiles of 128 keys, two consumer
+// warpgroups compute 64 rows each. Registers of the producer go to the consumers.
 #include "attention.cuh"
 
-constexpr int kGroups = 2;           // that compute
-constexpr int kRows = 64 * kGroups;  // query rows of a block
-constexpr int kTile = 128;           // keys of a tile
-constexpr int kStages = 2;           // tiles in shared memory
+constexpr int kGroups = 2;           // consumer warpgroups
+constexpr int kRows = 64 * kGroups;  // query rows per block
+constexpr int kTile = 128;           // keys per tile
+constexpr int kStages = 2;           // tiles in the ring buffer
 
-struct Shared {
+struct SharedStorage {
     Element q[kPanels][kRows * 64];
     Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
     Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
 extern "C" __global__ void __launch_bounds__(128 * (kGroups + 1), 1)
 attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                   const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
                   int seq_len, float scale) {
     extern __shared__ char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
-    // The shuffle tells the compiler that a warp agrees on its number.
+    SharedStorage& s =
+        *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
+    // The shuffle makes the warp index uniform for the compiler.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32, head = blockIdx.y, first_row = blockIdx.x * kRows;
     const int tiles = ((CAUSAL ? min(seq_len, first_row + kRows) : seq_len) + kTile - 1) / kTile;
@@ -38,29 +39,29 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     __syncthreads();
 
     if (group == kGroups) {
-        give_registers_down_to<24>();
+        decrease_registers<24>();
         if (warp != 4 * kGroups || lane != 0) return;
         barrier_expect(&s.q_full, sizeof(s.q));
         for (int panel = 0; panel < kPanels; ++panel)
-            copy_box(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
+            tma_load(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
         for (int tile = 0; tile < tiles; ++tile) {
             const int stage = tile % kStages;
-            const unsigned parity = tile / kStages & 1 ^ 1;  // the first round finds it empty
+            const unsigned parity = tile / kStages & 1 ^ 1;  // starts as if released
             barrier_wait(&s.k_empty[stage], parity);
             barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
             for (int panel = 0; panel < kPanels; ++panel)
-                copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, head,
+                tma_load(s.k[stage][panel], k_map, panel * 64, tile * kTile, head,
                          &s.k_full[stage]);
             barrier_wait(&s.v_empty[stage], parity);
             barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
             for (int panel = 0; panel < kPanels; ++panel)
-                copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, head,
+                tma_load(s.v[stage][panel], v_map, panel * 64, tile * kTile, head,
                          &s.v_full[stage]);
         }
         return;
     }
 
-    take_registers_up_to<240>();
+    increase_registers<240>();
     const int warp_row = warp * 16, row = first_row + warp_row + lane / 4;
     const unsigned q_tile = descriptor(s.q[0]) + group * (64 * 128 >> 4);
     float acc[kHeadDim / 2] = {}, score[kTile / 2];
@@ -72,7 +73,7 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         const int stage = tile % kStages;
         const unsigned parity = tile / kStages & 1;
         barrier_wait(&s.k_full[stage], parity);
-        pin(score);
+        fence_operand(score);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i)
@@ -80,24 +81,24 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
                   descriptor(s.k[stage][i / 4]) + i % 4 * 2, i > 0);
         wgmma_commit();
         wgmma_wait<0>();
-        pin(score);
+        fence_operand(score);
         if (lane == 0) barrier_arrive(&s.k_empty[stage]);
 
         mask_keys(score, tile * kTile, row, seq_len);
-        if (softmax.move_reference(score)) multiply(acc, softmax.rescale);
+        if (softmax.update_reference(score)) scale_rows(acc, softmax.rescale);
         softmax.exponentiate(score);
         pack_operand(p, score);
 
         barrier_wait(&s.v_full[stage], parity);
-        pin(acc);
-        pin(p);
+        fence_operand(acc);
+        fence_operand(p);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kTile / 16; ++i)
             wgmma(acc, p[i], descriptor(s.v[stage][0], kTile * 128) + i * 128, 1);
         wgmma_commit();
         wgmma_wait<0>();
-        pin(acc);
+        fence_operand(acc);
         if (lane == 0) barrier_arrive(&s.v_empty[stage]);
     }
 

@@ -1,4 +1,4 @@
-"""One warpgroup fetches, two compute, with its registers; tiles of 128 keys."""
+"""Warp specialisation: one producer and two consumer warpgroups, tiles of 128 keys."""
 
 import torch
 
@@ -28,7 +28,7 @@ kernels = {
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     if d not in (64, 128) or q.dtype != torch.float16:
-        raise NotImplementedError("head dimension 64 or 128, fp16")
+        raise NotImplementedError("only head dimension 64 or 128, fp16")
     out = torch.empty_like(q)
     maps = [
         cuda.tensor_map(x.view(b * h, s, d), (1, rows, 64))

@@ -1,26 +1,27 @@
-// As fix8, with the softmax of a tile beside matrix products instead of between them: the scores of
-// the next tile, and the output of the last, are on the tensor cores meanwhile.
+// As fix8.cu, but the softmax of a tile overlaps with the output product of the previous tile.
+// start_scores and start_output issue both products of an iteration before the softmax.
 #include "attention.cuh"
 
-constexpr int kGroups = 2;           // that compute
-constexpr int kRows = 64 * kGroups;  // query rows of a block
-constexpr int kTile = 128;           // keys of a tile
-constexpr int kStages = 2;           // tiles in shared memory
+constexpr int kGroups = 2;           // consumer warpgroups
+constexpr int kRows = 64 * kGroups;  // query rows per block
+constexpr int kTile = 128;           // keys per tile
+constexpr int kStages = 2;           // tiles in the ring buffer
 
-struct Shared {
+struct SharedStorage {
     Element q[kPanels][kRows * 64];
     Element k[kStages][kPanels][kTile * 64], v[kStages][kPanels][kTile * 64];
     Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 };
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
 extern "C" __global__ void __launch_bounds__(128 * (kGroups + 1), 1)
 attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map,
                   const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
                   int seq_len, float scale) {
     extern __shared__ char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
-    // The shuffle tells the compiler that a warp agrees on its number.
+    SharedStorage& s =
+        *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
+    // The shuffle makes the warp index uniform for the compiler.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32, head = blockIdx.y, first_row = blockIdx.x * kRows;
     const int tiles = ((CAUSAL ? min(seq_len, first_row + kRows) : seq_len) + kTile - 1) / kTile;
@@ -38,29 +39,29 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     __syncthreads();
 
     if (group == kGroups) {
-        give_registers_down_to<24>();
+        decrease_registers<24>();
         if (warp != 4 * kGroups || lane != 0) return;
         barrier_expect(&s.q_full, sizeof(s.q));
         for (int panel = 0; panel < kPanels; ++panel)
-            copy_box(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
+            tma_load(s.q[panel], q_map, panel * 64, first_row, head, &s.q_full);
         for (int tile = 0; tile < tiles; ++tile) {
             const int stage = tile % kStages;
-            const unsigned parity = tile / kStages & 1 ^ 1;  // the first round finds it empty
+            const unsigned parity = tile / kStages & 1 ^ 1;  // starts as if released
             barrier_wait(&s.k_empty[stage], parity);
             barrier_expect(&s.k_full[stage], sizeof(s.k[0]));
             for (int panel = 0; panel < kPanels; ++panel)
-                copy_box(s.k[stage][panel], k_map, panel * 64, tile * kTile, head,
+                tma_load(s.k[stage][panel], k_map, panel * 64, tile * kTile, head,
                          &s.k_full[stage]);
             barrier_wait(&s.v_empty[stage], parity);
             barrier_expect(&s.v_full[stage], sizeof(s.v[0]));
             for (int panel = 0; panel < kPanels; ++panel)
-                copy_box(s.v[stage][panel], v_map, panel * 64, tile * kTile, head,
+                tma_load(s.v[stage][panel], v_map, panel * 64, tile * kTile, head,
                          &s.v_full[stage]);
         }
         return;
     }
 
-    take_registers_up_to<240>();
+    increase_registers<240>();
     const int warp_row = warp * 16, row = first_row + warp_row + lane / 4;
     const unsigned q_tile = descriptor(s.q[0]) + group * (64 * 128 >> 4);
     float acc[kHeadDim / 2] = {}, score[kTile / 2];
@@ -70,7 +71,7 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     auto start_scores = [&](int tile) {
         const int stage = tile % kStages;
         barrier_wait(&s.k_full[stage], tile / kStages & 1);
-        pin(score);
+        fence_operand(score);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kHeadDim / 16; ++i)
@@ -81,8 +82,8 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     auto start_output = [&](int tile) {
         const int stage = tile % kStages;
         barrier_wait(&s.v_full[stage], tile / kStages & 1);
-        pin(acc);
-        pin(p);
+        fence_operand(acc);
+        fence_operand(p);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kTile / 16; ++i)
@@ -95,10 +96,10 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
 
     start_scores(0);
     wgmma_wait<0>();
-    pin(score);
+    fence_operand(score);
     release(s.k_empty, 0);
     mask_keys(score, 0, row, seq_len);
-    softmax.move_reference(score);
+    softmax.update_reference(score);
     softmax.exponentiate(score);
     pack_operand(p, score);
 #pragma unroll 1
@@ -106,21 +107,21 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         start_scores(tile);
         start_output(tile - 1);
         wgmma_wait<1>();
-        pin(score);
+        fence_operand(score);
         release(s.k_empty, tile);
         mask_keys(score, tile * kTile, row, seq_len);
-        const bool moved = softmax.move_reference(score);
+        const bool raised = softmax.update_reference(score);
         softmax.exponentiate(score);
         wgmma_wait<0>();
-        pin(acc);
-        pin(p);
+        fence_operand(acc);
+        fence_operand(p);
         release(s.v_empty, tile - 1);
-        if (moved) multiply(acc, softmax.rescale);
+        if (raised) scale_rows(acc, softmax.rescale);
         pack_operand(p, score);
     }
     start_output(tiles - 1);
     wgmma_wait<0>();
-    pin(acc);
+    fence_operand(acc);
 
     const float inverse[2] = {reciprocal(quad_sum(softmax.sum[0])),
                               reciprocal(quad_sum(softmax.sum[1]))};

@@ -1,12 +1,13 @@
-// Exponentials on the FMA units, in pairs of halves.
+// Exponentials by a polynomial on the FMA units, in half2.
 #pragma once
 
-// 2^x of a pair, times 2^6, for a part of the exponentials: the special function units give 16 a
-// cycle and SM, the tensor cores use twice as many at head dimension 64. x is split into a whole
-// number k and a fraction in [-1/2, 1/2] by adding a number so large that halves have no fraction
-// bits left there; its lowest bits are k + 21 then, the exponent of 2^(k + 6). The polynomial is the
-// minimax one of degree 3 with the constant 1: relative error 1e-4, under half a unit of fp16.
-// Below x = -20.5 the result is zero.
+// 2^(x + 6) of two numbers. Relieves the special function units (MUFU), which compute 16
+// exponentials per cycle and SM: all that the tensor cores can use at head dimension 64.
+//
+// Adding 1536 + 21 rounds x to an integer k, because fp16 has no fraction bits at that magnitude.
+// The lowest five bits of the sum are k + 21: the exponent field of 2^(k + 6). The rest of x, in
+// [-1/2, 1/2], goes through the minimax polynomial of degree 3 with constant term 1. Its relative
+// error is 1e-4, below half an ulp of fp16. For x < -20.5 the result is zero.
 __device__ __forceinline__ unsigned exp2_pair(float low, float high) {
     unsigned x, t, k, f, y;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
@@ -22,13 +23,13 @@ __device__ __forceinline__ unsigned exp2_pair(float low, float high) {
 }
 constexpr float kPairScaleLog2 = 6.0f;
 
-// sum + pair / 2^8: pairs of up to 2^14 add up without overflow.
+// sum + pair / 2^8: the sum of 2^10 pairs of up to 2^14 does not overflow.
 __device__ __forceinline__ unsigned add_pair(unsigned sum, unsigned pair) {
     asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0x1C001C00u));
     return sum;
 }
 
-__device__ __forceinline__ float total_of_pairs(unsigned sum) {
+__device__ __forceinline__ float pair_sum(unsigned sum) {
     float low, high;
     asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
         : "=f"(low), "=f"(high) : "r"(sum));

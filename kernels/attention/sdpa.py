@@ -1,4 +1,4 @@
-"""PyTorch's scaled_dot_product_attention as it comes: it picks the backend."""
+"""PyTorch's scaled_dot_product_attention (SDPA), default: PyTorch selects the backend."""
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention

@@ -1,4 +1,4 @@
-"""PyTorch SDPA forced to one backend: cuDNN's fused attention."""
+"""PyTorch SDPA with the cuDNN backend only."""
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -1,4 +1,4 @@
-"""PyTorch SDPA forced to one backend: FlashAttention-2, which may use a second kernel."""
+"""PyTorch SDPA with the FlashAttention-2 backend only."""
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

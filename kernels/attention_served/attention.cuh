@@ -1,14 +1,14 @@
-// What the wgmma kernels share: the softmax of a warpgroup's rows, and the way out.
+// Shared by the wgmma kernels: the softmax of a warpgroup's 64 rows, and the output.
 //
-// A warpgroup has 64 rows; a thread holds of each product d[4n], d[4n + 1] at row g, columns
-// 8n + 2t, 8n + 2t + 1, and d[4n + 2], d[4n + 3] at row g + 8, where g = lane / 4 and t = lane % 4
-// and warp w of the four has the rows from 16w on.
+// Accumulator layout, with g = lane / 4 and t = lane % 4: d[4n] and d[4n + 1] are at row g, columns
+// 8n + 2t and 8n + 2t + 1; d[4n + 2] and d[4n + 3] are at row g + 8, same columns. Rows are counted
+// from the warp's first row: warp w of the warpgroup has rows 16w to 16w + 15.
 #pragma once
 #include "hopper.cuh"
 
-using Element = unsigned short;  // the bits of an fp16 or bf16
+using Element = unsigned short;  // fp16 or bf16 bits
 constexpr int kHeadDim = HEAD_DIM;
-constexpr int kPanels = kHeadDim / 64;  // tiles lie in shared memory in panels of 64 columns
+constexpr int kPanels = kHeadDim / 64;  // a tile in shared memory is split into 64-column panels
 constexpr float kLog2e = 1.4426950408889634f;
 
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
     return pair;
 }
 
-// The four lanes of a row hold its columns between them.
+// The columns of a row are spread over four lanes.
 __device__ __forceinline__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -44,55 +44,56 @@ __device__ __forceinline__ float quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Columns from ``upper`` on of row g, and from ``lower`` on of row g + 8, count for nothing. Both
-// are counted from this thread's first column.
+// Masks columns from ``upper_limit`` on in row g and from ``lower_limit`` on in row g + 8. Both
+// limits are relative to this thread's first column.
 template <int kCount>
-__device__ __forceinline__ void mask(float (&score)[kCount], int upper, int lower) {
+__device__ __forceinline__ void mask(float (&score)[kCount], int upper_limit, int lower_limit) {
+    const float minus_infinity = __int_as_float(0xff800000);
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-        if (i / 4 * 8 + i % 2 >= (i / 2 % 2 ? lower : upper)) score[i] = __int_as_float(0xff800000);  // -infinity
+        if (i / 4 * 8 + i % 2 >= (i / 2 % 2 ? lower_limit : upper_limit)) score[i] = minus_infinity;
 }
 
-// The same for keys from ``first_key`` on, where a row sees those before seq_len and, under a
-// causal mask, none after itself. ``row`` is row g; the warp's first row decides whether to look.
+// Masks the keys of a tile beyond seq_len and, if CAUSAL, those after each query row. ``row`` is
+// row g. The branch is uniform in a warp: it depends on the warp's first row only.
 template <int kCount>
 __device__ __forceinline__ void mask_keys(float (&score)[kCount], int first_key, int row,
                                           int seq_len) {
-    const int lane = threadIdx.x % 32, beyond = first_key + 2 * kCount;
-    if (beyond > seq_len || CAUSAL && beyond > row - lane / 4 + 1) {
-        const int first = first_key + lane % 4 * 2;
-        mask(score, (CAUSAL ? min(seq_len, row + 1) : seq_len) - first,
-             (CAUSAL ? min(seq_len, row + 9) : seq_len) - first);
+    const int lane = threadIdx.x % 32, tile_end = first_key + 2 * kCount;
+    if (tile_end > seq_len || CAUSAL && tile_end > row - lane / 4 + 1) {
+        const int thread_key = first_key + lane % 4 * 2;
+        mask(score, (CAUSAL ? min(seq_len, row + 1) : seq_len) - thread_key,
+             (CAUSAL ? min(seq_len, row + 9) : seq_len) - thread_key);
     }
 }
 
-// Online softmax of rows g and g + 8. Probabilities are taken against a reference that is not far
-// below the largest score: it moves, and what was summed is rescaled, only when a score exceeds it
-// by more than a factor of 2^8. fp16 and fp32 have room for that, and most tiles save the rescaling.
+// Online softmax of rows g and g + 8. Probabilities are relative to a reference score instead of
+// the exact maximum. The reference is raised, and the sums rescaled, only if a probability would
+// exceed 2^8. fp16 and fp32 have that range, and most tiles skip the rescaling.
 struct Softmax {
-    float reference[2] = {-1e30f, -1e30f};  // raw scores
-    float sum[2] = {0.0f, 0.0f};            // of this thread's columns
+    float reference[2] = {-1e30f, -1e30f};  // unscaled scores
+    float sum[2] = {0.0f, 0.0f};            // over this thread's columns
     float rescale[2];
-    float to_log2;
+    float to_log2;  // softmax scale times log2(e)
 
     Softmax() = default;
     __device__ __forceinline__ explicit Softmax(float scale) : to_log2(scale * kLog2e) {}
 
-    // Moves the reference where it must; says whether the output has to be multiplied by rescale.
+    // Raises the references if needed. Returns whether the output has to be scaled by ``rescale``.
     template <int kCount>
-    __device__ __forceinline__ bool move_reference(const float (&score)[kCount]) {
-        float largest[2] = {reference[0], reference[1]};
+    __device__ __forceinline__ bool update_reference(const float (&score)[kCount]) {
+        float row_max[2] = {reference[0], reference[1]};
 #pragma unroll
         for (int i = 0; i < kCount; ++i)
-            largest[i / 2 % 2] = fmaxf(largest[i / 2 % 2], score[i]);
-        largest[0] = quad_max(largest[0]);
-        largest[1] = quad_max(largest[1]);
-        const float above = fmaxf(largest[0] - reference[0], largest[1] - reference[1]);
-        if (!__any_sync(~0u, above * to_log2 > 8.0f)) return false;
+            row_max[i / 2 % 2] = fmaxf(row_max[i / 2 % 2], score[i]);
+        row_max[0] = quad_max(row_max[0]);
+        row_max[1] = quad_max(row_max[1]);
+        const float excess = fmaxf(row_max[0] - reference[0], row_max[1] - reference[1]);
+        if (!__any_sync(~0u, excess * to_log2 > 8.0f)) return false;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            rescale[half] = exp2_fast((reference[half] - largest[half]) * to_log2);
-            reference[half] = largest[half];
+            rescale[half] = exp2_fast((reference[half] - row_max[half]) * to_log2);
+            reference[half] = row_max[half];
             sum[half] *= rescale[half];
         }
         return true;
@@ -102,7 +103,7 @@ struct Softmax {
         return fmaf(score, to_log2, -reference[i / 2 % 2] * to_log2);
     }
 
-    // Scores to probabilities, in place.
+    // Replaces scores by probabilities.
     template <int kCount>
     __device__ __forceinline__ void exponentiate(float (&score)[kCount]) {
 #pragma unroll
@@ -114,12 +115,12 @@ struct Softmax {
 };
 
 template <int kCount>
-__device__ __forceinline__ void multiply(float (&d)[kCount], const float (&by)[2]) {
+__device__ __forceinline__ void scale_rows(float (&d)[kCount], const float (&factor)[2]) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) d[i] *= by[i / 2 % 2];
+    for (int i = 0; i < kCount; ++i) d[i] *= factor[i / 2 % 2];
 }
 
-// The accumulators of a product are, packed, the operand of the next.
+// The accumulator layout, packed to 16 bits, is the layout of wgmma's register operand A.
 template <int kCount>
 __device__ __forceinline__ void pack_operand(unsigned (&a)[kCount / 8][4],
                                              const float (&d)[kCount]) {
@@ -127,28 +128,31 @@ __device__ __forceinline__ void pack_operand(unsigned (&a)[kCount / 8][4],
     for (int i = 0; i < kCount; i += 2) a[i / 8][i / 2 % 4] = pack(d[i], d[i + 1]);
 }
 
-// 16 rows of a warp's output, times ``by``, into panels of ``panel_rows`` rows from ``row`` on.
+// Writes a warp's 16 rows of output, times ``factor``, to swizzled shared memory panels of
+// ``panel_rows`` rows, starting at ``row``.
 __device__ __forceinline__ void stage_output(Element* panels, int panel_rows, int row,
-                                             const float (&d)[kHeadDim / 2], const float (&by)[2]) {
+                                             const float (&d)[kHeadDim / 2],
+                                             const float (&factor)[2]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; n += 2) {
         const unsigned panel = shared_address(panels) + n / 8 * panel_rows * 128;
-        store_matrices(panel + swizzled(row + lane % 16, n % 8 + lane / 16),
-                       pack(d[4 * n] * by[0], d[4 * n + 1] * by[0]),
-                       pack(d[4 * n + 2] * by[1], d[4 * n + 3] * by[1]),
-                       pack(d[4 * n + 4] * by[0], d[4 * n + 5] * by[0]),
-                       pack(d[4 * n + 6] * by[1], d[4 * n + 7] * by[1]));
+        stmatrix(panel + swizzled(row + lane % 16, n % 8 + lane / 16),
+                 pack(d[4 * n] * factor[0], d[4 * n + 1] * factor[0]),
+                 pack(d[4 * n + 2] * factor[1], d[4 * n + 3] * factor[1]),
+                 pack(d[4 * n + 4] * factor[0], d[4 * n + 5] * factor[0]),
+                 pack(d[4 * n + 6] * factor[1], d[4 * n + 7] * factor[1]));
     }
 }
 
-// 16 rows of the warp's output from its own rows of a tile that nobody reads any more, whole rows
-// at a time. ``to`` is row ``row``; of the 16 only the first ``rows_left`` are written.
-__device__ __forceinline__ void store_output(Element* to, int rows_left, Element* panels,
+// Stores a warp's 16 rows of output with coalesced 16-byte writes. It stages them in the warp's
+// own rows of ``panels``, which no other warp reads any more. ``out`` points to the first row. Only
+// the first ``rows_left`` rows are written.
+__device__ __forceinline__ void store_output(Element* out, int rows_left, Element* panels,
                                              int panel_rows, int row,
                                              const float (&d)[kHeadDim / 2],
-                                             const float (&by)[2]) {
-    stage_output(panels, panel_rows, row, d, by);
+                                             const float (&factor)[2]) {
+    stage_output(panels, panel_rows, row, d, factor);
     __syncwarp();
     constexpr int kChunks = kHeadDim / 8;
 #pragma unroll
@@ -157,6 +161,6 @@ __device__ __forceinline__ void store_output(Element* to, int rows_left, Element
         const char* from = reinterpret_cast<const char*>(panels) + chunk / 8 * panel_rows * 128
             + swizzled(row + i / kChunks, chunk % 8);
         if (i / kChunks < rows_left)
-            reinterpret_cast<uint4*>(to)[i] = *reinterpret_cast<const uint4*>(from);
+            reinterpret_cast<uint4*>(out)[i] = *reinterpret_cast<const uint4*>(from);
     }
 }

@@ -1,33 +1,32 @@
-// For short sequences, where there is one block an SM at most: all keys are fetched at once, four
-// warpgroups take 128 of at most 512 keys each for the same 64 rows, and merge. No ring, no loop.
+// As fix7.cu, but without a ring buffer: 512 keys of head dimension 64 fit into shared memory. Four
+// warpgroups take up to 128 keys each for the same 64 rows and merge their partial outputs.
 #include "attention.cuh"
 #include "polynomial.cuh"
 
 constexpr int kGroups = 4;
 constexpr int kRows = 64;
-constexpr int kKeys = 128;  // of a warpgroup
-// Every POLYNOMIAL-th fragment of exponentials is made on the FMA units; 0 for none.
+constexpr int kKeys = 128;  // keys per warpgroup
+// Every POLYNOMIAL-th group of four exponentials runs on the FMA units. 0: none.
 constexpr int kPolynomial = POLYNOMIAL;
 constexpr float kScaleLog2 = kPolynomial ? kPairScaleLog2 : 0.0f;
 
-struct Shared {
+struct SharedStorage {
     Element k[kGroups][kKeys * 64], v[kGroups][kKeys * 64];
     Element q[kRows * 64];
     float2 softmax[kGroups][kRows];  // reference (log2) and sum of each row
     Barrier q_full, k_full[kGroups], v_full[kGroups];
 };
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
-// Two elements in fp32.
-__device__ __forceinline__ float2 widened(unsigned pair) {
+__device__ __forceinline__ float2 unpack(unsigned pair) {
 #ifdef BF16
     return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
 #else
-    float2 wide;
+    float2 result;
     asm("{.reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
-        : "=f"(wide.x), "=f"(wide.y)
+        : "=f"(result.x), "=f"(result.y)
         : "r"(pair));
-    return wide;
+    return result;
 #endif
 }
 
@@ -36,16 +35,17 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
                   const __grid_constant__ TensorMap v_map, Element* __restrict__ out,
                   int seq_len, float scale) {
     extern __shared__ char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    SharedStorage& s =
+        *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
     const int lane = threadIdx.x % 32, t = lane % 4, head = blockIdx.y;
     const int first_row = blockIdx.x * kRows, first_key = group * kKeys;
-    const int warp_row = warp % 4 * 16, local = warp_row + lane / 4;  // and local + 8
-    const int keys = CAUSAL ? min(seq_len, first_row + kRows) : seq_len;
+    const int warp_row = warp % 4 * 16, local_row = warp_row + lane / 4;  // and local_row + 8
+    const int key_end = CAUSAL ? min(seq_len, first_row + kRows) : seq_len;
 
-    auto fetch = [&](Element* to, const TensorMap& map, int first, int rows, Barrier* full) {
+    auto load = [&](Element* dst, const TensorMap& map, int box_row, int rows, Barrier* full) {
         barrier_expect(full, rows * 128);
-        copy_box(to, map, 0, first, head, full);
+        tma_load(dst, map, 0, box_row, head, full);
     };
     if (warp == 15 && lane < 3) prefetch(lane == 0 ? q_map : lane == 1 ? k_map : v_map);
     if (warp == 15 && lane == 0) {
@@ -59,47 +59,47 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
     }
     __syncthreads();
 #if STAGGER
-    // One warpgroup's keys after the other's: so they start a step apart and stay so, and one has
-    // the tensor cores while another has the special function units.
+    // Load the keys of one warpgroup after the other. The warpgroups then stay in different phases:
+    // one uses the tensor cores while another uses the special function units.
     if (warp == 15 && lane == 0) {
         if (EARLY) wait_for_previous_grid();
-        fetch(s.q, q_map, first_row, kRows, &s.q_full);
+        load(s.q, q_map, first_row, kRows, &s.q_full);
 #pragma unroll 1
-        for (int i = 0; i * kKeys < keys; ++i)
-            fetch(s.k[i], k_map, i * kKeys, kKeys, &s.k_full[i]);
+        for (int i = 0; i * kKeys < key_end; ++i)
+            load(s.k[i], k_map, i * kKeys, kKeys, &s.k_full[i]);
 #pragma unroll 1
-        for (int i = 0; i * kKeys < keys; ++i)
-            fetch(s.v[i], v_map, i * kKeys, kKeys, &s.v_full[i]);
+        for (int i = 0; i * kKeys < key_end; ++i)
+            load(s.v[i], v_map, i * kKeys, kKeys, &s.v_full[i]);
     }
 #else
     if (warp % 4 == 3 && lane == 0) {
         if (EARLY) wait_for_previous_grid();
-        if (group == 3) fetch(s.q, q_map, first_row, kRows, &s.q_full);
-        if (first_key < keys) {
-            fetch(s.k[group], k_map, first_key, kKeys, &s.k_full[group]);
-            fetch(s.v[group], v_map, first_key, kKeys, &s.v_full[group]);
+        if (group == 3) load(s.q, q_map, first_row, kRows, &s.q_full);
+        if (first_key < key_end) {
+            load(s.k[group], k_map, first_key, kKeys, &s.k_full[group]);
+            load(s.v[group], v_map, first_key, kKeys, &s.v_full[group]);
         }
     }
 #endif
     __syncwarp();
-    if (EARLY) let_next_grid_start();
+    if (EARLY) launch_dependents();
 
     float score[kKeys / 2], acc[32];
     unsigned p[kKeys / 16][4];
     float reference[2] = {-1e30f, -1e30f}, sum[2] = {0.0f, 0.0f};
     const float to_log2 = scale * kLog2e;
     barrier_wait(&s.q_full, 0);
-    if (first_key < keys) {
+    if (first_key < key_end) {
         barrier_wait(&s.k_full[group], 0);
-        pin(score);
+        fence_operand(score);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             wgmma(score, descriptor(s.q) + i * 2, descriptor(s.k[group]) + i * 2, i > 0);
         wgmma_commit();
         wgmma_wait<0>();
-        pin(score);
-        if (MASKED) mask_keys(score, first_key, first_row + local, seq_len);
+        fence_operand(score);
+        if (MASKED) mask_keys(score, first_key, first_row + local_row, seq_len);
 #pragma unroll
         for (int i = 0; i < kKeys / 2; ++i)
             reference[i / 2 % 2] = fmaxf(reference[i / 2 % 2], score[i]);
@@ -124,12 +124,12 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
             }
         }
         if (kPolynomial) {
-            sum[0] += total_of_pairs(sums[0]);
-            sum[1] += total_of_pairs(sums[1]);
+            sum[0] += pair_sum(sums[0]);
+            sum[1] += pair_sum(sums[1]);
         }
         barrier_wait(&s.v_full[group], 0);
-        pin(acc);
-        pin(p);
+        fence_operand(acc);
+        fence_operand(p);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kKeys / 16; ++i)
@@ -142,48 +142,48 @@ attention_forward(const __grid_constant__ TensorMap q_map, const __grid_constant
         for (int i = 0; i < 32; ++i) acc[i] = 0.0f;
     }
 
-    // While the last products run: what each warpgroup's part counts for in the whole.
+    // While the output products run, compute the weight of each warpgroup's partial output.
     if (t < 2)
-        s.softmax[group][local + 8 * t] =
+        s.softmax[group][local_row + 8 * t] =
             t ? make_float2(reference[1], sum[1]) : make_float2(reference[0], sum[0]);
     __syncthreads();
-    float share[2];
+    float weight[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float largest = -1e38f, total = 0.0f;
+        float row_max = -1e38f, total = 0.0f;
         float2 part[kGroups];
 #pragma unroll
-        for (int from = 0; from < kGroups; ++from) {
-            part[from] = s.softmax[from][local + 8 * half];
-            largest = fmaxf(largest, part[from].x);
+        for (int source = 0; source < kGroups; ++source) {
+            part[source] = s.softmax[source][local_row + 8 * half];
+            row_max = fmaxf(row_max, part[source].x);
         }
 #pragma unroll
-        for (int from = 0; from < kGroups; ++from)
-            total = fmaf(part[from].y, exp2_fast(part[from].x - largest), total);
-        share[half] = exp2_fast(reference[half] - largest) * reciprocal(total);
+        for (int source = 0; source < kGroups; ++source)
+            total = fmaf(part[source].y, exp2_fast(part[source].x - row_max), total);
+        weight[half] = exp2_fast(reference[half] - row_max) * reciprocal(total);
     }
     wgmma_wait<0>();
-    pin(acc);
-    // Over the K tiles, which nobody reads any more.
-    stage_output(s.k[group], kRows, warp_row, acc, share);
+    fence_operand(acc);
+    // Reuses the K tiles: this warpgroup's scores are complete.
+    stage_output(s.k[group], kRows, warp_row, acc, weight);
     __syncthreads();
 
-    // Whole rows, 16 bytes a thread.
+    // Sum the four partial outputs, 16 bytes per thread.
     const int row = threadIdx.x / 8, chunk = threadIdx.x % 8;
     const char* parts = reinterpret_cast<const char*>(s.k[0]) + swizzled(row, chunk);
-    float2 whole[4] = {};
+    float2 merged[4] = {};
 #pragma unroll
-    for (int from = 0; from < kGroups; ++from) {
-        const uint4 part = *reinterpret_cast<const uint4*>(parts + from * sizeof(s.k[0]));
+    for (int source = 0; source < kGroups; ++source) {
+        const uint4 part = *reinterpret_cast<const uint4*>(parts + source * sizeof(s.k[0]));
         const unsigned pairs[4] = {part.x, part.y, part.z, part.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            whole[i].x += widened(pairs[i]).x;
-            whole[i].y += widened(pairs[i]).y;
+            merged[i].x += unpack(pairs[i]).x;
+            merged[i].y += unpack(pairs[i]).y;
         }
     }
-    const uint4 result = make_uint4(pack(whole[0].x, whole[0].y), pack(whole[1].x, whole[1].y),
-                                    pack(whole[2].x, whole[2].y), pack(whole[3].x, whole[3].y));
+    const uint4 result = make_uint4(pack(merged[0].x, merged[0].y), pack(merged[1].x, merged[1].y),
+                                    pack(merged[2].x, merged[2].y), pack(merged[3].x, merged[3].y));
     if (!MASKED || first_row + row < seq_len)
         reinterpret_cast<uint4*>(out + (static_cast<size_t>(head) * seq_len + first_row) * 64)
             [threadIdx.x] = result;

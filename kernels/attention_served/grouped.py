@@ -1,4 +1,4 @@
-"""A head of keys for several heads of queries, by its index."""
+"""Grouped-query attention: each query head finds its key head by index."""
 
 from functools import cache
 from math import e, log2
@@ -8,19 +8,19 @@ from torch.nn.functional import pad
 
 from workbench import cuda
 
-# By head dimension: warpgroups that compute, keys of a tile, tiles of keys in shared memory.
+# By head dimension: consumer warpgroups, keys per tile, tiles in the ring buffer.
 TILES = {64: (4, 64, 6), 128: (2, 128, 2)}
-L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
+L2_SECTION = 32 << 20  # bytes of K and V that the blocks use at a time
 
 
 def shared_bytes(d: int) -> int:
-    groups, tile, stages = TILES[d]
-    return (2 * 64 * groups + 2 * stages * tile) * d * 2 + 1024 + 512
+    consumers, tile, stages = TILES[d]
+    return (2 * 64 * consumers + 2 * stages * tile) * d * 2 + 1024 + 512
 
 
 def declare(d: int, causal: bool, dtype: torch.dtype) -> cuda.Kernel:
-    groups, tile, stages = TILES[d]
-    defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": groups, "TILE": tile, "STAGES": stages}
+    consumers, tile, stages = TILES[d]
+    defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": consumers, "TILE": tile, "STAGES": stages}
     defines["SHARED_BYTES"] = shared_bytes(d)
     if dtype == torch.bfloat16:
         defines["BF16"] = 1
@@ -35,12 +35,12 @@ kernels = {
 }
 
 
-params = cuda.params(fresh=0)  # 1: a counter of its own for every call
+params = cuda.params(fresh=0)  # 1: a separate counter for each call
 
 
 @cache
 def shared_counter(device: torch.device) -> torch.Tensor:
-    """Which tile is next, and how many blocks are done; the kernel leaves both at zero."""
+    """Tiles taken and blocks finished. The kernel resets both to zero."""
     return torch.zeros(2, dtype=torch.int32, device=device)
 
 
@@ -53,27 +53,27 @@ def counter(device: torch.device) -> torch.Tensor:
 def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
     b, h, s, d = q.shape
     key_heads = k.shape[1]
-    group = h // key_heads
+    group_size = h // key_heads
     if (d, causal, q.dtype) not in kernels:
         raise NotImplementedError("head dimension 64 or 128, fp16 or bf16")
     if (keys := k.shape[2]) != s:
         if keys < s:
-            raise NotImplementedError("no fewer keys than queries")
+            raise NotImplementedError("fewer keys than queries")
         return run(pad(q, (0, 0, keys - s, 0)), k, v, causal)[:, keys - s :].contiguous()
     if h % key_heads:
-        raise NotImplementedError("as many heads of queries for each head of keys")
+        raise NotImplementedError("query heads must be a multiple of key heads")
     for x in (q, k, v):
-        steps = x.stride()
-        if steps[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in steps[:3]):
-            raise NotImplementedError("rows in one piece, each at a multiple of 16 bytes")
+        strides = x.stride()
+        if strides[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in strides[:3]):
+            raise NotImplementedError("rows must be contiguous, 16-byte aligned and not expanded")
     out = torch.empty((b, s, h, d), dtype=q.dtype, device=q.device)
-    groups, tile, _ = TILES[d]
-    rows = 64 * groups
+    consumers, tile, _ = TILES[d]
+    rows = 64 * consumers
     maps = [cuda.tensor_map(x, (1, 1, box, 64)) for x, box in ((q, rows), (k, tile), (v, tile))]
-    section = group * max(1, min(b * key_heads, L2_SECTION // (4 * s * d)))
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    blocks = min(processors, -(-s // rows) * b * h)
-    kernels[d, causal, q.dtype][blocks, 128 * (groups + 1), shared_bytes(d)](
-        *maps, out, counter(q.device), s, b * h, h, group, section, d**-0.5 * log2(e)
+    heads_in_l2 = group_size * max(1, min(b * key_heads, L2_SECTION // (4 * s * d)))
+    sm_count = torch.cuda.get_device_properties(q.device).multi_processor_count
+    blocks = min(sm_count, -(-s // rows) * b * h)
+    kernels[d, causal, q.dtype][blocks, 128 * (consumers + 1), shared_bytes(d)](
+        *maps, out, counter(q.device), s, b * h, h, group_size, heads_in_l2, d**-0.5 * log2(e)
     )
     return out

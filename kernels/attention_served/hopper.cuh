@@ -1,11 +1,11 @@
-// What Hopper adds, a function an instruction: mbarriers, bulk tensor copies (TMA), wgmma.
+// Wrappers for Hopper's PTX instructions: mbarrier, TMA, setmaxnreg, wgmma, stmatrix.
 #pragma once
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// ---- mbarrier: counts arrivals and bytes; a phase ends when both are complete -----------------
+// ---- mbarrier: a phase completes when all arrivals and all expected bytes are there -----------
 using Barrier = unsigned long long;
 
 __device__ __forceinline__ void barrier_init(Barrier* barrier, int arrivals) {
@@ -13,7 +13,7 @@ __device__ __forceinline__ void barrier_init(Barrier* barrier, int arrivals) {
                  ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
+// Makes initialised barriers visible to TMA.
 __device__ __forceinline__ void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -23,13 +23,13 @@ __device__ __forceinline__ void barrier_arrive(Barrier* barrier) {
                  ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives, and holds the phase open until this many bytes have been copied.
+// Arrives, and keeps the phase incomplete until TMA has copied this many bytes.
 __device__ __forceinline__ void barrier_expect(Barrier* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
-// Waits for the end of the phase of this parity: 0 for the first, third, ...
+// Waits until the phase of this parity completes: 0 for the first, third, ...
 __device__ __forceinline__ void barrier_wait(Barrier* barrier, unsigned parity) {
     unsigned done;
     do {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void named_barrier_arrive(int name, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
-// ---- bulk tensor copies -----------------------------------------------------------------------
+// ---- TMA --------------------------------------------------------------------------------------
 struct alignas(64) TensorMap {
     unsigned long long opaque[16];
 };
@@ -57,9 +57,9 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// A box of [rows][64] of one head into shared memory, swizzled as the map says. Rows beyond the
-// end arrive as zeros and count as bytes all the same.
-__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
+// Loads a box of [rows][64] of one head into shared memory, swizzled as the tensor map says. Rows
+// out of bounds are filled with zeros and count as copied bytes.
+__device__ __forceinline__ void tma_load(void* to, const TensorMap& map, int column, int row,
                                          int head, Barrier* barrier) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
@@ -72,37 +72,38 @@ __device__ __forceinline__ void wait_for_previous_grid() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-__device__ __forceinline__ void let_next_grid_start() {
+__device__ __forceinline__ void launch_dependents() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// ---- registers of a warpgroup; only where the launch bounds say one block an SM ---------------
+// ---- registers per thread of a warpgroup; needs launch bounds of one block per SM -------------
 template <int kCount>
-__device__ __forceinline__ void give_registers_down_to() {
+__device__ __forceinline__ void decrease_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
 template <int kCount>
-__device__ __forceinline__ void take_registers_up_to() {
+__device__ __forceinline__ void increase_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// ---- wgmma: products of 64 x N by the four warps of a warpgroup -------------------------------
-// Low word of a shared memory matrix descriptor (PTX ISA, "Matrix Descriptor"): address and
-// distance between panels of 64 columns, in 16-byte units. The latter is read only where columns
-// are the summed dimension's neighbours, as for V. The high word is one for all matrices here:
-// groups of eight rows 1024 bytes apart, 128-byte swizzle. A matrix starts at 1024 bytes.
+// ---- wgmma: a 64 x N product by the four warps of a warpgroup ---------------------------------
+// Low word of a shared memory matrix descriptor (PTX ISA, "Matrix Descriptor"): the start address
+// and the leading dimension byte offset, both in 16-byte units. The offset is the distance between
+// 64-column panels; wgmma reads it only for MN-major operands (V). The high word is a constant: a
+// stride of 1024 bytes between groups of eight rows, and the 128-byte swizzle. Matrices have to be
+// aligned to 1024 bytes.
 __device__ __forceinline__ unsigned descriptor(const void* matrix, int panel_bytes = 16) {
     return shared_address(matrix) >> 4 | panel_bytes >> 4 << 16;
 }
 #define DESCRIPTOR_HIGH "0x40000040"
 
-// Where 16-byte chunk ``chunk`` of a row of 64 columns lies under the 128-byte swizzle, in bytes.
+// Byte offset of a 16-byte chunk of a 64-column row in the 128-byte swizzle.
 __device__ __forceinline__ int swizzled(int row, int chunk) {
     return row * 128 + (chunk ^ row % 8) * 16;
 }
 
-// Ordinary writes to shared memory become visible to wgmma and to the copy engine.
+// Makes ordinary writes to shared memory visible to wgmma and TMA.
 __device__ __forceinline__ void async_proxy_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -115,22 +116,22 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most this many of the newest groups are still running.
+// Waits until at most the newest kPending groups are still running.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// wgmma runs on while the compiler thinks its results are there, and reads its operands later
-// than the compiler thinks: nothing that touches these registers may be moved across this.
+// wgmma is asynchronous, but the compiler assumes that it reads and writes its registers at once.
+// The compiler does not move accesses to these registers across a fence_operand.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&d)[kCount]) {
+__device__ __forceinline__ void fence_operand(float (&d)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int kCount>
-__device__ __forceinline__ void pin(unsigned (&a)[kCount][4]) {
+__device__ __forceinline__ void fence_operand(unsigned (&a)[kCount][4]) {
 #pragma unroll
     for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
@@ -151,9 +152,9 @@ __device__ __forceinline__ void pin(unsigned (&a)[kCount][4]) {
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// d = a b^T (+ d): a and b in shared memory, 16 columns of both along the summed dimension.
-// d = a b (+ d): a in registers, 64 x 16; b in shared memory, 16 rows along the summed dimension.
-// I0 to I5 are the numbers of the operands that follow the COUNT accumulators.
+// d = a b^T (+ d): a and b in shared memory, 64 x 16 and N x 16 (K-major).
+// d = a b (+ d): a in registers, 64 x 16; b in shared memory, 16 x N (MN-major).
+// I0 to I5 are the PTX operand numbers after the COUNT accumulators.
 #define WGMMA(N, COUNT, I0, I1, I2, I3, I4, I5)                                                  \
     __device__ __forceinline__ void wgmma(float (&d)[COUNT], unsigned a, unsigned b,             \
                                           int accumulate) {                                      \
@@ -177,10 +178,10 @@ __device__ __forceinline__ void pin(unsigned (&a)[kCount][4]) {
 WGMMA("64", 32, "32", "33", "34", "35", "36", "37")
 WGMMA("128", 64, "64", "65", "66", "67", "68", "69")
 
-// Four 8 x 8 matrices of 16-bit numbers from the fragments of a warp; lane i names row i % 8 of
-// matrix i / 8.
-__device__ __forceinline__ void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c,
-                                               unsigned d) {
+// Stores four 8 x 8 matrices of 16-bit elements. Lane i gives the address of row i % 8 of matrix
+// i / 8.
+__device__ __forceinline__ void stmatrix(unsigned to, unsigned a, unsigned b, unsigned c,
+                                         unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }

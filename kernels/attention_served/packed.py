@@ -1,4 +1,4 @@
-"""Several heads of queries in a tile of rows, where there are few queries."""
+"""Few queries: several query heads share a tile of rows."""
 
 from math import e, log2
 
@@ -6,29 +6,29 @@ import torch
 
 from workbench import cuda
 
-whole = cuda.variant("lengths")
-# By head dimension: warpgroups that compute, keys of a tile, tiles of keys in shared memory.
+unpacked = cuda.variant("lengths")
+# By head dimension: consumer warpgroups, keys per tile, tiles in the ring buffer.
 TILES = {64: (4, 64, 6), 128: (2, 128, 2)}
-# Heads of queries in a tile: 16 rows of each at least.
+# Query heads per tile, by head dimension: at least 16 rows per head.
 PACKS = {64: (2, 4, 8, 16), 128: (2, 4, 8)}
-L2_SECTION = 32 << 20  # bytes of K and V that blocks work on at a time
+L2_SECTION = 32 << 20  # bytes of K and V that the blocks use at a time
 
 
 def shared_bytes(d: int) -> int:
-    groups, tile, stages = TILES[d]
-    return (2 * 64 * groups + 2 * stages * tile) * d * 2 + 1024 + 512
+    consumers, tile, stages = TILES[d]
+    return (2 * 64 * consumers + 2 * stages * tile) * d * 2 + 1024 + 512
 
 
 def declare(d: int, causal: bool, dtype: torch.dtype, pack: int) -> cuda.Kernel:
-    groups, tile, stages = TILES[d]
-    defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": groups, "TILE": tile, "STAGES": stages}
+    consumers, tile, stages = TILES[d]
+    defines = {"HEAD_DIM": d, "CAUSAL": causal, "GROUPS": consumers, "TILE": tile, "STAGES": stages}
     defines |= {"SHARED_BYTES": shared_bytes(d), "PACK": pack}
     if dtype == torch.bfloat16:
         defines["BF16"] = 1
     return cuda.kernel("packed.cu", "attention_forward", defines=defines)
 
 
-# A causal mask at head dimension 64 is left to the whole ones: registers would be spilled for it.
+# The unpacked kernel takes causal masks at head dimension 64: here they would spill registers.
 kernels = {
     (d, causal, dtype, pack): declare(d, causal, dtype, pack)
     for d, causal in ((64, False), (128, False), (128, True))
@@ -41,31 +41,30 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     b, h, s, d = q.shape
     key_heads, keys = k.shape[1:3]
     causal = causal and s > 1
-    pack = packed(s, d, h // key_heads) if d in TILES else 1
+    pack = heads_per_tile(s, d, h // key_heads) if d in TILES else 1
     if (d, causal, q.dtype, pack) not in kernels or h % key_heads or (causal and s > keys):
-        return whole.run(q, k, v, causal)
+        return unpacked.run(q, k, v, causal)
     for x in (q, k, v):
-        steps = x.stride()
-        if steps[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in steps[:3]):
-            raise NotImplementedError("rows in one piece, each at a multiple of 16 bytes")
+        strides = x.stride()
+        if strides[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in strides[:3]):
+            raise NotImplementedError("rows must be contiguous, 16-byte aligned and not expanded")
     out = torch.empty((b, s, h, d), dtype=q.dtype, device=q.device)
-    groups, tile, _ = TILES[d]
-    rows, packs = 64 * groups // pack, h // pack
+    consumers, tile, _ = TILES[d]
+    rows, packs = 64 * consumers // pack, h // pack
     boxes = ((q, (1, pack, rows, 64)), (k, (1, 1, tile, 64)), (v, (1, 1, tile, 64)))
     maps = [cuda.tensor_map(x, box) for x, box in boxes]
-    per_key_head = packs // key_heads
-    section = per_key_head * max(1, min(b * key_heads, L2_SECTION // (4 * keys * d)))
-    processors = torch.cuda.get_device_properties(q.device).multi_processor_count
-    blocks = min(processors, -(-s // rows) * b * packs)
-    kernels[d, causal, q.dtype, pack][blocks, 128 * (groups + 1), shared_bytes(d)](
-        *maps, out, s, keys, b * packs, packs, h // key_heads, section, d**-0.5 * log2(e)
+    packs_per_key_head = packs // key_heads
+    packs_in_l2 = packs_per_key_head * max(1, min(b * key_heads, L2_SECTION // (4 * keys * d)))
+    sm_count = torch.cuda.get_device_properties(q.device).multi_processor_count
+    blocks = min(sm_count, -(-s // rows) * b * packs)
+    kernels[d, causal, q.dtype, pack][blocks, 128 * (consumers + 1), shared_bytes(d)](
+        *maps, out, s, keys, b * packs, packs, h // key_heads, packs_in_l2, d**-0.5 * log2(e)
     )
     return out
 
 
-def packed(s: int, d: int, group: int) -> int:
-    """Heads of a ``group`` in a tile, so that its tiles are as few as can be; 1 where none need to
-    share one.
-    """
+def heads_per_tile(s: int, d: int, group_size: int) -> int:
+    """The smallest number of heads per tile that gives a group of query heads the fewest tiles."""
     rows = 64 * TILES[d][0]
-    return min((n for n in (1, *PACKS[d]) if group % n == 0), key=lambda n: -(-s * n // rows) / n)
+    packs = (n for n in (1, *PACKS[d]) if group_size % n == 0)
+    return min(packs, key=lambda n: -(-s * n // rows) / n)

@@ -1,4 +1,4 @@
-"""All keys of a head at once, shared by four warpgroups: for up to 512 keys."""
+"""Up to 512 keys: all keys of a head at once, shared by four warpgroups."""
 
 import torch
 
@@ -7,14 +7,14 @@ from workbench import cuda
 params = cuda.params(stagger=1, early=0, polynomial=0)
 ROWS = 64
 KEYS = 512
-SHARED = (ROWS + 2 * KEYS) * 128 + 2048 + 1024 + 256
+SHARED_BYTES = (ROWS + 2 * KEYS) * 128 + 2048 + 1024 + 256
 dtypes = (torch.float16,) if params["polynomial"] else (torch.float16, torch.bfloat16)
 kernels = {
     (masked, causal, dtype): cuda.kernel(
         "short.cu",
         "attention_forward",
         defines={"HEAD_DIM": 64, "MASKED": masked, "CAUSAL": causal, **params}
-        | {"SHARED_BYTES": SHARED}
+        | {"SHARED_BYTES": SHARED_BYTES}
         | ({"BF16": 1} if dtype == torch.bfloat16 else {}),
     )
     for masked, causal in ((False, False), (True, False), (True, True))
@@ -28,15 +28,15 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     if d != 64 or keys > KEYS or q.dtype not in dtypes:
         raise NotImplementedError("head dimension 64, at most 512 keys, fp16 or bf16")
     if h % key_heads:
-        raise NotImplementedError("as many heads of queries for each head of keys")
+        raise NotImplementedError("query heads must be a multiple of key heads")
     if causal and s > keys:
-        raise NotImplementedError("a query would see no key")
+        raise NotImplementedError("some queries would see no key")
     for x in (q, k, v):
-        steps = x.stride()
-        if steps[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in steps[:3]):
-            raise NotImplementedError("rows in one piece, each at a multiple of 16 bytes")
+        strides = x.stride()
+        if strides[3] != 1 or x.data_ptr() % 16 or any(n % 8 or not n for n in strides[:3]):
+            raise NotImplementedError("rows must be contiguous, 16-byte aligned and not expanded")
     out = torch.empty((b, s, h, d), dtype=q.dtype, device=q.device)
     maps = [cuda.tensor_map(x, (1, 1, box, 64)) for x, box in ((q, ROWS), (k, 128), (v, 128))]
     kernel = kernels[causal or keys % KEYS != 0, causal, q.dtype]
-    kernel[(-(-s // ROWS), h, b), 512, SHARED](*maps, out, s, keys, h // key_heads, d**-0.5)
+    kernel[(-(-s // ROWS), h, b), 512, SHARED_BYTES](*maps, out, s, keys, h // key_heads, d**-0.5)
     return out

@@ -1,7 +1,7 @@
-"""Attention forward as models call it: views of [B, S, H, D], fewer key heads than heads of
-queries, other lengths, and the result laid out for the output projection.
+"""Attention forward as models call it: views of [B, S, H, D], fewer key heads than query heads,
+different numbers of queries and keys, and the result laid out for the output projection.
 
-Read on machines without torch too, so torch is imported inside the functions.
+The workbench also reads this file without torch, so functions import torch themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def _shape(B: int, S: int, H: int, D: int, *, T: int = 0, key_heads: int = 0,
            causal: bool = True, dtype: str = "bfloat16", cached: bool = False,
            profiled: bool = True, captured: bool = False) -> Shape:  # fmt: skip
-    """S queries and T keys, as many where none are given; so with heads. ``cached`` keys
-    and values lie in memory as [B, H, S, D], as a cache holds them.
+    """S queries and T keys; T is S by default, and key_heads is H. Keys and values that are
+    ``cached`` are contiguous [B, key_heads, T, D], as in a KV cache.
     """
     return Shape(profiled=profiled, captured=captured, B=B, S=S, T=T or S, H=H,
                  key_heads=key_heads or H, D=D, causal=causal, cached=cached,
@@ -28,7 +28,7 @@ def _shape(B: int, S: int, H: int, D: int, *, T: int = 0, key_heads: int = 0,
 
 
 shapes = {
-    # Heads of Llama-3-8B, Llama-3.2-1B, Qwen2-7B, Falcon-7B (64 of its 71), BERT-large.
+    # Head counts of Llama-3-8B, Llama-3.2-1B, Qwen2-7B, Falcon-7B (64 of its 71), BERT-large.
     "llama-2048": _shape(1, 2048, 32, 128, key_heads=8, captured=True),
     "llama-2048-float16": _shape(1, 2048, 32, 128, key_heads=8, dtype="float16"),
     "llama-512": _shape(1, 512, 32, 128, key_heads=8),
@@ -41,7 +41,8 @@ shapes = {
     "bert-512-bfloat16": _shape(1, 512, 16, 64, causal=False),
     "bert-512-b8": _shape(8, 512, 16, 64, causal=False, dtype="float16"),
     "bert-128-b32": _shape(32, 128, 16, 64, causal=False, dtype="float16"),
-    # The next 512 tokens of a prompt of 4096; speech that is listened to; one token each of 16.
+    # The last 512 tokens of a 4096-token prompt; cross-attention of a Whisper decoder to 30 s of
+    # audio; one new token of each of 16 sequences.
     "chunk": _shape(1, 512, 32, 128, T=4096, key_heads=8, cached=True),
     "whisper": _shape(4, 448, 20, 64, T=1500, causal=False, dtype="float16"),
     "decode": _shape(16, 1, 32, 128, T=2048, key_heads=8, cached=True),
@@ -58,14 +59,14 @@ shapes = {
     "more-queries": _shape(1, 900, 4, 128, T=77, key_heads=2, causal=False, profiled=False),
 }  # fmt: skip
 default_shape = "llama-2048"
-# What a model goes on with is read in the order [B, S, H * D]: whoever gives it otherwise leaves
-# the model a copy.
+# The output projection reads [B, S, H * D]: any other layout costs the model a copy.
 contiguous = True
 
 
 def tolerance(shape: Shape) -> Tolerance:
-    """Rounding of the output and of P before the second product, 2^-11 each (2^-8 in bf16), of
-    the largest of a million normal(0, 1) values, 4.9, where one key has all the weight.
+    """P is rounded before the second product, and the output is rounded: 2^-11 relative each, or
+    2^-8 in bf16. If one key has all the weight, the output is a value of V. The largest of a
+    million normal(0, 1) values is 4.9.
     """
     if shape.dtype == "bfloat16":
         return Tolerance(absolute=4e-2, relative=1.2e-2)
@@ -74,28 +75,28 @@ def tolerance(shape: Shape) -> Tolerance:
 
 def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
     """q: [B, H, S, D], k and v: [B, key_heads, T, D], normal(0, 1) in the shape's dtype, on the
-    generator's device. All are views of memory [B, S, H, D], as a projection leaves it, but for
-    keys and values that are ``cached``.
+    generator's device. They are transposed views of [B, S, H, D], the layout that a projection
+    writes. Only ``cached`` keys and values are contiguous.
     """
     import torch
 
     dtype = getattr(torch, shape.dtype)
 
-    def drawn(length: int, heads: int, cached: bool) -> torch.Tensor:
+    def random(length: int, heads: int, cached: bool) -> torch.Tensor:
         size = (shape.B, heads, length) if cached else (shape.B, length, heads)
         full = torch.randn((*size, shape.D), generator=generator, device=generator.device)
         return full.to(dtype) if cached else full.to(dtype).transpose(1, 2)
 
     return {
-        "q": drawn(shape.S, shape.H, False),
-        "k": drawn(shape.T, shape.key_heads, shape.cached),
-        "v": drawn(shape.T, shape.key_heads, shape.cached),
+        "q": random(shape.S, shape.H, False),
+        "k": random(shape.T, shape.key_heads, shape.cached),
+        "v": random(shape.T, shape.key_heads, shape.cached),
         "causal": shape.causal,
     }
 
 
 def _sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """Every query scores 16 with the first 16 keys, exactly, and normal(0, 1) with the others."""
+    """The first 16 keys score exactly 16 with every query. Other scores are small."""
     inputs["q"][..., 0] = math.sqrt(inputs["q"].shape[-1])
     inputs["k"][..., :16, :] = 0
     inputs["k"][..., :16, 0] = 16
@@ -103,14 +104,16 @@ def _sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
 
 
 def _far_sink(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """The same with 128 in place of 16: whoever has taken another reference by then overflows."""
+    """As _sink with a score of 128: its exponential overflows if it is taken relative to the
+    largest of the other scores.
+    """
     inputs = _sink(inputs, generator)
     inputs["k"][..., :16, 0] = 128
     return inputs
 
 
 def _outliers(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """One element of q and k in a thousand is thirty times as large."""
+    """One in a thousand elements of q and k is 30."""
     import torch
 
     for name in "qk":
@@ -121,13 +124,13 @@ def _outliers(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, A
 
 
 def _constant_keys(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """All keys of a head are one: every key has the same weight."""
+    """All keys of a head are equal, so they have equal weights."""
     inputs["k"][:] = inputs["k"][..., :1, :].clone()
     return inputs
 
 
 def _ramp(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """Scores rise by 20 from the first key to the last: every tile has a new maximum."""
+    """Scores rise by 20 from the first key to the last: each tile has a new maximum."""
     import torch
 
     keys = inputs["k"].shape[-2]
@@ -146,11 +149,11 @@ adversarial = {
 
 
 def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    """The same in float64: [B, S, H, D].
+    """Attention in float64: [B, S, H, D].
 
-    Under a causal mask the last query sees all keys, and each one before it one key less: the
-    queries are the newest tokens, as FlashAttention has it since 2.1 (SDPA's ``is_causal`` counts
-    from the first one). Where there are more queries than keys some would see none.
+    The causal mask is aligned to the last query, which sees all keys; each earlier query sees one
+    key less. FlashAttention has aligned it so since 2.1; SDPA's ``is_causal`` aligns it to the
+    first query. With more queries than keys, some queries would see no key.
     """
     import torch
 
@@ -158,7 +161,7 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -
     keys, group = k.shape[2], h // k.shape[1]
     out = torch.empty((b, s, h, d), dtype=torch.float64, device=q.device)
     keep = torch.ones((s, keys), dtype=torch.bool, device=q.device).tril(keys - s)
-    for batch, head in itertools.product(range(b), range(h)):  # one head's scores fit
+    for batch, head in itertools.product(range(b), range(h)):  # one at a time, to save memory
         key, value = k[batch, head // group].double(), v[batch, head // group].double()
         scores = q[batch, head].double() @ key.T / d**0.5
         if causal:
@@ -168,14 +171,14 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -
 
 
 def outputs(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    """An empty tensor like the result, for who asks without values."""
+    """An empty tensor like the result, for tracing without values."""
     b, h, s, d = q.shape
     return q.new_empty(b, s, h, d)
 
 
 def work(shape: Shape) -> Work:
-    """4 D operations (two matrix products) for each pair of a query and a key that it sees; q, k,
-    v and the result once.
+    """4 D operations (two matrix products) for each pair of a query and a key that it sees. q, k
+    and v are read once, and the result is written once.
     """
     hidden = shape.S * (shape.S - 1) // 2 if shape.causal else 0
     pairs = shape.B * shape.H * (shape.S * shape.T - hidden)

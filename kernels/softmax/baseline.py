@@ -1,4 +1,4 @@
-"""A program a row, in three passes: the maximum, the sum, the quotients."""
+"""One program per row, in three passes: maximum, sum, and quotients."""
 
 import torch
 import triton
@@ -10,26 +10,26 @@ def softmax(x, out, cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x += row * cols
     out += row * cols
-    lanes = tl.arange(0, BLOCK)
+    offsets = tl.arange(0, BLOCK)
 
-    largest = tl.full([BLOCK], float("-inf"), tl.float32)
+    maxima = tl.full([BLOCK], float("-inf"), tl.float32)
     for start in range(0, cols, BLOCK):
-        at = start + lanes
-        value = tl.load(x + at, mask=at < cols, other=float("-inf")).to(tl.float32)
-        largest = tl.maximum(largest, value)
-    top = tl.max(largest, 0)
+        col = start + offsets
+        value = tl.load(x + col, mask=col < cols, other=float("-inf")).to(tl.float32)
+        maxima = tl.maximum(maxima, value)
+    row_max = tl.max(maxima, 0)
 
-    total = tl.zeros([BLOCK], tl.float32)
+    sums = tl.zeros([BLOCK], tl.float32)
     for start in range(0, cols, BLOCK):
-        at = start + lanes
-        value = tl.load(x + at, mask=at < cols, other=float("-inf")).to(tl.float32)
-        total += tl.exp(value - top)
-    scale = tl.div_rn(1.0, tl.sum(total, 0))
+        col = start + offsets
+        value = tl.load(x + col, mask=col < cols, other=float("-inf")).to(tl.float32)
+        sums += tl.exp(value - row_max)
+    scale = tl.div_rn(1.0, tl.sum(sums, 0))
 
     for start in range(0, cols, BLOCK):
-        at = start + lanes
-        value = tl.load(x + at, mask=at < cols, other=float("-inf")).to(tl.float32)
-        tl.store(out + at, tl.exp(value - top) * scale, mask=at < cols)
+        col = start + offsets
+        value = tl.load(x + col, mask=col < cols, other=float("-inf")).to(tl.float32)
+        tl.store(out + col, tl.exp(value - row_max) * scale, mask=col < cols)
 
 
 def run(x: torch.Tensor) -> torch.Tensor:

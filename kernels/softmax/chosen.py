@@ -1,20 +1,23 @@
-"""By length and number of rows: the registers of one program, of a cluster, or several programs."""
+"""Dispatcher by length and number of rows: fused.py, cluster.py or split.py."""
 
 import torch
 
 from workbench import cuda
 
-one_program = {2048: cuda.variant("fused", warps=2), 16384: cuda.variant("fused", warps=8)}
-one_program[32768] = cuda.variant("fused", warps=16)
-one_cluster = cuda.variant("cluster")
-several_programs = cuda.variant("split")
+fused_up_to = {  # elements of a row
+    2048: cuda.variant("fused", warps=2),
+    16384: cuda.variant("fused", warps=8),
+    32768: cuda.variant("fused", warps=16),
+}
+cluster = cuda.variant("cluster")
+split = cuda.variant("split")
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
-    for longest, variant in one_program.items():
-        if cols <= longest:
-            return variant.run(x)
-    # Fewer rows than SMs leave some without a cluster, and each of the others with a long wait.
-    clusters = rows >= 128 and cols <= 131072 and cols * x.element_size() % 16 == 0
-    return (one_cluster if clusters else several_programs).run(x)
+    for max_cols, fused in fused_up_to.items():
+        if cols <= max_cols:
+            return fused.run(x)
+    # At 131072 columns, split is faster with 32 rows and cluster with 256. The limit lies between.
+    use_cluster = rows >= 128 and cols <= 131072 and cols * x.element_size() % 16 == 0
+    return (cluster if use_cluster else split).run(x)

@@ -1,5 +1,5 @@
-// A row is shared by the eight blocks of a cluster. Each keeps its part in registers, and they tell
-// each other maximum and sum through distributed shared memory: the row is read once.
+// The eight blocks of a cluster each keep a part of the row in registers. They exchange maximum and
+// sum through distributed shared memory, so the row is read only once.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -13,39 +13,39 @@ using Element = __half;
 using Element = __nv_bfloat16;
 #endif
 
-constexpr int kVector = 16 / sizeof(Element);
+constexpr int kVectorSize = 16 / sizeof(Element);  // elements in a 16-byte vector
 
-struct alignas(16) Chunk {
-    Element at[kVector];
+struct alignas(16) Vector {
+    Element elements[kVectorSize];
 };
 
 struct Partial {
-    float top, sum;
+    float max, sum;
 };
 
-#define NOTHING __int_as_float(0xff800000)  // minus infinity
+#define MINUS_INFINITY __int_as_float(0xff800000)
 
-// exp(x - top) is 0 of minus infinity, also where nothing but that has been seen.
-__device__ __forceinline__ float weight(float x, float top) {
-    return expf(x - fmaxf(top, -3.402823466e38f));
+// exp(x - max). Clamping max keeps the result 0, not NaN, if x and max are minus infinity.
+__device__ __forceinline__ float exp_minus_max(float x, float max) {
+    return expf(x - fmaxf(max, -3.402823466e38f));
 }
 
 __device__ __forceinline__ Partial merge(Partial a, Partial b) {
-    const float top = fmaxf(a.top, b.top);
-    return {top, a.sum * weight(a.top, top) + b.sum * weight(b.top, top)};
+    const float max = fmaxf(a.max, b.max);
+    return {max, a.sum * exp_minus_max(a.max, max) + b.sum * exp_minus_max(b.max, max)};
 }
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Writes a value into the shared memory of a block of the cluster, at where it is in this one.
-__device__ __forceinline__ void tell(const Partial* at, int block, Partial value) {
-    unsigned there;
+// Stores to the shared memory of another block of the cluster, at the address of local.
+__device__ __forceinline__ void store_remote(const Partial* local, int block, Partial value) {
+    unsigned remote;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there) : "r"(shared_address(at)), "r"(block));
+                 : "=r"(remote) : "r"(shared_address(local)), "r"(block));
     asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};"
-                 ::"r"(there), "f"(value.top), "f"(value.sum) : "memory");
+                 ::"r"(remote), "f"(value.max), "f"(value.sum) : "memory");
 }
 
 __device__ __forceinline__ void cluster_sync() {
@@ -55,61 +55,62 @@ __device__ __forceinline__ void cluster_sync() {
 
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
 softmax(const Element* __restrict__ x, Element* __restrict__ out, int cols) {
-    __shared__ alignas(8) Partial of_warps[kWarps], of_blocks[kBlocks];
+    __shared__ alignas(8) Partial warp_partials[kWarps], block_partials[kBlocks];
     const int block = blockIdx.x % kBlocks, lane = threadIdx.x % 32;
     const size_t row = static_cast<size_t>(blockIdx.x / kBlocks) * cols;
-    const int first = (block * kThreads + threadIdx.x) * kVector;
-    constexpr int kStep = kBlocks * kThreads * kVector;
+    const int first_col = (block * kThreads + threadIdx.x) * kVectorSize;
+    constexpr int kStride = kBlocks * kThreads * kVectorSize;
 
-    Chunk chunk[CHUNKS];
+    Vector vectors[VECTORS];
 #pragma unroll
-    for (int i = 0; i < CHUNKS; ++i)
-        if (first + i * kStep < cols)
-            *reinterpret_cast<uint4*>(&chunk[i]) =
-                *reinterpret_cast<const uint4*>(x + row + first + i * kStep);
+    for (int i = 0; i < VECTORS; ++i)
+        if (first_col + i * kStride < cols)
+            *reinterpret_cast<uint4*>(&vectors[i]) =
+                *reinterpret_cast<const uint4*>(x + row + first_col + i * kStride);
 
-    Partial own = {NOTHING, 0};
-    float value[CHUNKS][kVector];
+    Partial own = {MINUS_INFINITY, 0};
+    float value[VECTORS][kVectorSize];
 #pragma unroll
-    for (int i = 0; i < CHUNKS; ++i)
+    for (int i = 0; i < VECTORS; ++i)
 #pragma unroll
-        for (int k = 0; k < kVector; ++k) {
-            value[i][k] = first + i * kStep < cols ? static_cast<float>(chunk[i].at[k]) : NOTHING;
-            own.top = fmaxf(own.top, value[i][k]);
+        for (int k = 0; k < kVectorSize; ++k) {
+            const bool in_row = first_col + i * kStride < cols;
+            value[i][k] = in_row ? static_cast<float>(vectors[i].elements[k]) : MINUS_INFINITY;
+            own.max = fmaxf(own.max, value[i][k]);
         }
 #pragma unroll
-    for (int i = 0; i < CHUNKS; ++i)
+    for (int i = 0; i < VECTORS; ++i)
 #pragma unroll
-        for (int k = 0; k < kVector; ++k) {
-            value[i][k] = weight(value[i][k], own.top);
+        for (int k = 0; k < kVectorSize; ++k) {
+            value[i][k] = exp_minus_max(value[i][k], own.max);
             own.sum += value[i][k];
         }
 
-    Partial all = own;
+    Partial total = own;
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2)
-        all = merge(all, {__shfl_xor_sync(~0u, all.top, offset),
-                          __shfl_xor_sync(~0u, all.sum, offset)});
-    if (lane == 0) of_warps[threadIdx.x / 32] = all;
+        total = merge(total, {__shfl_xor_sync(~0u, total.max, offset),
+                              __shfl_xor_sync(~0u, total.sum, offset)});
+    if (lane == 0) warp_partials[threadIdx.x / 32] = total;
     __syncthreads();
     if (threadIdx.x < kBlocks) {
-        all = of_warps[0];
-        for (int i = 1; i < kWarps; ++i) all = merge(all, of_warps[i]);
-        tell(&of_blocks[block], threadIdx.x, all);
+        total = warp_partials[0];
+        for (int i = 1; i < kWarps; ++i) total = merge(total, warp_partials[i]);
+        store_remote(&block_partials[block], threadIdx.x, total);
     }
     cluster_sync();
-    all = of_blocks[0];
+    total = block_partials[0];
 #pragma unroll
-    for (int i = 1; i < kBlocks; ++i) all = merge(all, of_blocks[i]);
+    for (int i = 1; i < kBlocks; ++i) total = merge(total, block_partials[i]);
 
-    const float scale = weight(own.top, all.top) / all.sum;
+    const float scale = exp_minus_max(own.max, total.max) / total.sum;
 #pragma unroll
-    for (int i = 0; i < CHUNKS; ++i) {
+    for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
-        for (int k = 0; k < kVector; ++k)
-            chunk[i].at[k] = static_cast<Element>(value[i][k] * scale);
-        if (first + i * kStep < cols)
-            *reinterpret_cast<uint4*>(out + row + first + i * kStep) =
-                *reinterpret_cast<uint4*>(&chunk[i]);
+        for (int k = 0; k < kVectorSize; ++k)
+            vectors[i].elements[k] = static_cast<Element>(value[i][k] * scale);
+        if (first_col + i * kStride < cols)
+            *reinterpret_cast<uint4*>(out + row + first_col + i * kStride) =
+                *reinterpret_cast<uint4*>(&vectors[i]);
     }
 }

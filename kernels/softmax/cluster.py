@@ -1,32 +1,36 @@
-"""A row in the registers of eight blocks, a cluster: read once however long it is."""
+"""As split.py, in one launch: the eight blocks of a cluster keep a row in registers."""
 
 import torch
 
 from workbench import cuda
 
 BLOCKS, THREADS = 8, 512
-LEAST, MOST = 16384, 131072  # elements of a row
+MIN_COLS, MAX_COLS = 16384, 131072
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
 
-def chunks_of(cols: int, size: int) -> int:
-    """Of 16 bytes, of a thread: a power of two."""
+def vectors_per_thread(cols: int, size: int) -> int:
+    """16-byte vectors that a thread holds, rounded up to a power of two."""
     return 1 << (-(-cols * size // (16 * BLOCKS * THREADS)) - 1).bit_length()
 
 
 kernels = {
-    (dtype, chunks): cuda.kernel("cluster.cu", "softmax", defines={"type": type_, "chunks": chunks})
+    (dtype, vectors): cuda.kernel(
+        "cluster.cu", "softmax", defines={"type": type_, "vectors": vectors}
+    )
     for dtype, type_ in TYPES.items()
-    for chunks in (1, 2, 4, 8)
-    if chunks <= chunks_of(MOST, dtype.itemsize)
+    for vectors in (1, 2, 4, 8)
+    if vectors <= vectors_per_thread(MAX_COLS, dtype.itemsize)
 }
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
     size = x.element_size()
-    if not LEAST <= cols <= MOST or cols * size % 16:
-        raise NotImplementedError(f"{LEAST} to {MOST} elements in whole pieces of 16 bytes")
+    if not MIN_COLS <= cols <= MAX_COLS or cols * size % 16:
+        raise NotImplementedError(
+            f"rows must have {MIN_COLS} to {MAX_COLS} elements and a multiple of 16 bytes"
+        )
     out = torch.empty_like(x)
-    kernels[x.dtype, chunks_of(cols, size)][BLOCKS * rows, THREADS](x, out, cols)
+    kernels[x.dtype, vectors_per_thread(cols, size)][BLOCKS * rows, THREADS](x, out, cols)
     return out

@@ -1,4 +1,4 @@
-"""PyTorch's softmax through torch.compile, compiled for every shape."""
+"""torch.softmax through torch.compile, compiled for each shape."""
 
 import functools
 import types
@@ -13,9 +13,11 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def compiled(shape: torch.Size, dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
-    """With code of its own: what has been compiled for eight shapes is run eagerly from then on."""
-    own = types.FunctionType(softmax.__code__.replace(), globals())
-    return torch.compile(own, dynamic=False)
+    """Compile a copy of the code per shape: after eight compilations, torch.compile runs a code
+    object eagerly.
+    """
+    copy = types.FunctionType(softmax.__code__.replace(), globals())
+    return torch.compile(copy, dynamic=False)
 
 
 def run(x: torch.Tensor) -> torch.Tensor:

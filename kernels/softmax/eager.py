@@ -1,4 +1,4 @@
-"""PyTorch's softmax as it comes."""
+"""PyTorch: torch.softmax."""
 
 import torch
 

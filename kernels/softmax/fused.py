@@ -1,4 +1,4 @@
-"""The whole row in the registers of a program: read once, written once."""
+"""The whole row in the registers of one program: each element is read once and written once."""
 
 import torch
 import triton
@@ -6,28 +6,33 @@ import triton.language as tl
 
 from workbench import cuda
 
-MOST = 128  # elements of a thread; beyond, registers spill
+MAX_PER_THREAD = 128  # elements; the next power of two exceeds the 255 registers of a thread
 params = cuda.params(warps=4, streaming=0)
-LOADED, STORED = ("evict_first", ".cs") if params["streaming"] else ("", "")
+LOAD_POLICY, STORE_MODIFIER = ("evict_first", ".cs") if params["streaming"] else ("", "")
 
 
 @triton.jit
-def softmax(x, out, cols, BLOCK: tl.constexpr, LOADED: tl.constexpr, STORED: tl.constexpr):
+def softmax(
+    x, out, cols, BLOCK: tl.constexpr, LOAD_POLICY: tl.constexpr, STORE_MODIFIER: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64)
-    at = tl.arange(0, BLOCK)
+    col = tl.arange(0, BLOCK)
     value = tl.load(
-        x + row * cols + at, mask=at < cols, other=float("-inf"), eviction_policy=LOADED
+        x + row * cols + col, mask=col < cols, other=float("-inf"), eviction_policy=LOAD_POLICY
     ).to(tl.float32)
-    weight = tl.exp(value - tl.max(value, 0))
-    weight *= tl.div_rn(1.0, tl.sum(weight, 0))
-    tl.store(out + row * cols + at, weight, mask=at < cols, cache_modifier=STORED)
+    numerator = tl.exp(value - tl.max(value, 0))
+    quotient = numerator * tl.div_rn(1.0, tl.sum(numerator, 0))
+    tl.store(out + row * cols + col, quotient, mask=col < cols, cache_modifier=STORE_MODIFIER)
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
     block, warps = triton.next_power_of_2(cols), params["warps"]
-    if block > MOST * 32 * warps:
-        raise NotImplementedError(f"rows of up to {MOST * 32 * warps} elements")
+    if block > MAX_PER_THREAD * 32 * warps:
+        raise NotImplementedError(f"rows must have at most {MAX_PER_THREAD * 32 * warps} elements")
     out = torch.empty_like(x)
-    softmax[(rows,)](x, out, cols, BLOCK=block, LOADED=LOADED, STORED=STORED, num_warps=warps)
+    softmax[(rows,)](
+        x, out, cols, BLOCK=block,
+        LOAD_POLICY=LOAD_POLICY, STORE_MODIFIER=STORE_MODIFIER, num_warps=warps,
+    )  # fmt: skip
     return out

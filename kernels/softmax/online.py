@@ -1,4 +1,4 @@
-"""Maximum and sum in one pass (online softmax), the quotients in a second."""
+"""As baseline.py, with maximum and sum in one pass (online softmax): two passes, not three."""
 
 import torch
 import triton
@@ -10,24 +10,24 @@ def softmax(x, out, cols, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x += row * cols
     out += row * cols
-    lanes = tl.arange(0, BLOCK)
+    offsets = tl.arange(0, BLOCK)
 
-    # The lowest float, not minus infinity: the difference of two of those is no number.
-    largest = tl.full([BLOCK], -3.4028234663852886e38, tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
+    # The lowest finite float, not minus infinity: -inf - -inf would be NaN.
+    maxima = tl.full([BLOCK], -3.4028234663852886e38, tl.float32)
+    sums = tl.zeros([BLOCK], tl.float32)
     for start in range(0, cols, BLOCK):
-        at = start + lanes
-        value = tl.load(x + at, mask=at < cols, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(largest, value)
-        total = total * tl.exp(largest - higher) + tl.exp(value - higher)
-        largest = higher
-    top = tl.max(largest, 0)
-    scale = tl.div_rn(1.0, tl.sum(total * tl.exp(largest - top), 0))
+        col = start + offsets
+        value = tl.load(x + col, mask=col < cols, other=float("-inf")).to(tl.float32)
+        new_maxima = tl.maximum(maxima, value)
+        sums = sums * tl.exp(maxima - new_maxima) + tl.exp(value - new_maxima)
+        maxima = new_maxima
+    row_max = tl.max(maxima, 0)
+    scale = tl.div_rn(1.0, tl.sum(sums * tl.exp(maxima - row_max), 0))
 
     for start in range(0, cols, BLOCK):
-        at = start + lanes
-        value = tl.load(x + at, mask=at < cols, other=float("-inf")).to(tl.float32)
-        tl.store(out + at, tl.exp(value - top) * scale, mask=at < cols)
+        col = start + offsets
+        value = tl.load(x + col, mask=col < cols, other=float("-inf")).to(tl.float32)
+        tl.store(out + col, tl.exp(value - row_max) * scale, mask=col < cols)
 
 
 def run(x: torch.Tensor) -> torch.Tensor:
