@@ -177,6 +177,36 @@ def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
         assert len(others) == 2
 
 
+def test_what_current_evidence_says_of_other_shapes_is_not_checked_again(
+    root: Path, gpu: StandIn, told: Told
+) -> None:
+    """``--fresh`` checks everywhere; so does a changed source."""
+
+    def checked_at(*options: str) -> list[list[str]]:
+        gpu.jobs.clear()
+        told("ablate", *options)
+        return [sorted(job.check_shapes) for job in gpu.jobs if isinstance(job, VariantsJob)]
+
+    gpu.time = lambda run: 10.0
+    everywhere = ["large", "odd", "tall"]
+    assert checked_at() == [everywhere]
+    assert checked_at("--shape", "tall") == [["tall"]]
+    assert checked_at("--shape", "tall", "--fresh") == [everywhere]
+    (root / "kernels" / "scale" / "wide.py").write_text(f"{GOOD}# changed\n")
+    assert checked_at("--shape", "tall") == [everywhere]
+
+
+def test_a_step_that_is_wrong_as_declared_fails_no_command(
+    root: Path, gpu: StandIn, told: Told
+) -> None:
+    gpu.wrong = lambda run: run.variant == "wide"
+    declared = 'variant = "wide"\nexpected = "wrong"\n'
+    ladder = root / "ablations" / "scale" / "ablation.toml"
+    told("ablate", code=1)
+    ladder.write_text(ladder.read_text().replace('variant = "wide"\n', declared))
+    told("ablate", "--fresh")
+
+
 def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
     gpu: StandIn, told: Told
 ) -> None:

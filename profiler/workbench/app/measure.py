@@ -47,6 +47,14 @@ def settled(evidence: Evidence, variant: str) -> bool:
     return wrong or wrong_elsewhere(evidence, variant) or (build is not None and bool(build.error))
 
 
+def wrong_as_declared(evidence: Evidence, variant: str) -> bool:
+    step, check = evidence.study.ladder.step(variant), evidence.check(variant).current
+    if step is None or not step.expected:
+        return False
+    here = check is not None and check.status == CheckResult.WRONG
+    return here or wrong_elsewhere(evidence, variant)
+
+
 def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
     """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
     others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
@@ -56,10 +64,19 @@ def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
 
 def is_checked(evidence: Evidence, variant: str) -> bool:
     """As it is now, at this shape and at those where it always is; nothing compiles at a call."""
-    study, here = evidence.study, evidence.shape
-    shapes = [name for name, shape in study.shapes.items() if shape.always_checked or name == here]
-    known = all(one.current for one in evidence.checks(variant, shapes).values())
-    return known and not is_compiling(source_files(study, study.variants[variant]))
+    study = evidence.study
+    here = evidence.check(variant).current is not None and is_checked_elsewhere(evidence, variant)
+    return here and not is_compiling(source_files(study, study.variants[variant]))
+
+
+def is_checked_elsewhere(evidence: Evidence, variant: str) -> bool:
+    """As it is now, at all other shapes where every variant always is."""
+    shapes = [
+        name
+        for name, shape in evidence.study.shapes.items()
+        if shape.always_checked and name != evidence.shape
+    ]
+    return all(one.current for one in evidence.checks(variant, shapes).values())
 
 
 def first_look(target: Target) -> Target:
@@ -149,7 +166,9 @@ class Wanted:
         return Deciding(steps=not self.timed, refusing=self.refusing)
 
     def plan(self, *, fresh: bool, checked: Collection[str] = ()) -> Plan:
-        """Where all that is timed is ``checked``, it is not checked again but at this shape."""
+        """Where all that is timed is ``checked``, by this command or in current evidence, it is not
+        checked again but at this shape.
+        """
         target, evidence = self.target, self.target.evidence()
         known = collectable(target.executor, target.study, self.variants)
         refused = self.deciding.refused(target.workspace.config)
@@ -160,10 +179,12 @@ class Wanted:
         todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
         if not (self.again or fresh):
             todo = replace(todo, known=tuple(v for v in todo.timed if is_checked(evidence, v)))
-        if not self.timed:
-            return todo if self.profile else replace(todo, captured=())
-        others = () if set(todo.timed) <= set(checked) else None
-        return replace(todo, captured=(), others=others)
+        due = set(todo.timed) - set(checked)
+        if not fresh:
+            due = {name for name in due if not is_checked_elsewhere(evidence, name)}
+        if not due:
+            todo = replace(todo, others=())
+        return replace(todo, captured=()) if self.timed or not self.profile else todo
 
 
 def captured(target: Target, names: list[str]) -> list[str]:
@@ -217,12 +238,17 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
     results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
     done = []
-    for _, plan in every:
+    for one, plan in every:
         if not plan.variants:
             done.append(Ensured(Origin.RECORDED))
             continue
         result = next(results)
-        failures = {n: with_hint(w, result.hints.get(n, "")) for n, w in result.failures.items()}
+        evidence = one.target.evidence()
+        failures = {
+            name: with_hint(why, result.hints.get(name, ""))
+            for name, why in result.failures.items()
+            if not wrong_as_declared(evidence, name)
+        }
         done.append(Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported))
     return done
 
