@@ -233,7 +233,7 @@ class ProfileOptions(Briefed, Measured):
 class AblateOptions(Briefed, Measured):
     """Measure, judge and report the ladder up to the named fixes.
 
-    Current evidence is not profiled again.
+    Current evidence is not profiled again, nor checked again at other shapes.
     """
 
     fixes: Fixes = None
