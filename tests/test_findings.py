@@ -17,6 +17,7 @@ from workbench.judge.findings import Finding, Value, finding
 from workbench.judge.known_evidence import Snapshot, VariantEvidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Row
+from workbench.render.document.phrases import verdict
 from workbench.render.document.sentences import SENTENCES, sentence
 from workbench.study.config import Config
 from workbench.words import ABSENT, CheckResult, Status, Verdict
@@ -197,7 +198,9 @@ def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, pr
     checks = {"s": check(result, "off by 3")}
     found = row(dataclasses.replace(FIX, checks=checks, correct=False))
     assert (found.status, sentence(found.problem)) == (Status.FAILED, problem)
-    assert (found.verdict, found.time, found.over_parent) == (Verdict.WRONG, None, None)
+    expected = None if result == CheckResult.UNSUPPORTED else Verdict.WRONG
+    assert (found.verdict, found.time, found.over_parent) == (expected, None, None)
+    assert verdict(found) == ("unsupported" if expected is None else "wrong")
 
 
 def test_what_does_not_build_says_so_first() -> None:

@@ -72,6 +72,8 @@ def step_row(view: View, deciding: View, step: Step) -> Row:
     if stale and deciding is view:
         baseline = judgement.verdict == Verdict.BASELINE
         return replace(bare, verdict=judgement.verdict if baseline else Verdict.INCONCLUSIVE)
+    if bare.is_unsupported and judgement.verdict != Verdict.BASELINE and deciding is view:
+        judgement = replace(judgement, verdict=None)  # of no fault of its own
     row = bare if stale else _with_choice(_measured(bare, view), view, step)
     return replace(
         row,
@@ -89,7 +91,7 @@ class Judgement:
     """The verdict on a step with the gates and the ratio that decided it."""
 
     gates: tuple[Gate, ...]
-    verdict: Verdict
+    verdict: Verdict | None
     over_parent: Ratio | None = None
 
 

@@ -24,7 +24,7 @@ from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.sessions import TimingFacts
 from workbench.study.model import Step, Work
-from workbench.words import ABSENT, Origin, Parameter, Regime, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, Origin, Parameter, Regime, Role, Status, Verdict
 
 TABLE_ROWS = 20  # of steps, where not all are asked for
 
@@ -88,6 +88,12 @@ class Row:
     def is_judged(self) -> bool:
         """Whether there is current evidence to judge it by, here or at the shape where it is."""
         return self.status in (Status.CURRENT, Status.FAILED) or self.verdict is not None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether it says that it does not support the shape of the table."""
+        unsupported = CheckResult.UNSUPPORTED.value
+        return self.problem is not None and self.problem.values.get("status") == unsupported
 
     @property
     def chained(self) -> InRegime:

@@ -21,7 +21,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, shorten
-from workbench.words import ABSENT, GateState, NodeKind, Role, Status, Verdict
+from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Role, Status, Verdict
 
 REASON_WIDTH, NOTE_WIDTH = 60, 160
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
@@ -53,6 +53,8 @@ def has_verdict(row: Row) -> bool:
 
 def verdict(row: Row) -> str:
     """The verdict at the shape where it is judged, or what stands in its place."""
+    if row.is_unsupported and not row.judged_at:
+        return CheckResult.UNSUPPORTED.value
     if row.verdict and has_verdict(row):
         failed_baseline = row.status == Status.FAILED and row.verdict == Verdict.BASELINE
         return (Verdict.WRONG if failed_baseline else row.verdict).label
