@@ -17,7 +17,7 @@ from workbench.judge.findings import Finding, Value, finding
 from workbench.judge.known_evidence import Snapshot, VariantEvidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Row
-from workbench.render.document.phrases import verdict
+from workbench.render.document.phrases import note, verdict
 from workbench.render.document.sentences import SENTENCES, sentence
 from workbench.study.config import Config
 from workbench.words import ABSENT, CheckResult, Status, Verdict
@@ -174,6 +174,20 @@ def test_a_stale_capture_at_the_tables_shape_leaves_the_verdict_of_another_shape
     row = judge(dataclasses.replace(found, shapes={**found.shapes, **shapes}), Config()).row("fix")
     assert (row.status, row.verdict, row.judged_at) == (Status.STALE, Verdict.KEPT, "t")
     assert row.time is None
+
+
+def test_a_step_unsupported_here_gives_its_reason_at_the_shape_where_it_is_judged() -> None:
+    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
+    steps = [step("base", None), step("fix", "base", shape="t")]
+    found = snapshot(steps, {"s": times, "t": times})
+    checks = {"s": check(CheckResult.UNSUPPORTED, "no"), "t": check(CheckResult.WRONG, "off by 3")}
+    shapes = {}
+    for name, shape in found.shapes.items():
+        fix = dataclasses.replace(shape.variants["fix"], checks=checks, correct=name == "t")
+        shapes[name] = dataclasses.replace(shape, variants={**shape.variants, "fix": fix})
+    row = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix")
+    assert (verdict(row), row.judged_at) == ("wrong", "t")
+    assert "off by 3" in note(row)
 
 
 def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:

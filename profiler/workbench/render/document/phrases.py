@@ -119,8 +119,8 @@ def _not_profiled(row: Row) -> str:
 
 
 def _why_failed(row: Row) -> list[str]:
-    if row.status == Status.FAILED:
-        return [] if row.judged_at else [shorten(sentence(row.problem), NOTE_WIDTH)]
+    if row.status == Status.FAILED and not row.judged_at:
+        return [shorten(sentence(row.problem), NOTE_WIDTH)]
     if row.verdict not in (Verdict.WRONG, Verdict.INACCURATE, Verdict.UNSEEN_SHAPE):
         return []
     failed = (gate.why for gate in row.gates if gate.state == GateState.FAILED)
