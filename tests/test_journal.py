@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from workbench.evidence.journal import (
     PredictionEntry,
     SessionEntry,
     append,
+    known_between,
     known_of,
     load_journal,
 )
@@ -290,6 +292,17 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     assert not_none(claimed.later_low) < 2.0 < 2.1 < (claimed.later_high or 0)
     told = plain(answer(judge(found, Config())))
     assert "Expected of a later recording: 2.05x [1.88, 2.23], by 2 recordings on 2 GPUs." in told
+    found = dataclasses.replace(found, journal=None, between_of="nvidia-l4")
+    told = plain(answer(judge(found, Config())))
+    assert "by this recording and the spread of others on nvidia-l4." in told
+
+
+def test_a_gpu_without_recordings_of_its_own_has_the_largest_known_spread() -> None:
+    known = tomllib.loads((Path(store.__file__).parent / "between.toml").read_text())
+    every = [known_between(model) for model in known]
+    assert [model for _, model in every] == list(known)
+    assert known_between("nvidia-a-new-one") == max(every)
+    assert max(every)[0] > 0
 
 
 def test_what_was_cut_short_is_counted_and_told() -> None:

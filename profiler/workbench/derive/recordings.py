@@ -17,6 +17,7 @@ class OverRecordings:
     """A ratio over recordings on GPUs of one model, with the interval of 95 percent of its mean and
     that in which a later recording lies. ``between`` is the standard deviation of its logarithm
     between recordings; ``low`` to ``between`` are None where nothing is known of that.
+    ``between_of`` is the model of GPU that it was measured on, if that is another one.
     """
 
     ratio: float
@@ -27,6 +28,7 @@ class OverRecordings:
     between: float | None
     recordings: int
     gpus: int = 1
+    between_of: str = ""
 
 
 def over_recordings(

@@ -141,13 +141,15 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
 
 
 @cache
-def known_between(gpu: str) -> float | None:
+def known_between(gpu: str) -> tuple[float, str]:
     """By how much a ratio varies between recordings on GPUs of a model (the name of its folder):
-    the standard deviation of its logarithm beside that of its sessions. None is not known.
+    the standard deviation of its logarithm beside that of its sessions, and the model that it was
+    measured on. That is another one, with the largest, if nothing is known of ``gpu``.
     """
     text = Path(__file__).with_name("between.toml").read_text(encoding="utf-8")
-    found = tomllib.loads(text).get(gpu)
-    return float(found["deviation"]) if found else None
+    known = {model: float(found["deviation"]) for model, found in tomllib.loads(text).items()}
+    model = gpu if gpu in known else max(known, key=known.__getitem__)
+    return known[model], model
 
 
 def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:

@@ -178,6 +178,13 @@ def _first(sources: Iterable[Provenance | None], name: str) -> Any:
 
 
 def claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
+    """See ``_claimed``, with the model of GPU that the spread is of, if that is another one."""
+    found = _claimed(snapshot, times, best)
+    elsewhere = snapshot.between_of if snapshot.between_of != snapshot.gpu else ""
+    return replace(found, between_of=elsewhere) if found else None
+
+
+def _claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
     """The best step over the fastest reference by all recordings of the same sources at the shape
     (those without samples by the journal's medians, varying as the table's), or alone if that is
     less.

@@ -270,7 +270,7 @@ class Snapshot:
     every other that the judgement needs, in the order of the study; ``gpu`` is the folder's name.
     ``notes`` are what was found wrong with files and cost no variant its evidence. ``journal`` says
     what was recorded when; None where nobody asked. Without ``everywhere`` it is enough for the
-    table at ``shape`` alone. ``between`` as in ``known_between``.
+    table at ``shape`` alone. ``between`` and ``between_of`` as in ``known_between``.
     """
 
     study: str
@@ -286,6 +286,7 @@ class Snapshot:
     only: tuple[str, ...] = ()
     everywhere: bool = True
     between: float | None = None
+    between_of: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ def snapshot(
         shape: _shape(evidence.at(shape), variants, captures=whole, sources=sources and whole)
         for shape, variants, whole in _wanted(evidence, judged, timed)
     }
+    between, between_of = known_between(evidence.folder.gpu)
     return Snapshot(
         study=study.name,
         gpu=evidence.folder.gpu,
@@ -73,7 +74,8 @@ def snapshot(
         journal=journal,
         only=tuple(only),
         everywhere=everywhere,
-        between=known_between(evidence.folder.gpu),
+        between=between,
+        between_of=between_of,
     )
 
 

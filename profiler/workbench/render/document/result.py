@@ -67,8 +67,10 @@ def _claim(ablation: Ablation) -> str:
     if found.between is None:
         return " The interval covers this recording only."
     later = interval(Ratio(found.ratio, found.later_low, found.later_high))
-    runs = f"{found.recordings} recordings on {found.gpus} GPUs"
-    basis = runs if found.recordings > 1 else "this recording and the spread of others"
+    one = found.recordings == 1
+    basis = "this recording" if one else f"{found.recordings} recordings on {found.gpus} GPUs"
+    if one or found.between_of:
+        basis += f" and the spread of others{f' on {found.between_of}' * bool(found.between_of)}"
     return f" Expected of a later recording: {later}, by {basis}."
 
 
