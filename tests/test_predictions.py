@@ -357,7 +357,7 @@ def test_a_step_that_gains_only_in_later_sessions_is_checked_at_them_then(
     assert states(root)["unseen"] == GateState.PASSED
 
 
-@pytest.mark.parametrize("fault", ["wrong", "slower"])
+@pytest.mark.parametrize("fault", ["wrong", "inaccurate", "slower"])
 def test_a_step_that_is_good_only_where_it_was_shown(
     fault: str, root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
@@ -370,6 +370,7 @@ def test_a_step_that_is_good_only_where_it_was_shown(
         monkeypatch,
         lambda run: 30.0 if fault == "slower" and hidden(run) else TIMES[run.variant],
         wrong=lambda run: fault == "wrong" and hidden(run),
+        error=lambda run: 3.0 if fault == "inaccurate" and hidden(run) else 1.0,
     )
     main(["ablate", "fix", "--brief", "--project", str(root)])
     told = json.loads(capsys.readouterr().out)

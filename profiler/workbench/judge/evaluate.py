@@ -118,7 +118,8 @@ def judge_step(view: View, step: Step) -> Judgement:
     parents = _parents(view, step)
     beside = filter(None, (*parents, view.ladder.primary_reference))
     gates += compared_gates(case_of(view, name, step.variant) for name in beside)
-    unseen = unseen_gate(evidence, view.config.gates, timed=bool(parents))
+    reference = view.ladder.primary_reference or ""
+    unseen = unseen_gate(evidence, view.config.gates, reference, timed=bool(parents))
     gates += filter(None, [unseen])
     if not parents:
         why = finding("faster.parent_untimed", parent=step.parent, fails_at=fails_at)

@@ -74,9 +74,12 @@ def correct_gate(
     return Gate(CORRECT, GateState.PASSED, why)
 
 
-def unseen_gate(evidence: VariantEvidence, gates: Gates, *, timed: bool = True) -> Gate | None:
-    """Correct at every shape that was drawn for it, and, unless its parent has no time, at the
-    first not slower than its parent by the gate's speedup; None for a study without ranges.
+def unseen_gate(
+    evidence: VariantEvidence, gates: Gates, reference: str, *, timed: bool = True
+) -> Gate | None:
+    """Correct and accurate at every shape that was drawn for it, and, unless its parent has no
+    time, at the first not slower than its parent by the gate's speedup; None for a study without
+    ranges.
     """
     if not evidence.unseen:
         return None
@@ -85,6 +88,10 @@ def unseen_gate(evidence: VariantEvidence, gates: Gates, *, timed: bool = True) 
     for shape, check in evidence.unseen.items():
         if check is not None and check.status != CheckResult.CORRECT:
             return Gate(UNSEEN, GateState.FAILED, failed_check(check, shape))
+    known = {shape: check for shape, check in evidence.unseen.items() if check is not None}
+    accurate = accuracy_gate(known, gates, reference)
+    if accurate.state == GateState.FAILED:
+        return Gate(UNSEEN, GateState.FAILED, accurate.why)
     if not timed and not due:
         return Gate(UNSEEN, GateState.PASSED, finding("unseen.correct", seed=evidence.seed))
     if due or over is None or over.high is None:
