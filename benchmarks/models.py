@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
@@ -35,8 +34,6 @@ from benchmarks.pages import write as write_pages
 
 from workbench.cuda.compiler import package_version
 from workbench.derive.speedup import over_sessions
-from workbench.evidence.layout import evidence_folders
-from workbench.evidence.recorded import Evidence
 from workbench.render.numbers import number, percent
 from workbench.run.worker.timing.graphs import captured
 from workbench.study.model import Study
@@ -100,11 +97,10 @@ MODELS = {
 
 class Recording(msgspec.Struct, kw_only=True):
     """``times`` are by model and number of tokens, one mapping a session; ``sources`` is the
-    kernel's fingerprint, and ``code`` the digest of its machine code.
+    kernel's fingerprint.
     """
 
     sources: str
-    code: str = ""
     gpu: str = ""
     driver: str = ""
     date: str = ""
@@ -129,22 +125,10 @@ def sources(study: Study) -> str:
     return Fingerprints(study).of_sources("chosen")
 
 
-def machine_code(study: Study) -> str:
-    """The digest of all kernels that the present sources compile to, if a build is recorded."""
-    for folder in evidence_folders(ROOT / "ablations", study.name):
-        if build := Evidence(study, study.default_shape, folder).build("chosen").current:
-            codes = [kernel.code for kernel in build.kernels]
-            return sha256(" ".join(codes).encode()).hexdigest() if codes and all(codes) else ""
-    return ""
-
-
-def current(study: Study) -> Recording | None:
-    """The record, if its sources are the present ones or compile to the same machine code."""
+def recorded() -> Recording | None:
     if not RECORDED.is_file():
         return None
-    recording = msgspec.json.decode(RECORDED.read_bytes(), type=Recording)
-    same = recording.sources == sources(study)
-    return recording if same or (recording.code and recording.code == machine_code(study)) else None
+    return msgspec.json.decode(RECORDED.read_bytes(), type=Recording)
 
 
 # ---- the tables ------------------------------------------------------------------------------
@@ -199,17 +183,16 @@ def table(recording: Recording, name: str) -> str:
     return f"{line}\n\n{markdown(HEADER, rows, left=0)}\n"
 
 
-def page(text: str, recording: Recording | None, present: str = "") -> str:
+def page(text: str, recording: Recording | None, present: str) -> str:
     """The page with its tables written again; without a record they say "Not collected.".
-    ``present`` is the fingerprint of the present sources.
+    ``present`` is the fingerprint of the kernel's present sources.
     """
     made = dict.fromkeys(["provenance", *MODELS], "Not collected.\n")
     if recording is not None:
         packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
         where = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}"
         made |= {name: table(recording, name) for name in MODELS}
-        note = " The sources have changed since, but compile to the same machine code."
-        note = note if present not in ("", recording.sources) else ""
+        note = " The kernel's sources have changed since." * (present != recording.sources)
         made["provenance"] = f"{where}; {packages}.{note}\n"
     for name, body in made.items():
         text = with_part(text, f"models: {name.replace('-', '_')}", body)
@@ -351,7 +334,7 @@ def write(recording: Recording) -> None:
 
 def written() -> dict[Path, str]:
     study = find_workspace(ROOT).study("attention_served")
-    return {PAGE: page(PAGE.read_text("utf-8"), current(study), sources(study))}
+    return {PAGE: page(PAGE.read_text("utf-8"), recorded(), sources(study))}
 
 
 def main(arguments: list[str]) -> int:
@@ -362,15 +345,14 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     workspace = find_workspace(ROOT)
     study, whole = workspace.study("attention_served"), True
-    found = current(study)
+    found = recorded()
     if given.session and found:
         session(found, first=given.session == "first")
         return 0
     if not given.tables:
         date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         packages = {p: package_version(p) for p in PACKAGES}
-        of = sources(study), machine_code(study)
-        write(Recording(sources=of[0], code=of[1], date=date, packages=packages))
+        write(Recording(sources=sources(study), date=date, packages=packages))
         for count in range(given.sessions):
             own = ["--session", "more" if count else "first"]
             command = [sys.executable, "-m", "benchmarks.models", *own]
@@ -380,8 +362,8 @@ def main(arguments: list[str]) -> int:
                 print(error, file=sys.stderr)
                 whole = False
     write_pages(written())
-    if (found := current(study)) is None:
-        print("error: nothing is recorded of these sources", file=sys.stderr)
+    if (found := recorded()) is None:
+        print("error: nothing is recorded", file=sys.stderr)
         return 3
     most, worst = workspace.config.gates.max_error, found.worst_error()
     print(f"worst error of logits: {worst:.3f} of SDPA's, at most {most} is allowed")

@@ -8,7 +8,6 @@ import runpy
 from pathlib import Path
 from types import ModuleType
 
-import msgspec
 import pytest
 from benchmarks import between, controls, lessons, models, reference, sizes
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
@@ -17,7 +16,6 @@ from benchmarks.pages import with_part
 import workbench as wb
 from answers import Capsys, Patch
 from workbench import library
-from workbench.study.workspace import find_workspace
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 
@@ -105,33 +103,20 @@ def test_one_session_has_no_interval() -> None:
 def test_the_page_names_what_was_not_collected() -> None:
     head, end = "<!-- models: {} -->\n", "<!-- /models -->\n"
     text = f"{head.format('bert')}old\n{end}{head.format('llama_d128')}{end}"
-    made = models.page(text, made_up_models())
+    made = models.page(text, made_up_models(), "")
     assert "0.95 billion parameters, 3 sessions" in made
     assert (
         "Llama-like: 16 layers, 16 heads of 128 over 8 of keys, causal, bf16: not collected" in made
     )
     assert "old" not in made
-    assert models.page(made, made_up_models()) == made
-    head, end = "<!-- models: provenance -->\n", "<!-- /models -->\n"
-    assert "sources have changed since" in models.page(f"{head}{end}", made_up_models(), "of now")
-    assert "changed" not in models.page(f"{head}{end}", made_up_models(), "of then")
+    assert models.page(made, made_up_models(), "") == made
 
 
-def test_a_record_of_other_sources_is_not_shown(tmp_path: Path, monkeypatch: Patch) -> None:
-    study = find_workspace(ROOT).study("attention_served")
-    monkeypatch.setattr(models, "RECORDED", tmp_path / "models.json")
-    assert models.current(study) is None
-    made = made_up_models()
-    made.code = "of then"
-    models.RECORDED.write_bytes(msgspec.json.encode(made))
-    assert models.current(study) is None
-    made.code = models.machine_code(study)
-    assert made.code
-    models.RECORDED.write_bytes(msgspec.json.encode(made))
-    assert models.current(study) == made
-    made.sources, made.code = models.sources(study), "of then"
-    models.RECORDED.write_bytes(msgspec.json.encode(made))
-    assert models.current(study) == made
+def test_a_record_of_other_sources_is_named_so() -> None:
+    recording = made_up_models()
+    empty = "<!-- models: provenance -->\n<!-- /models -->\n"
+    assert "changed" not in models.page(empty, recording, recording.sources)
+    assert "sources have changed since" in models.page(empty, recording, "others")
 
 
 def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
