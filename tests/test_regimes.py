@@ -380,6 +380,22 @@ def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
     assert sentence(gate(untimed, "interference").why) == "not collected"
 
 
+def test_a_reference_whose_timed_outputs_are_wrong_leaves_the_verdict_open() -> None:
+    times = {"base": 20.0, "fix": 10.0, REFERENCE: 15.0}
+    known = timing("s", times)
+    audits = [
+        msgspec.structs.replace(audit, why="all zero" if audit.variant == REFERENCE else "")
+        for audit in known.sessions[0].audits
+    ]
+    first = msgspec.structs.replace(known.sessions[0], audits=tuple(audits))
+    wrong = msgspec.structs.replace(known, sessions=(first, *known.sessions[1:]))
+    found = snapshot([step("base", None), step("fix", "base")], {"s": times})
+    row = judge(with_timings(found, "s", together(wrong)), Config()).row("fix")
+    reason = "the outputs of timed calls of library were wrong: it has no time"
+    assert sentence(gate(row, "interference").why) == reason
+    assert (gate(row, "interference").binding, row.verdict) == (True, Verdict.INCONCLUSIVE)
+
+
 def test_a_reference_that_may_be_slower_by_chance_leaves_the_verdict_open() -> None:
     """5 % slower in sessions that differ by 5 %: by itself it has been seen but once."""
     times = {CHAINED: {"fix11": 6.0, "fix11[early=1]": 5.0, REFERENCE: 9.7}}

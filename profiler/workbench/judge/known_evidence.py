@@ -115,6 +115,13 @@ class TimedTogether:
         """By variant, of the same sessions; empty of a method with one clock."""
         return two_clocks(self.timing.together)
 
+    def lost(self, variant: str) -> Finding | None:
+        """Why a variant that was timed has no time; None where it was not timed or has one."""
+        if variant in self.wrong:
+            return finding("untimed.wrong_outputs", variant=variant)
+        clocks = self.two_clocks.get(variant)
+        return clocks_finding(clocks) if clocks and clocks.disagree else None
+
     @cached_property
     def chained(self) -> frozenset[str]:
         """Those of ``timed`` that were timed in the regime that decides."""
@@ -247,10 +254,8 @@ class ShapeTimes:
         if timing is None or not {over, variant} <= timing.chained:
             return NOT_COLLECTED
         for name in (variant, over):
-            if name in timing.wrong:
-                return finding("untimed.wrong_outputs", variant=name)
-            if (clocks := timing.two_clocks.get(name)) and clocks.disagree:
-                return clocks_finding(clocks)
+            if lost := timing.lost(name):
+                return lost
         idle = next((name for name in (variant, over) if self.is_idle(name)), None)
         return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
 

@@ -237,14 +237,15 @@ def interference_of(timing: TimedTogether, reference: str) -> Interference | Non
 
 def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     """Whether the primary reference takes as long beside the steps as alone. Open where it
-    seems not to, and that may be chance; open and not binding where it was not timed beside them,
-    since a study may have shapes that it does not support.
+    seems not to, and that may be chance, or where its time was lost; open and not binding where it
+    was not timed beside them, since a study may have shapes that it does not support.
     """
     if timing is None:
         return Gate(INTERFERENCE, GateState.OPEN, NOT_COLLECTED)
     if (reference, Regime.CHAINED, False) not in timing.times:
-        why = finding("interference.not_timed", reference=reference)
-        return Gate(INTERFERENCE, GateState.OPEN, why, binding=False)
+        lost = timing.lost(reference)
+        why = lost or finding("interference.not_timed", reference=reference)
+        return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
     found = interference_of(timing, reference)
     if found is None:
         why = finding("interference.not_alone", reference=reference)
