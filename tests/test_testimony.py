@@ -413,6 +413,22 @@ def test_operations_are_counted_by_kind() -> None:
     assert counted_flops(ColumnTable([], METRIC_COLUMNS)) is None
 
 
+def test_reads_of_another_launch_do_not_shorten_the_longest() -> None:
+    """A launch of 100 us reads nothing from DRAM, one of 70 us most of what flushed caches lack."""
+    launches = [
+        KeptTables(
+            "k",
+            [("gpu__time_duration.sum", 1e3 * us, "ns"), ("dram__bytes_read.sum", read, "byte")],
+            *([], [], frozenset[str]()),
+        )
+        for us, read in ((100.0, 0.0), (70.0, 150e6))
+    ]
+    found = case("fix7", 40.0)
+    evidence = replace(found.evidence, capture=Capture(Path("a.ncu-rep"), tuple(launches)))
+    gate = duration_gate(replace(found, evidence=evidence, ceilings={"dram": 3e12}))
+    assert gate.state == GateState.FAILED
+
+
 def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
     found = capture("fix7")
     kept = [

@@ -203,15 +203,18 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
 # or more (docs/trust.md).
 LEAST_SHARE, UNDER_NCU_US = 0.5, 0.6
 CLOCK = "gpc__cycles_elapsed.avg.per_second"
+DRAM_READ = ("dram__bytes_read.sum", "dram__bytes_op_read.sum")
 
 
 @dataclass(frozen=True)
 class Profiled:
     """µs that launches took under ncu: of the ``longest`` at the clock of the timing or its own,
-    whichever is shorter, and of all, whichever is longer.
+    whichever is shorter, and of all, whichever is longer. ``from_caches`` is the longest without
+    what its reads from DRAM take, if ncu emptied the caches first.
     """
 
     longest: float
+    from_caches: float
     total: float
 
 
@@ -222,16 +225,22 @@ def profiled(case: Case, ghz: float | None) -> Profiled | None:
     capture = case.evidence.capture
     if capture is None or not case.evidence.was_profiled:
         return None
-    shortest, longest = [], []
+    shortest, longest, from_caches = [], [], []
+    index, rate = case.evidence.index, rates_of(case).get(DRAM)
+    emptied = index is None or index.was_flushed
     for values in by_launch(capture.metrics).values():
         if DURATION not in values:
             return None
         own = values[DURATION] * 1e-3
         clock = values.get(CLOCK, 0.0) * 1e-9
         scaled = own * clock / ghz if ghz and clock else own
+        read = next((values[name] for name in DRAM_READ if name in values), 0.0)
         shortest.append(min(own, scaled))
         longest.append(max(own, scaled))
-    return Profiled(longest=max(shortest), total=sum(longest)) if longest else None
+        from_caches.append(shortest[-1] - (read * 1e6 / rate if rate and emptied else 0.0))
+    if not longest:
+        return None
+    return Profiled(longest=max(shortest), from_caches=max(from_caches), total=sum(longest))
 
 
 def duration_gate(case: Case) -> Gate:
@@ -241,21 +250,12 @@ def duration_gate(case: Case) -> Gate:
     if time is None or under_ncu is None:
         return Gate(DURATION_GATE, GateState.OPEN, NOT_COLLECTED)
     took = time.microseconds
-    least = LEAST_SHARE * (under_ncu.longest - _refilling(case)) - UNDER_NCU_US
+    least = LEAST_SHARE * under_ncu.from_caches - UNDER_NCU_US
     if took < least:
         why = finding("duration.below", microseconds=took, ncu_us=under_ncu.longest, least_us=least)
         return Gate(DURATION_GATE, GateState.FAILED, why)
     why = finding("duration.accounted", microseconds=took, ncu_us=under_ncu.total)
     return Gate(DURATION_GATE, GateState.PASSED, why)
-
-
-def _refilling(case: Case) -> float:
-    """µs that DRAM needs for what the caches would have had, where ncu emptied them first."""
-    figures, rates = case.evidence.figures, rates_of(case)
-    index = case.evidence.index
-    if (index and not index.was_flushed) or "dram_read" not in figures or not rates.get(DRAM):
-        return 0.0
-    return figures["dram_read"].value * 1e12 / rates[DRAM]
 
 
 PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
