@@ -469,7 +469,7 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None
 @pytest.mark.parametrize(
     ("reasons", "alone", "kernels"),
     [
-        ({"SwPowerCap"}, False, {"sdpa", "slowest", "fa4", "fix3", "fix2", "fix1"}),
+        ({"SwPowerCap"}, False, {"sdpa", "slowest", "fa4", "fix3", "fix2", "fix1", "last"}),
         ({"SwPowerCap"}, True, set()),
         ({"SwThermalSlowdown"}, False, set()),
     ],
@@ -482,8 +482,8 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     monkeypatch.setattr(session, "EmptyCalls", lambda *given: None)
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
-    names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3"]
-    takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0]
+    names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3", "last"]
+    takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0, 85.0]
     instances = [HotInstance(card, *one, power=1.0) for one in zip(names, takes, strict=True)]
     events: list[str] = []
     for one in (*instances, twin := HotInstance(card, "fix3", 1.0, power=1.0)):
@@ -497,7 +497,10 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
     made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set(), audits=audits)
     made.job = structs.replace(
-        made.job, references=("slowest", "sdpa", "fa4", "slow"), controls=("fix0", "slowest")
+        made.job,
+        params={name: {} for name in names},
+        references=("slowest", "sdpa", "fa4", "slow"),
+        controls=("fix0", "slowest"),
     )
     made.around = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
     made.guard = SimpleNamespace(require_whole=lambda: events.append("whole"))
@@ -510,7 +513,7 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     found = made.session(0, names, alone=alone)
     assert {one.variant for one in found.series if one.regime == Regime.ALONE} == kernels
     whole, renewed, everyone, *others = events
-    assert (whole, renewed, len(everyone.split())) == ("whole", "renewed", 8)
+    assert (whole, renewed, len(everyone.split())) == ("whole", "renewed", 9)
     assert sorted(others[1::2]) == sorted(kernels)
     assert set(others[:-1:2]) == ({"renewed"} if kernels else set())
     assert others[-1:] == (["whole"] if kernels else [])

@@ -232,8 +232,8 @@ class TimingProcess:
         self.guard.require_whole()
 
     def counting(self, rounds: Rounds) -> list[int]:
-        """An instance of the primary reference, of the fastest others and of the fastest steps, in
-        turn; in the first sessions of the same variants.
+        """An instance of the primary reference, of the fastest others, of the fastest steps in turn
+        and of the last step; in the first sessions of the same variants.
         """
         first: dict[str, int] = {}
         for place, one in enumerate(self.instances):
@@ -245,7 +245,8 @@ class TimingProcess:
         references = [name for name in fastest if name in self.job.references]
         steps = [name for name in fastest if name not in self.job.references]
         primary = [name for name in references if name in self.job.controls]
-        names = (*primary, *references[:REFERENCES_ALONE], *steps[:STEPS_ALONE])
+        last = [name for name in self.job.params if name in steps][-1:]
+        names = (*primary, *references[:REFERENCES_ALONE], *steps[:STEPS_ALONE], *last)
         if self.job.kernels_alone and self.round.session < self.job.sessions:
             names = self.job.kernels_alone
         return [first[name] for name in dict.fromkeys(names) if name in first]
