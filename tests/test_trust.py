@@ -206,6 +206,14 @@ def test_a_case_of_which_a_length_is_missing_is_not_shown(root: Path, monkeypatc
     assert sizes.over(find_workspace(root), sizes.ATTENTION, "d64") is None
 
 
+def test_the_coverage_over_recordings_is_the_measured_one() -> None:
+    table = (ROOT / "docs" / "measuring.md").read_text().split("<!-- between -->")[1]
+    (every,) = re.findall(r"^\| all \| [\d,]+ \| ([\d.]+ %) \|", table, re.MULTILINE)
+    (sessions,) = re.findall(r"one recording holds (\d+ %) of", table)
+    page = (ROOT / "docs" / "trust.md").read_text()
+    assert f"in {sessions}, and in {every} with the spread between recordings" in page
+
+
 # ---- story.md
 STORY = story.PAGE.read_text(encoding="utf-8")
 
