@@ -48,6 +48,7 @@ def settled(evidence: Evidence, variant: str) -> bool:
 
 
 def wrong_as_declared(evidence: Evidence, variant: str) -> bool:
+    """Whether a step that the ladder keeps as a wrong example fails a check, as it should."""
     step, check = evidence.study.ladder.step(variant), evidence.check(variant).current
     if step is None or not step.expected:
         return False
