@@ -163,12 +163,12 @@ def test_inputs_have_the_gradients_that_the_study_gives_them(around: Neighbours)
 def test_only_work_that_is_waited_for_is_timed_in_a_stream(
     told: str, kind: type[NotTimed], monkeypatch: Patch
 ) -> None:
-    def raises(work: Any, side: Any) -> None:
+    def raises(work: Any, side: Any, beside: Any) -> None:
         raise RuntimeError(f"CUDA error: {told}\nand more")
 
     monkeypatch.setattr(instances, "captured", raises)
     one = object.__new__(Instance)
-    one.unchecked = False
+    one.unchecked, one.graphs = False, {}
     one.side = cast(Any, None)
     with pytest.raises(
         NotTimed, match=f"cannot be captured in a CUDA graph: CUDA error: {told}\n"

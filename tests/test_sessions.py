@@ -44,11 +44,11 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker import correctness, device, job_worker
 from workbench.run.worker.correctness import guarded
-from workbench.run.worker.event_log import EventLog, or_broken
+from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server, has_samples, register_ahead
 from workbench.run.worker.startup import is_alive, wait_at_gate
-from workbench.run.worker.timing import rounds, session, timed_gpu
-from workbench.run.worker.timing.instances import Group, NotTimed
+from workbench.run.worker.timing import instances, rounds, session, timed_gpu
+from workbench.run.worker.timing.instances import Group, Instance, NotTimed
 from workbench.run.worker.timing.neighbours import (
     GUARD_BYTES,
     factors,
@@ -675,6 +675,54 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
     )
     timing.one(Group("bad"), {})
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+@pytest.mark.parametrize(("room", "out", "made"), [(5, set(), 2), (4, set(), 2), (1, {"b"}, 1)])
+def test_no_variant_fails_for_want_of_memory_for_another_instance(
+    room: int, out: set[str], made: int, monkeypatch: Patch
+) -> None:
+    """Of one that has none, the hint says to measure fewer at once."""
+
+    class Large:
+        unchecked, nodes, each = True, (), 1.0
+
+        def __init__(self, around: Any, group: Group, each: float) -> None:
+            if len(timing.instances) >= room:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory. GPU 0 has ...")
+            self.group = group
+
+        def require_nodes(self) -> None: ...
+
+    monkeypatch.setattr(session, "Instance", Large)
+    monkeypatch.setattr(torch, "empty", lambda *given, **kinds: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 33, 1 << 33))
+    monkeypatch.setattr("random.sample", lambda groups, count: groups)
+    errors: list[Exception] = []
+    protects = SimpleNamespace(protect=lambda *one: None, release=list)
+    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=protects)
+    timing = timing_of(
+        1, out=set(), instances=[], calls={}, around=None, guard=guard, current=str,
+        fail=lambda name, error: errors.append(error),
+    )  # fmt: skip
+    timing.job = structs.replace(timing.job, instances=made, controls=("a",))
+    assert (timing.build(["a", "b"]), timing.out) == (made, out)
+    assert len(timing.instances) == room
+    assert all("fewer variants at once" in in_users_words(e, "time").hint for e in errors)
+
+
+def test_graphs_of_an_instance_share_memory_and_fail_for_want_of_it(monkeypatch: Patch) -> None:
+    made: Any = object.__new__(Instance)
+    made.unchecked, made.graphs, made.side = False, {}, None
+    monkeypatch.setattr(instances, "captured", lambda work, side, beside: (work(), beside))
+    made.graphs["first"] = made.captured(lambda: 1)
+    assert made.graphs["first"] == (1, None)
+    assert made.captured(lambda: 2) == (2, made.graphs["first"])
+
+    def large() -> None:
+        raise torch.cuda.OutOfMemoryError
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        made.captured(large)
 
 
 def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:

@@ -493,9 +493,9 @@ def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: P
     says = "raise RuntimeError('operation not permitted when stream is capturing')"
     path = file(folder, f"def count(x):\n    {says}\n\n\ndef run(x):\n    return count(x)\n")
     monkeypatch.setattr(instances, "microseconds", lambda work: 10.0)
-    monkeypatch.setattr(instances, "captured", lambda work, side: work())
+    monkeypatch.setattr(instances, "captured", lambda work, side, beside: work())
     one = object.__new__(instances.Instance)
-    one.unchecked, one.refused_at = False, ""
+    one.unchecked, one.refused_at, one.graphs = False, "", {}
     one.side = cast(Any, None)
     monkeypatch.setattr(one, "call", lambda: load_module(path, "mine").run(X), raising=False)
     assert one.trial() == 10.0

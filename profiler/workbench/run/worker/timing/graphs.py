@@ -18,15 +18,18 @@ MOST_WARM_UP = 5  # calls
 MOST_CHOICES = 8
 
 
-def captured(work: Callable[[], Any], side: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """A graph of what ``work`` launches, on a stream that is captured. Raises RuntimeError.
+def captured(
+    work: Callable[[], Any], side: torch.cuda.Stream, beside: torch.cuda.CUDAGraph | None = None
+) -> torch.cuda.CUDAGraph:
+    """A graph of what ``work`` launches, on a stream that is captured, with its temporary tensors
+    where those of ``beside`` are: the two never run at once. Raises RuntimeError.
 
     Not with ``torch.cuda.graph``: it collects garbage and synchronises, 0.1 s each time.
     """
     graph = torch.cuda.CUDAGraph(keep_graph=True)  # its nodes can be read
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
-        graph.capture_begin()
+        graph.capture_begin(pool=beside.pool() if beside else None)
         try:
             work()
         except BaseException:

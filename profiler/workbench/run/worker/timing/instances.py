@@ -169,6 +169,7 @@ class Instance:
         for number in range(around.inputs.copies):
             self.call(number)
         self.unchecked, self.refused_at = False, ""
+        self.graphs: dict[Regime, torch.cuda.CUDAGraph | Streamed] = {}
         self.parts: Parts = ()
         self.offset = 0.0  # see EmptyCalls
         self.each = self.trial(each)
@@ -182,7 +183,8 @@ class Instance:
         for regime in IN_TURN:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
         around.gpu.warm()
-        self.graphs = {regime: self.capture(regime) for regime in IN_TURN}
+        for regime in IN_TURN:
+            self.graphs[regime] = self.capture(regime)
         marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
         self.marks = [Marks(around.gpu) for _ in range(marked)]
         self.ahead = Marks(
@@ -289,11 +291,14 @@ class Instance:
                 inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, at)
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
-        """Raises NotCaptured where it cannot be captured."""
+        """Raises NotCaptured where it cannot be captured, OutOfMemoryError without memory."""
         if self.unchecked:
             return Streamed(work)
+        first = next(iter(self.graphs.values()), None)
         try:
-            return captured(work, self.side)
+            return captured(work, self.side, None if isinstance(first, Streamed) else first)
+        except torch.cuda.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             what = str(error).strip().partition("\n")[0]
             kind = NotTimed if UNJOINED in what else NotCaptured

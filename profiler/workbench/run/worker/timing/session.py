@@ -39,6 +39,7 @@ from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import HEADLINE
 
 MEMORY_USED = 0.8  # of the free memory that instances may take
+CONTEXT_BYTES = 1 << 29  # that another context may take
 STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
 STRETCH_SECONDS = 0.5
 POWER_SECONDS = 1.0  # a GPU that runs into its power limit needs so long to settle
@@ -131,19 +132,23 @@ class TimingProcess:
         groups = [Group(name) for name in variants]
         groups += [Group(name, control=True) for name in variants if name in self.job.controls]
         each: dict[str, float] = {}
+        for_context = torch.empty(CONTEXT_BYTES, dtype=torch.uint8, device="cuda")  # noqa: F841
         free = torch.cuda.mem_get_info()[0]
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
         for layer in range(most):
             for group in random.sample(groups, len(groups)):
                 slow = each.get(group.variant, 0.0) > SLOW_CALL and layer > 0
                 if group.variant not in self.out and not slow:
-                    self.one(group, each)
+                    is_room = self.one(group, each)
+                    if not is_room and layer > 0:
+                        return layer + 1
             used = free - torch.cuda.mem_get_info()[0]
             if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
                 return layer + 1
         return most
 
-    def one(self, group: Group, each: dict[str, float]) -> None:
+    def one(self, group: Group, each: dict[str, float]) -> bool:
+        """Whether there was memory. A variant without any instance is dropped, for any error."""
         name = group.variant
         self.current(name)
         try:
@@ -157,11 +162,15 @@ class TimingProcess:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # users' code may also exit
+            if name in each and isinstance(error, torch.cuda.OutOfMemoryError):
+                self.current("")
+                return False
             self.drop(name, error)
-            return
+            return True
         each[name] = instance.each
         self.instances.append(instance)
         self.current("")
+        return True
 
     def drop(self, name: str, error: BaseException) -> None:
         self.out.add(name)

@@ -191,6 +191,7 @@ def switch_contexts() -> None:
     """
     from cuda.bindings import driver
 
+    torch.cuda.empty_cache()  # the other context needs memory of its own
     _, own = driver.cuCtxGetCurrent()
     _, device = driver.cuDeviceGet(0)
     status, other = driver.cuCtxCreate(None, 0, device)
