@@ -33,6 +33,7 @@ HEAD = """# Between recordings on GPUs of a model: the standard deviation of the
 """
 COLUMNS = ("recordings before", "later ones", "in their interval", "half-width, median")
 MOST = 5  # recordings before, in a row of their own
+FEWEST_STUDIES = 2  # with several recordings, or too little is known of a model
 FIVE_SESSIONS = 2.776  # Student's t
 
 Pair = tuple[str, ...]  # study, shape, step and reference with their fingerprints
@@ -97,7 +98,7 @@ def later(
     others = dict[str, float]()
     for study in {key[0] for key in every}:
         rest = [pair for key, pair in every.items() if key[0] != study]
-        others[study] = deviation(rest or every.values(), own)
+        others[study] = deviation(rest, own)
     for key, pair in every.items():
         values = [one.value for one in pair]
         ratios = [Ratio(math.exp(v), math.exp(v - half), math.exp(v + half), 5) for v in values]
@@ -138,9 +139,11 @@ def written() -> dict[Path, str]:
             every[path.name] |= {key: pair for key, pair in pairs(*given).items() if len(pair) > 1}
             samples[path.name] += kept(*given)
     for gpu, known in every.items():
-        if not known:
+        if len({key[0] for key in known}) < FEWEST_STUDIES:
             continue
-        own = fmean(variance_of(ratio) for _, _, ratio in samples[gpu])
+        # Without samples of this model, those of others say what the sessions' variance is.
+        with_samples = samples[gpu] or [one for others in samples.values() for one in others]
+        own = fmean(variance_of(ratio) for _, _, ratio in with_samples)
         between = deviation(known.values(), own)
         gpus, count = {one.gpu for p in known.values() for one in p}, sum(map(len, known.values()))
         text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
@@ -148,16 +151,14 @@ def written() -> dict[Path, str]:
         found = later(known, own)
         rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
         rows.append(row("all", [one for each in found.values() for one in each]))
-        studies = sorted({key[0] for key in known})
-        alone = f"only {studies[0]} has several recordings, so the table takes it too"
-        source = alone if len(studies) == 1 else "for each study the table takes that of the others"
-        inside = of_sessions(known, samples[gpu])
         page += (
             f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {len(gpus)} GPUs. "
-            f"The standard deviation between recordings is {100 * between:.2f} %; {source}. "
-            "The interval over the sessions of one recording "
-            f"holds {100 * fmean(inside):.0f} % of {len(inside):,} others.\n"
+            f"The standard deviation between recordings is {100 * between:.2f} %; "
+            "for each study the table takes that of the others.\n"
         )
+    inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]
+    held = f"{100 * fmean(inside):.0f} % of {len(inside):,} others"
+    page += f"\nThe interval over the sessions of one recording holds {held}.\n"
     return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page)}
 
 

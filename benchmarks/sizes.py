@@ -18,7 +18,7 @@ from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
 from workbench.judge.known_evidence import ShapeTimes, main_timing
-from workbench.judge.regimes import AtShape, at_shape
+from workbench.judge.regimes import AtShape, at_shape, geometric_mean
 from workbench.judge.sizes import OverSizes
 from workbench.judge.snapshot import at_one_shape
 from workbench.render import markdown
@@ -31,6 +31,8 @@ from workbench.study.workspace import Workspace, find_workspace
 
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
 NONE = "not collected"
+TYPES = "float16", "bfloat16"
+LONG = {"up to 512 keys": range(513), "from 2048 keys": range(2048, 1 << 20)}
 PAGE = DOCS / "sizes.md"
 
 
@@ -111,7 +113,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
         [f"{first.parameter}={size:g}", *(cell(o.shapes[i]) if o else NONE for o in own)]
         for i, size in enumerate(first.sizes.values())
     ]
-    means = [fine(o.geometric_mean) if o and o.geometric_mean else NONE for o in own]
+    means = [fine_or_none(o.geometric_mean if o else None) for o in own]
     limits = map(power_limit, found.values())
     rows += [["geometric mean", *means], ["SM clock at the power limit", *limits]]
     parts = [table(["", *found], rows, left=1 + len(found))]
@@ -126,28 +128,42 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
 
 
 def at_shapes(workspace: Workspace) -> str:
-    """The attention study's shapes in fp16 and bf16, each of the last step timed there."""
-    types, shapes = ("float16", "bfloat16"), workspace.study("attention").shapes
+    """The attention study's shapes in fp16 and bf16, each of the last step timed there, and what
+    they come to for short and for long sequences.
+    """
+    shapes = workspace.study("attention").shapes
     names = [name for name, shape in shapes.items() if shape.profiled]
-    rows = ([n, *(last_step(workspace, f"{n},dtype={t}") for t in types)] for n in names)
-    return table(("", *types), rows, left=1 + len(types))
+    found = {n: [last_step(workspace, f"{n},dtype={t}") for t in TYPES] for n in names}
+    rows = [[n, *(f"`{s}` {cell(at)}" if at else NONE for s, at in found[n])] for n in names]
+    for head, keys in LONG.items():
+        these = [found[name] for name in names if shapes[name].S in keys]
+        columns = zip(*these, strict=True)
+        ratios = [[at.claimed.ratio for _, at in of if at and at.claimed] for of in columns]
+        ratios = [each if len(each) == len(these) else [] for each in ratios]
+        rows.append([f"geometric mean, {head}", *map(fine_or_none, map(geometric_mean, ratios))])
+        rows.append([f"worst, {head}", *(fine_or_none(min(each, default=None)) for each in ratios)])
+    return table(("", *TYPES), rows, left=1 + len(TYPES))
 
 
-def last_step(workspace: Workspace, shape: str) -> str:
-    """The cell of the newest step that was timed at a shape."""
+def fine_or_none(ratio: float | None) -> str:
+    return NONE if ratio is None else fine(ratio)
+
+
+def last_step(workspace: Workspace, shape: str) -> tuple[str, AtShape | None]:
+    """The newest step that was timed at a shape, and its times."""
     picked = pick_shapes(workspace.study("attention"), shape)[0]
     try:
         target = target_at(Local(), workspace, picked)
     except EnvironmentLacks:
-        return NONE
+        return "", None
     ladder = target.study.ladder
     steps = [step.variant for step in reversed(ladder.steps)]
     references = [reference.name for reference in ladder.references]
     names = [*steps, *references]
     evidence = at_one_shape(target.evidence(), names, captures=False)
     times = ShapeTimes(evidence, main_timing(evidence, names))
-    cells = ((step, cell(at_shape(times, references, step))) for step in steps)
-    return next((f"`{step}` {found}" for step, found in cells if found != NONE), NONE)
+    every = ((step, at_shape(times, references, step)) for step in steps)
+    return next(((s, at) for s, at in every if at and at.speedup_over_fastest), ("", None))
 
 
 def written() -> dict[Path, str]:

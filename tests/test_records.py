@@ -39,6 +39,7 @@ KINDS: dict[str, type[Record]] = {
     "checks": Checks,
     "timings": Timing,
     "captures": CaptureIndex,
+    "nvidia-h100-80gb-hbm3": CeilingsFile,
     "nvidia-h200": CeilingsFile,
 }
 FILES = {

@@ -394,7 +394,7 @@ def test_what_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
 def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
-    path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
+    path = root / "ablations/transpose/evidence/nvidia-h100-80gb-hbm3/checks/chosen.json"
     checks = json.loads(path.read_text())
     checks["shapes"]["odd-fp16"]["fingerprint"] = "0" * 64
     path.write_text(json.dumps(checks))

@@ -106,7 +106,7 @@ def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: li
     assert len(lines) <= 45
     assert not any(line.rstrip().endswith("…") for line in lines)  # no change is cut inside a word
     below = [line for line in lines if line.startswith("  ")]
-    assert len({line.split()[0] for line in below[1:]}) >= {"transpose": 0, "moe": 8}.get(study, 3)
+    assert len({line.split()[0] for line in below[1:]}) >= {"transpose": 0, "moe": 2}.get(study, 3)
     (rows,) = (block.rows for block in shown if isinstance(block, Table))
     assert len(rows) <= 20
     answer = shown[0]

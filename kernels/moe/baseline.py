@@ -1,11 +1,11 @@
-"""A thread an element, rows in the order of their tokens."""
+"""One thread per output element, with the tokens in their original order."""
 
 import torch
 
 from workbench import cuda
 
 THREADS = 128
-LONGEST = 2e11  # multiply-adds of a product: more take seconds a call, and minutes to time
+MAX_MULTIPLY_ADDS = 2e11  # of a product; above that, a call takes seconds and timing takes minutes
 activate = cuda.kernel("baseline.cu", "activate")
 project = cuda.kernel("baseline.cu", "project")
 
@@ -19,8 +19,8 @@ def run(
 ) -> torch.Tensor:
     tokens, topk = topk_ids.shape
     _, hidden, intermediate = w2.shape
-    if tokens * topk * hidden * intermediate > LONGEST:
-        raise NotImplementedError("too slow for so many tokens")
+    if tokens * topk * hidden * intermediate > MAX_MULTIPLY_ADDS:
+        raise NotImplementedError("too slow for this many tokens")
     sizes = topk, hidden, intermediate
     activated, out = x.new_empty(tokens * topk, intermediate), torch.empty_like(x)
     grid = tokens * topk, intermediate // THREADS

@@ -1,4 +1,4 @@
-"""The grouped products through torch.compile, compiled for every shape."""
+"""The variant ``grouped`` through torch.compile, compiled for each shape."""
 
 import functools
 from collections.abc import Callable
@@ -14,9 +14,9 @@ eager = cast(FunctionType, cuda.variant("grouped").run)
 
 @functools.cache
 def compiled(*sizes: torch.Size) -> Callable[..., torch.Tensor]:
-    """With code of its own: what has been compiled for eight shapes is run eagerly from then on."""
-    own = FunctionType(eager.__code__.replace(), eager.__globals__)
-    return torch.compile(own, dynamic=False)
+    """Compiles a copy of the function, because after eight shapes torch runs a function eagerly."""
+    copy = FunctionType(eager.__code__.replace(), eager.__globals__)
+    return torch.compile(copy, dynamic=False)
 
 
 def run(
@@ -26,5 +26,5 @@ def run(
     w13: torch.Tensor,
     w2: torch.Tensor,
 ) -> torch.Tensor:
-    of_shape = compiled(topk_ids.shape, w13.shape)
-    return of_shape(x, topk_ids, topk_weights, w13, w2)
+    function = compiled(topk_ids.shape, w13.shape)
+    return function(x, topk_ids, topk_weights, w13, w2)

@@ -1,72 +1,71 @@
-// Slots (a token's expert each) in the order of their experts, those of an expert in their own. A
-// block an expert: it looks at all slots, counts those of smaller experts and lists its own. No
-// block waits for another, and the order is the same in every run.
+// Routing: a stable sort of the slots (one expert of one token) by expert. One block per expert
+// reads all ids, counts the slots of lower experts and lists its own. Blocks do not communicate,
+// and the order is deterministic.
 
 constexpr int kWarps = THREADS / 32;
-constexpr int kWords = WORDS;  // 1024 slots a warp each
+constexpr int kWords = WORDS;  // bit masks per lane; each covers 1024 slots of a warp
 
-// ids: [slots] of [0, experts). first: [experts + 1], where an expert's slots start in the order;
-// token: [slots], of the slot that is there; place: [slots], where a slot is. done: [experts], cleared
-// for what follows.
+// A row is a slot's position in the sorted order. ids: [slots], each in [0, experts). first_row:
+// [experts + 1]. token_of_row, row_of_slot: [slots]. done: [experts], cleared for the next kernel.
 extern "C" __global__ void __launch_bounds__(THREADS)
-dispatch(const int* __restrict__ ids, int* __restrict__ first, int* __restrict__ token,
-         int* __restrict__ place, int* __restrict__ done, int slots, int topk) {
-    __shared__ int own_of[kWarps], smaller_of[kWarps];
+dispatch(const int* __restrict__ ids, int* __restrict__ first_row, int* __restrict__ token_of_row,
+         int* __restrict__ row_of_slot, int* __restrict__ done, int slots, int topk) {
+    __shared__ int warp_own[kWarps], warp_lower[kWarps];
     const int expert = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int pieces = (slots + 32 * kWarps - 1) / (32 * kWarps);  // of 32 slots, of a warp
-    const int start = warp * pieces * 32;
+    const int groups = (slots + 32 * kWarps - 1) / (32 * kWarps);  // groups of 32 slots per warp
+    const int start = warp * groups * 32;
 
-    unsigned kept[kWords];  // which of piece 32 i + lane are the expert's
-    int own = 0, smaller = 0;
+    unsigned matches[kWords];  // [i]: the expert's slots in group 32 i + lane, as bits
+    int own = 0, lower = 0;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-        kept[word] = 0;
+        matches[word] = 0;
 #pragma unroll
-        for (int part = 0; part < 32; part += 8) {
-            if (word * 32 + part >= pieces) break;
+        for (int base = 0; base < 32; base += 8) {
+            if (word * 32 + base >= groups) break;
 #pragma unroll
-            for (int i = part; i < part + 8; ++i) {
-                const int piece = word * 32 + i, slot = start + piece * 32 + lane;
-                const int id = piece < pieces && slot < slots ? __ldg(ids + slot) : 0x7fffffff;
+            for (int i = base; i < base + 8; ++i) {
+                const int group = word * 32 + i, slot = start + group * 32 + lane;
+                const int id = group < groups && slot < slots ? __ldg(ids + slot) : 0x7fffffff;
                 const unsigned found = __ballot_sync(~0u, id == expert);
-                if (lane == i) kept[word] = found;
+                if (lane == i) matches[word] = found;
                 own += __popc(found);
-                smaller += id < expert;
+                lower += id < expert;
             }
         }
     }
-    smaller = __reduce_add_sync(~0u, smaller);
+    lower = __reduce_add_sync(~0u, lower);
     if (lane == 0) {
-        own_of[warp] = own;
-        smaller_of[warp] = smaller;
+        warp_own[warp] = own;
+        warp_lower[warp] = lower;
     }
     __syncthreads();
-    int at = 0, total = 0;
+    int next_row = 0, total = 0;
     for (int i = 0; i < kWarps; ++i) {
-        at += smaller_of[i] + (i < warp ? own_of[i] : 0);
-        total += own_of[i];
+        next_row += warp_lower[i] + (i < warp ? warp_own[i] : 0);
+        total += warp_own[i];
     }
     if (threadIdx.x == 0) {
         int before = 0;
-        for (int i = 0; i < kWarps; ++i) before += smaller_of[i];
-        first[expert] = before;
+        for (int i = 0; i < kWarps; ++i) before += warp_lower[i];
+        first_row[expert] = before;
         done[expert] = 0;
-        if (expert == gridDim.x - 1) first[expert + 1] = before + total;
+        if (expert == gridDim.x - 1) first_row[expert + 1] = before + total;
     }
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-        const int count = __popc(kept[word]);
-        int upto = count;  // in the pieces up to the lane's
+        const int count = __popc(matches[word]);
+        int sum = count;  // inclusive prefix sum over the lanes
         for (int step = 1; step < 32; step *= 2) {
-            const int below = __shfl_up_sync(~0u, upto, step);
-            if (lane >= step) upto += below;
+            const int lower_lane = __shfl_up_sync(~0u, sum, step);
+            if (lane >= step) sum += lower_lane;
         }
-        int to = at + upto - count;
-        for (unsigned left = kept[word]; left; left &= left - 1, ++to) {
-            const int slot = start + (word * 32 + lane) * 32 + __ffs(left) - 1;
-            token[to] = slot / topk;
-            place[slot] = to;
+        int row = next_row + sum - count;
+        for (unsigned bits = matches[word]; bits; bits &= bits - 1, ++row) {
+            const int slot = start + (word * 32 + lane) * 32 + __ffs(bits) - 1;
+            token_of_row[row] = slot / topk;
+            row_of_slot[slot] = row;
         }
-        at += __shfl_sync(~0u, upto, 31);
+        next_row += __shfl_sync(~0u, sum, 31);
     }
 }

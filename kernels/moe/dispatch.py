@@ -1,4 +1,4 @@
-"""Which tokens go to which expert, found by a block an expert: a part of other variants."""
+"""Slots sorted by expert, with one block per expert. A part of other variants."""
 
 from typing import NamedTuple
 
@@ -6,30 +6,36 @@ import torch
 
 from workbench import cuda
 
-THREADS, MOST_EXPERTS = 1024, 256
-MOST_WORDS = 8  # of 1024 slots, of a warp
+THREADS, MAX_EXPERTS = 1024, 256
+MAX_WORDS = 8  # 32-slot words per thread
 kernels = {
     words: cuda.kernel("dispatch.cu", "dispatch", defines={"threads": THREADS, "words": words})
-    for words in (1, 2, 4, MOST_WORDS)
+    for words in (1, 2, 4, MAX_WORDS)
 }
 
 
-class Places(NamedTuple):
-    """``first``: [experts + 1], an expert's first place; ``token``: [slots], whose slot is there;
-    ``place``: [slots], where a slot is; ``done``: [experts], zeros.
+class SortedSlots(NamedTuple):
+    """Slots sorted by expert; a row is a position in this order.
+
+    - ``first_row``: [experts + 1], the first row of each expert
+    - ``token``: [slots], the token of each row
+    - ``row``: [slots], the row of each slot
+    - ``done``: [experts], counters, zero
     """
 
-    first: torch.Tensor
+    first_row: torch.Tensor
     token: torch.Tensor
-    place: torch.Tensor
+    row: torch.Tensor
     done: torch.Tensor
 
 
-def run(topk_ids: torch.Tensor, experts: int) -> Places:
+def run(topk_ids: torch.Tensor, experts: int) -> SortedSlots:
     slots, topk = topk_ids.numel(), topk_ids.shape[1]
     words = 1 << (-(-slots // (32 * THREADS)) - 1).bit_length()
-    if experts > MOST_EXPERTS or words > MOST_WORDS:
-        raise NotImplementedError(f"{MOST_EXPERTS} experts, {MOST_WORDS * 32 * THREADS} slots")
-    places = Places(*(topk_ids.new_empty(size) for size in (experts + 1, slots, slots, experts)))
-    kernels[words][experts, THREADS](topk_ids, *places, slots, topk)
-    return places
+    if experts > MAX_EXPERTS or words > MAX_WORDS:
+        slots_limit = MAX_WORDS * 32 * THREADS
+        raise NotImplementedError(f"at most {MAX_EXPERTS} experts and {slots_limit} slots")
+    sizes = experts + 1, slots, slots, experts
+    order = SortedSlots(*(topk_ids.new_empty(size) for size in sizes))
+    kernels[words][experts, THREADS](topk_ids, *order, slots, topk)
+    return order

@@ -1,21 +1,21 @@
-// bf16, two in a word, eight in a chunk of 16 bytes.
+// bf16 elements: two are packed in a word, eight in a 16-byte chunk.
 #pragma once
 
 using Chunk = uint4;
 
-__device__ __forceinline__ float low(unsigned two) { return __uint_as_float(two << 16); }
-__device__ __forceinline__ float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ float low(unsigned pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
 
 __device__ __forceinline__ unsigned pack(float low, float high) {
-    unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 
-// Both approximations to 2^-22; 1 over infinity is nothing.
+// Both approximations have a relative error of about 2^-22. The reciprocal of infinity is 0.
 __device__ __forceinline__ float silu(float x) {
-    float power, inverse;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.44269504f));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
-    return x * inverse;
+    float exponential, reciprocal;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(exponential) : "f"(x * -1.44269504f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1.0f + exponential));
+    return x * reciprocal;
 }

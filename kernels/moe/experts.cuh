@@ -1,38 +1,40 @@
-// The products of all experts, each with its own tokens: a tile is 256 rows of an expert's weights by
-// up to 128 of its tokens. Weights are the first operand of wgmma and tokens the second, so that a
-// tile is as wide as it has tokens, to kGrain. One warpgroup fetches, two multiply.
-// CLUSTER=2: two blocks have the same weights, of which each fetches one half for both, and tokens of
-// their own.
-// GROUP: so many tiles of an expert's tokens beside each other in time, then the next weights; 0: all.
-// TANH: the activation by one instruction of 11 bits in place of two of 22.
+// Grouped GEMM of all experts. A tile is 256 rows of an expert's weights by up to 128 of its
+// tokens. Weights are operand A of wgmma and tokens operand B, so N can follow the number of
+// tokens, rounded up to kTokenMultiple. One producer warpgroup, two consumer warpgroups.
+// A row (of h and of the output) is one slot, in the order sorted by expert.
+// CLUSTER=2: two blocks share the weights. Each loads one half for both, and has its own tokens.
+// GROUP: tiles of tokens that run next to each other before the next weights; 0: all of an expert.
+// TANH: SiLU with one tanh.approx (11 bits) instead of ex2.approx and rcp.approx (22 bits).
 #pragma once
 #include "element.cuh"
 #include "hopper.cuh"
 
 constexpr int kStages = STAGES;
 constexpr int kThreads = 384;
-constexpr int kBlocks = CLUSTER;  // of a cluster
-constexpr int kTokens = 128;      // of a tile, at most
-constexpr int kGrain = GRAIN;     // its width is a multiple of
-constexpr int kLag = LAG;         // gathered stages under way behind the newest; 0: copies say so
-constexpr int kGatherArrivals = kLag ? 4 : 128;
-constexpr int kPending = PENDING; // steps whose products may be running while the next is issued
-constexpr int kBoxTokens = 32;    // of a copied box of tokens
-constexpr int kMostExperts = 256;
-constexpr int kPartBytes = 128 * 128, kTokenBytes = kTokens * 128;  // 64 columns of bf16
+constexpr int kClusterBlocks = CLUSTER;
+constexpr int kMaxTokens = 128;        // of a tile
+constexpr int kTokenMultiple = GRAIN;  // the width of a tile is a multiple of it
+// Stages of gathered tokens in flight before the producer waits for the oldest and announces it; 0:
+// cp.async arrives at the barrier itself.
+constexpr int kGatherLag = LAG;
+constexpr int kGatherArrivals = kGatherLag ? 4 : 128;
+constexpr int kPending = PENDING;  // wgmma groups left in flight after each stage
+constexpr int kBoxTokens = 32;     // tokens loaded by one TMA box
+constexpr int kMaxExperts = 256;
+constexpr int kWeightHalfBytes = 128 * 128, kTokenTileBytes = kMaxTokens * 128;  // 64 bf16 columns
 
-struct Shared {
-    unsigned char weights[kStages][2][kPartBytes], tokens[kStages][kTokenBytes];
-    unsigned char out[2][kTokens * 128];  // of a warpgroup: 64 features of every token
+struct SharedStorage {
+    unsigned char weights[kStages][2][kWeightHalfBytes], tokens[kStages][kTokenTileBytes];
+    unsigned char out[2][kMaxTokens * 128];  // per warpgroup: 64 features of each token
     Barrier full[kStages], empty[kStages];
-    int first[kMostExperts + 1];
-    unsigned short tiles[kMostExperts + 1];  // of a cluster's tokens, of all experts before
+    int first_row[kMaxExperts + 1];
+    unsigned short tiles_before[kMaxExperts + 1];  // token tiles (per cluster) of earlier experts
 };
-// A stage is free when the next one's products have been issued, which waits for its signal.
-static_assert(kLag + 2 <= kStages, "who fetches would wait for itself");
-static_assert(sizeof(Shared) + 1023 <= SHARED_BYTES, "a launch gives less than Shared takes");
+// Consumers free a stage after issuing the next, so two stages must fit besides those in flight.
+static_assert(kGatherLag + 2 <= kStages, "the producer would wait for itself");
+static_assert(sizeof(SharedStorage) + 1023 <= SHARED_BYTES, "SHARED_BYTES is too small");
 
-__device__ __forceinline__ float activated(float x) {
+__device__ __forceinline__ float gate_activation(float x) {
 #if TANH
     float tangent;
     asm("tanh.approx.f32 %0, %1;" : "=f"(tangent) : "f"(0.5f * x));
@@ -42,8 +44,8 @@ __device__ __forceinline__ float activated(float x) {
 #endif
 }
 
-// Where in the ring one is, and the parity of its round.
-struct Ring {
+// Position in the pipeline of stages, and the parity of its mbarrier phase.
+struct PipelineState {
     int stage = 0;
     unsigned parity = 0;
 
@@ -55,280 +57,294 @@ struct Ring {
     }
 };
 
-// A block's part of a tile: ``count`` places from ``first`` on, up to ``width`` of them, and the last
-// place of the expert.
+// A block's tile: ``count`` rows from ``first_row`` on, computed with N = ``width``. ``last_row``
+// is the expert's last row.
 struct Tile {
-    int expert, row_tile, first, count, width, last;
+    int expert, weight_tile, first_row, count, width, last_row;
 };
 
-// Tile ``number``: expert by expert, tokens fastest. ``expert`` is that of an earlier tile.
-__device__ __forceinline__ Tile tile_of(const Shared& s, int number, int row_tiles, int expert,
-                                        int block) {
-    while (number >= s.tiles[expert + 1] * row_tiles) ++expert;
-    const int token_tiles = s.tiles[expert + 1] - s.tiles[expert];
-    const int within = number - s.tiles[expert] * row_tiles;
-    const int count = s.first[expert + 1] - s.first[expert], parts = token_tiles * kBlocks;
-    const int each = (count + parts - 1) / parts;
-    const int width = (each + kGrain - 1) / kGrain * kGrain;
+// Tiles are numbered expert by expert, tokens fastest. ``expert`` is the expert of an earlier tile.
+__device__ __forceinline__ Tile find_tile(const SharedStorage& s, int number, int weight_tiles,
+                                          int expert, int cluster_block) {
+    while (number >= s.tiles_before[expert + 1] * weight_tiles) ++expert;
+    const int token_tiles = s.tiles_before[expert + 1] - s.tiles_before[expert];
+    const int expert_tile = number - s.tiles_before[expert] * weight_tiles;
+    const int count = s.first_row[expert + 1] - s.first_row[expert];
+    const int block_tiles = token_tiles * kClusterBlocks;
+    const int tile_tokens = (count + block_tiles - 1) / block_tiles;
+    const int width = (tile_tokens + kTokenMultiple - 1) / kTokenMultiple * kTokenMultiple;
     Tile tile;
     tile.expert = expert;
 #if GROUP
-    const int before = within / (GROUP * row_tiles) * GROUP;
-    const int beside = min(GROUP, token_tiles - before), of_group = within - before * row_tiles;
+    const int group_start = expert_tile / (GROUP * weight_tiles) * GROUP;
+    const int group_size = min(GROUP, token_tiles - group_start);
+    const int group_tile = expert_tile - group_start * weight_tiles;
 #else
-    const int before = 0, beside = token_tiles, of_group = within;
+    const int group_start = 0, group_size = token_tiles, group_tile = expert_tile;
 #endif
-    tile.row_tile = of_group / beside;
-    const int from = ((before + of_group - tile.row_tile * beside) * kBlocks + block) * width;
-    tile.first = s.first[expert] + from;
+    tile.weight_tile = group_tile / group_size;
+    const int token_tile = group_start + group_tile - tile.weight_tile * group_size;
+    const int from = (token_tile * kClusterBlocks + cluster_block) * width;
+    tile.first_row = s.first_row[expert] + from;
     tile.count = max(0, min(width, count - from));
-    tile.width = max(1, (tile.count + kGrain - 1) / kGrain) * kGrain;
-    tile.last = s.first[expert + 1] - 1;
+    tile.width = max(1, (tile.count + kTokenMultiple - 1) / kTokenMultiple) * kTokenMultiple;
+    tile.last_row = s.first_row[expert + 1] - 1;
     return tile;
 }
 
-__device__ __forceinline__ void release(Barrier* barrier, int lane) {
-    if (kBlocks == 1) {
+// Called by every consumer warp: frees a stage in all blocks of the cluster.
+__device__ __forceinline__ void release_stage(Barrier* barrier, int lane) {
+    if (kClusterBlocks == 1) {
         if (lane == 0) barrier_arrive(barrier);
-    } else if (lane < kBlocks) {
-        barrier_arrive_at(barrier, lane);
+    } else if (lane < kClusterBlocks) {
+        barrier_arrive_remote(barrier, lane);
     }
 }
 
-// This block's share of a stage's weights, to all of the cluster.
-__device__ __forceinline__ void copy_weights(unsigned char (&to)[2][kPartBytes],
+// Loads this block's half of a stage's weights into all blocks of the cluster.
+__device__ __forceinline__ void load_weights(unsigned char (&to)[2][kWeightHalfBytes],
                                              const TensorMap& map, int column, int row, int part,
-                                             int expert, int block, Barrier* barrier) {
-    if (kBlocks == 1)
-        copy_box(to, map, column, row, part, expert, barrier);
+                                             int expert, int cluster_block, Barrier* barrier) {
+    if (kClusterBlocks == 1)
+        tma_load(to, map, column, row, part, expert, barrier);
     else
-        copy_box_to_all(to[block], map, column, row, part + block, expert, barrier, 3);
+        tma_load_multicast(to[cluster_block], map, column, row, part + cluster_block, expert,
+                           barrier, 3);
 }
 
 template <int kN>
-__device__ __forceinline__ void multiply(float (&a)[64], float (&b)[64], Shared& s, Ring& ring,
-                                         int steps, int group, int lane) {
-    int before = 0;
+__device__ __forceinline__ void multiply(float (&a)[64], float (&b)[64], SharedStorage& s,
+                                         PipelineState& pipeline, int steps, int group, int lane) {
+    int previous = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        barrier_wait(&s.full[ring.stage], ring.parity);
-        const unsigned weights = descriptor(s.weights[ring.stage][0]) + group * (64 * 128 >> 4);
-        const unsigned tokens = descriptor(s.tokens[ring.stage]);
-        if (kLag == 0) async_proxy_fence();
+        barrier_wait(&s.full[pipeline.stage], pipeline.parity);
+        const unsigned weights = descriptor(s.weights[pipeline.stage][0]) + group * (64 * 128 >> 4);
+        const unsigned tokens = descriptor(s.tokens[pipeline.stage]);
+        if (kGatherLag == 0) async_proxy_fence();
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             Wgmma<kN>::run(a, weights + 2 * i, tokens + 2 * i, step + i);
-            Wgmma<kN>::run(b, weights + (kPartBytes >> 4) + 2 * i, tokens + 2 * i, step + i);
+            Wgmma<kN>::run(b, weights + (kWeightHalfBytes >> 4) + 2 * i, tokens + 2 * i, step + i);
         }
         wgmma_commit();
         wgmma_wait<kPending>();
         if (kPending == 0)
-            release(&s.empty[ring.stage], lane);
+            release_stage(&s.empty[pipeline.stage], lane);
         else if (step > 0)
-            release(&s.empty[before], lane);
-        before = ring.stage;
-        ring.advance();
+            release_stage(&s.empty[previous], lane);
+        previous = pipeline.stage;
+        pipeline.advance();
     }
     wgmma_wait<0>();
-    pin(a);
-    pin(b);
-    if (kPending) release(&s.empty[before], lane);
+    fence_operand(a);
+    fence_operand(b);
+    if (kPending) release_stage(&s.empty[previous], lane);
 }
 
-// 64 features (from ``column`` on) of the tile's tokens, by way of shared memory.
-__device__ __forceinline__ void write_out(const float (&d)[64], unsigned char* stage,
-                                          const Tile& tile, unsigned short* out, int columns,
-                                          int column, int group) {
+// Stores 64 features (from ``column`` on) of the tile's tokens, through swizzled shared memory.
+__device__ __forceinline__ void store_output(const float (&d)[64], unsigned char* buffer,
+                                             const Tile& tile, unsigned short* out, int columns,
+                                             int column, int group) {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const unsigned to = shared_address(stage) + (lane / 16 * 8 + lane % 8) * 128 +
+    const unsigned to = shared_address(buffer) + (lane / 16 * 8 + lane % 8) * 128 +
                         ((2 * warp + lane / 8 % 2) ^ lane % 8) * 16;
-    named_barrier_sync(1 + group, 128);  // what lay here is read
+    named_barrier_sync(1 + group, 128);  // all threads have read the previous contents
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         if (16 * i < tile.width)
-            store_transposed(to + i * (16 * 128), pack(d[8 * i], d[8 * i + 1]),
+            stmatrix_transposed(to + i * (16 * 128), pack(d[8 * i], d[8 * i + 1]),
                              pack(d[8 * i + 2], d[8 * i + 3]), pack(d[8 * i + 4], d[8 * i + 5]),
                              pack(d[8 * i + 6], d[8 * i + 7]));
     }
     named_barrier_sync(1 + group, 128);
     const int chunk = thread % 8, row = thread / 8;
-    const unsigned char* from = stage + row * 128 + (chunk ^ row % 8) * 16;
-    unsigned short* at = out + static_cast<size_t>(tile.first + row) * columns + column + 8 * chunk;
+    const unsigned char* from = buffer + row * 128 + (chunk ^ row % 8) * 16;
+    unsigned short* out_chunk =
+        out + static_cast<size_t>(tile.first_row + row) * columns + column + 8 * chunk;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         if (16 * i + row < tile.count)
-            *reinterpret_cast<Chunk*>(at + static_cast<size_t>(16 * i) * columns) =
+            *reinterpret_cast<Chunk*>(out_chunk + static_cast<size_t>(16 * i) * columns) =
                 *reinterpret_cast<const Chunk*>(from + i * (16 * 128));
     }
 }
 
-// Barriers, and of every expert its first place and how many tiles come before it.
-__device__ __forceinline__ void set_up(Shared& s, const int* first, int experts) {
+// Initialises the barriers and, per expert, first_row and tiles_before (an exclusive prefix sum).
+__device__ __forceinline__ void init_shared_storage(SharedStorage& s, const int* first_row,
+                                                    int experts) {
     const int lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < kStages; ++stage) {
             barrier_init(&s.full[stage], 1 + kGatherArrivals);
-            barrier_init(&s.empty[stage], 8 * kBlocks);
+            barrier_init(&s.empty[stage], 8 * kClusterBlocks);
         }
         barrier_init_fence();
     }
-    for (int i = threadIdx.x; i <= experts; i += kThreads) s.first[i] = first[i];
+    for (int i = threadIdx.x; i <= experts; i += kThreads) s.first_row[i] = first_row[i];
     __syncthreads();
     if (threadIdx.x < 32) {
         int before = 0;
         for (int base = 0; base < experts; base += 32) {
             const int expert = base + lane;
-            const int count = expert < experts ? s.first[expert + 1] - s.first[expert] : 0;
-            const int own = (count + kBlocks * kTokens - 1) / (kBlocks * kTokens);
-            int upto = own;
+            const int count = expert < experts ? s.first_row[expert + 1] - s.first_row[expert] : 0;
+            const int tiles =
+                (count + kClusterBlocks * kMaxTokens - 1) / (kClusterBlocks * kMaxTokens);
+            int sum = tiles;
             for (int step = 1; step < 32; step *= 2) {
-                const int below = __shfl_up_sync(~0u, upto, step);
-                if (lane >= step) upto += below;
+                const int lower = __shfl_up_sync(~0u, sum, step);
+                if (lane >= step) sum += lower;
             }
-            if (expert < experts) s.tiles[expert] = before + upto - own;
-            before += __shfl_sync(~0u, upto, 31);
+            if (expert < experts) s.tiles_before[expert] = before + sum - tiles;
+            before += __shfl_sync(~0u, sum, 31);
         }
-        if (lane == 0) s.tiles[experts] = before;
+        if (lane == 0) s.tiles_before[experts] = before;
     }
     __syncthreads();
-    if (kBlocks > 1) cluster_sync();
+    if (kClusterBlocks > 1) cluster_sync();
 }
 
-// What a block does: tiles from ``start`` on, every ``stride``-th of those of its matrix.
-struct Share {
-    int start, stride, all, row_tiles, steps, block;
+// The tiles of a block: every ``stride``-th from ``start`` to ``end``, ``steps`` stages per tile.
+struct TileSchedule {
+    int start, stride, end, weight_tiles, steps, block;  // block: rank in the cluster
 };
 
-// Fills the ring for the first product: weights [experts][2][rows][64 steps], a tile 128 rows of gate
-// and the same 128 of up; x [tokens][64 steps], of which ``token`` names the row at a place. All
-// threads of the warpgroup copy tokens, 16 bytes at a time.
-__device__ __forceinline__ void fetch_gathered(Shared& s, Ring& ring, const TensorMap& weights,
-                                               const unsigned short* x, const int* token,
-                                               const Share& share) {
+// Producer of the gate/up projection. weights: [experts][2][rows][64 steps], a tile has 128 rows of
+// gate and the same 128 of up; x: [tokens][64 steps]; token_of: [rows]. TMA loads the weights. All
+// threads gather tokens with 16-byte cp.async copies.
+__device__ __forceinline__ void load_gathered(SharedStorage& s, PipelineState& pipeline,
+                                              const TensorMap& weights, const unsigned short* x,
+                                              const int* token_of, const TileSchedule& schedule) {
     const int thread = threadIdx.x % 128, lane = thread % 32, chunk = thread % 8, row = thread / 8;
     const int to = row * 128 + (chunk ^ row % 8) * 16;
-    Ring behind = ring;
-    int under_way = 0, expert = 0;
-    int next[8];  // tokens of the rows row + 16 i of the next tile
-    auto look_up = [&](int number) {
-        if (number >= share.all) return;
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, share.block);
+    PipelineState oldest = pipeline;  // the oldest stage not yet announced
+    int in_flight = 0, expert = 0;
+    int next_token[8];  // of rows row + 16 i of the next tile
+    auto prefetch_tokens = [&](int number) {
+        if (number >= schedule.end) return;
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, schedule.block);
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            next[i] = __ldg(token + min(tile.first + row + 16 * i, tile.last));
+            next_token[i] = __ldg(token_of + min(tile.first_row + row + 16 * i, tile.last_row));
     };
-    auto signal = [&]() {
+    auto announce_oldest = [&]() {
         async_proxy_fence();
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.full[behind.stage]);
-        behind.advance();
+        if (lane == 0) barrier_arrive(&s.full[oldest.stage]);
+        oldest.advance();
     };
-    look_up(share.start);
-    for (int number = share.start; number < share.all; number += share.stride) {
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, share.block);
+    prefetch_tokens(schedule.start);
+    for (int number = schedule.start; number < schedule.end; number += schedule.stride) {
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, schedule.block);
         expert = tile.expert;
         const unsigned short* from[8];
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            from[i] = x + static_cast<size_t>(next[i]) * (share.steps * 64) + chunk * 8;
-        look_up(number + share.stride);
+            from[i] = x + static_cast<size_t>(next_token[i]) * (schedule.steps * 64) + chunk * 8;
+        prefetch_tokens(number + schedule.stride);
 #pragma unroll 1
-        for (int step = 0; step < share.steps; ++step) {
-            barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
+        for (int step = 0; step < schedule.steps; ++step) {
+            barrier_wait(&s.empty[pipeline.stage], pipeline.parity ^ 1);
             if (thread == 0) {
-                barrier_expect(&s.full[ring.stage], 2 * kPartBytes);
-                copy_weights(s.weights[ring.stage], weights, step * 64, tile.row_tile * 128, 0,
-                             tile.expert, share.block, &s.full[ring.stage]);
+                barrier_expect(&s.full[pipeline.stage], 2 * kWeightHalfBytes);
+                load_weights(s.weights[pipeline.stage], weights, step * 64, tile.weight_tile * 128,
+                             0, tile.expert, schedule.block, &s.full[pipeline.stage]);
             }
-            const unsigned at = shared_address(s.tokens[ring.stage]) + to;
+            const unsigned tokens = shared_address(s.tokens[pipeline.stage]) + to;
 #pragma unroll
             for (int i = 0; i < 8; ++i)
-                if (16 * i < tile.width) copy_chunk(at + i * (16 * 128), from[i] + step * 64);
-            if (kLag == 0) {
-                copies_arrive(&s.full[ring.stage]);
-                ring.advance();
+                if (16 * i < tile.width) cp_async(tokens + i * (16 * 128), from[i] + step * 64);
+            if (kGatherLag == 0) {
+                cp_async_arrive(&s.full[pipeline.stage]);
+                pipeline.advance();
                 continue;
             }
-            copies_commit();
-            ring.advance();
-            if (under_way == kLag) {
-                copies_wait<kLag>();
-                signal();
+            cp_async_commit();
+            pipeline.advance();
+            if (in_flight == kGatherLag) {
+                cp_async_wait<kGatherLag>();
+                announce_oldest();
             } else {
-                ++under_way;
+                ++in_flight;
             }
         }
     }
-    copies_wait<0>();
-    for (; under_way > 0; --under_way) signal();
+    cp_async_wait<0>();
+    for (; in_flight > 0; --in_flight) announce_oldest();
 }
 
-// Fills the ring for the second product, by one thread: weights [experts][rows / 128][128][64 steps],
-// a tile 256 rows; h [places][64 steps]. ``done``, where it is given, counts an expert's warpgroups
-// that have written their part of h, each_done of them for every cluster's tokens.
-__device__ __forceinline__ void fetch_rows(Shared& s, Ring& ring, const TensorMap& weights,
-                                           const TensorMap& h, const Share& share,
-                                           const int* done = nullptr, int each_done = 0) {
+// Producer of the down projection, one thread. weights: [experts][columns / 128][128][64 steps], a
+// tile has 256 rows of weights; h: [rows][64 steps]. If ``done`` is given, first waits until h of
+// the expert is stored: done[expert] then is ``tile_arrivals`` times its number of token tiles.
+__device__ __forceinline__ void load_rows(SharedStorage& s, PipelineState& pipeline,
+                                          const TensorMap& weights, const TensorMap& h,
+                                          const TileSchedule& schedule,
+                                          const int* done = nullptr, int tile_arrivals = 0) {
     int expert = 0, ready = -1;
-    for (int number = share.start; number < share.all; number += share.stride) {
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, share.block);
+    for (int number = schedule.start; number < schedule.end; number += schedule.stride) {
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, schedule.block);
         expert = tile.expert;
         if (done && ready != expert) {
-            wait_for_count(done + expert, each_done * (s.tiles[expert + 1] - s.tiles[expert]));
+            wait_for_counter(done + expert, tile_arrivals * (s.tiles_before[expert + 1] -
+                                                             s.tiles_before[expert]));
             async_proxy_fence_all();
             ready = expert;
         }
         const int boxes = (tile.width + kBoxTokens - 1) / kBoxTokens;
-        for (int step = 0; step < share.steps; ++step) {
-            barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
-            barrier_arrive(&s.full[ring.stage], kGatherArrivals);  // for the warps that do not copy here
-            barrier_expect(&s.full[ring.stage], 2 * kPartBytes + boxes * kBoxTokens * 128);
-            copy_weights(s.weights[ring.stage], weights, step * 64, 0, 2 * tile.row_tile,
-                         tile.expert, share.block, &s.full[ring.stage]);
+        for (int step = 0; step < schedule.steps; ++step) {
+            barrier_wait(&s.empty[pipeline.stage], pipeline.parity ^ 1);
+            barrier_arrive(&s.full[pipeline.stage], kGatherArrivals);  // there is no gather here
+            barrier_expect(&s.full[pipeline.stage],
+                           2 * kWeightHalfBytes + boxes * kBoxTokens * 128);
+            load_weights(s.weights[pipeline.stage], weights, step * 64, 0, 2 * tile.weight_tile,
+                         tile.expert, schedule.block, &s.full[pipeline.stage]);
             for (int box = 0; box < boxes; ++box)
-                copy_box(s.tokens[ring.stage] + box * kBoxTokens * 128, h, step * 64,
-                         tile.first + box * kBoxTokens, &s.full[ring.stage]);
-            ring.advance();
+                tma_load(s.tokens[pipeline.stage] + box * kBoxTokens * 128, h, step * 64,
+                         tile.first_row + box * kBoxTokens, &s.full[pipeline.stage]);
+            pipeline.advance();
         }
     }
 }
 
-// Multiplies what is in the ring and writes out [places][columns]: silu(x gate^T) * (x up^T), or the
-// sums as they are.
+// Consumer: computes the tiles and stores out [rows][columns]: silu(x gate^T) * (x up^T) if
+// kActivates, else h down^T. ``group`` is the consumer warpgroup.
 template <bool kActivates>
-__device__ __forceinline__ void multiply_all(Shared& s, Ring& ring, unsigned short* out, int columns,
-                                             const Share& share, int group, int* done = nullptr) {
+__device__ __forceinline__ void multiply_tiles(SharedStorage& s, PipelineState& pipeline,
+                                               unsigned short* out, int columns,
+                                               const TileSchedule& schedule, int group,
+                                               int* done = nullptr) {
     const int lane = threadIdx.x % 32;
     int expert = 0;
-    for (int number = share.start; number < share.all; number += share.stride) {
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, share.block);
+    for (int number = schedule.start; number < schedule.end; number += schedule.stride) {
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, schedule.block);
         expert = tile.expert;
         float a[64], b[64];
         switch (tile.width) {
 #define CASE(WIDTH) \
-    case WIDTH: multiply<WIDTH>(a, b, s, ring, share.steps, group, lane); break;
+    case WIDTH: multiply<WIDTH>(a, b, s, pipeline, schedule.steps, group, lane); break;
 #if GRAIN == 16
             CASE(16) CASE(32) CASE(48) CASE(64) CASE(80) CASE(96) CASE(112)
 #endif
-            default: multiply<kTokens>(a, b, s, ring, share.steps, group, lane);
+            default: multiply<kMaxTokens>(a, b, s, pipeline, schedule.steps, group, lane);
 #undef CASE
         }
         if (kActivates) {
             float h[64];
 #pragma unroll
-            for (int i = 0; i < 64; ++i) h[i] = activated(a[i]) * b[i];
-            write_out(h, s.out[group], tile, out, columns, tile.row_tile * 128 + group * 64, group);
+            for (int i = 0; i < 64; ++i) h[i] = gate_activation(a[i]) * b[i];
+            store_output(h, s.out[group], tile, out, columns, tile.weight_tile * 128 + group * 64,
+                         group);
             if (done) {
                 async_proxy_fence_all();
                 named_barrier_sync(1 + group, 128);
-                if (threadIdx.x % 128 == 0) count_up(done + tile.expert);
+                if (threadIdx.x % 128 == 0) increment_counter(done + tile.expert);
             }
         } else {
-            const int column = tile.row_tile * 256 + group * 64;
-            write_out(a, s.out[group], tile, out, columns, column, group);
+            const int column = tile.weight_tile * 256 + group * 64;
+            store_output(a, s.out[group], tile, out, columns, column, group);
             if (column + 128 < columns)
-                write_out(b, s.out[group], tile, out, columns, column + 128, group);
+                store_output(b, s.out[group], tile, out, columns, column + 128, group);
         }
     }
 }

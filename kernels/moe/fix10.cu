@@ -1,8 +1,8 @@
-// Both products of experts.cuh in one kernel: who has no tile of the first left goes on with the second,
-// expert by expert in the same order, as soon as an expert's part of h is there.
+// As fix6.cu, but one persistent kernel computes both projections: a block without gate/up tiles
+// goes on to the down projection. It waits for an expert's h with a counter in global memory.
 #include "experts.cuh"
 
-// done: [experts], zeros. rows: [places][hidden].
+// done: [experts], zeros: warpgroups that have stored their tile of h. rows: [slots][hidden].
 extern "C" __global__ void
 #if CLUSTER > 1
 __cluster_dims__(CLUSTER, 1, 1)
@@ -10,35 +10,37 @@ __cluster_dims__(CLUSTER, 1, 1)
 __launch_bounds__(kThreads, 1)
 products(const __grid_constant__ TensorMap up, const __grid_constant__ TensorMap down,
          const __grid_constant__ TensorMap h_map, const unsigned short* __restrict__ x,
-         const int* __restrict__ token, const int* __restrict__ first, int* done,
+         const int* __restrict__ token_of, const int* __restrict__ first_row, int* done,
          unsigned short* h, unsigned short* __restrict__ rows, int experts, int hidden,
          int intermediate) {
     extern __shared__ unsigned char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 1023));
+    SharedStorage& s = *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 1023));
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    set_up(s, first, experts);
-    const int start = blockIdx.x / kBlocks, stride = gridDim.x / kBlocks;
-    Share one, two;
-    one.row_tiles = intermediate / 128;
-    one.start = start;
-    one.all = s.tiles[experts] * one.row_tiles;
-    one.steps = hidden / 64;
-    two.row_tiles = (hidden + 255) / 256;
-    two.start = (start - one.all % stride + stride) % stride;  // whose turn it is
-    two.all = s.tiles[experts] * two.row_tiles;
-    two.steps = intermediate / 64;
-    one.stride = two.stride = stride;
-    one.block = two.block = kBlocks == 1 ? 0 : block_of_cluster();
-    Ring ring;
+    init_shared_storage(s, first_row, experts);
+    const int start = blockIdx.x / kClusterBlocks, stride = gridDim.x / kClusterBlocks;
+    TileSchedule up_schedule, down_schedule;
+    up_schedule.weight_tiles = intermediate / 128;
+    up_schedule.start = start;
+    up_schedule.end = s.tiles_before[experts] * up_schedule.weight_tiles;
+    up_schedule.steps = hidden / 64;
+    down_schedule.weight_tiles = (hidden + 255) / 256;
+    // The down projection continues the round-robin distribution of tiles.
+    down_schedule.start = (start - up_schedule.end % stride + stride) % stride;
+    down_schedule.end = s.tiles_before[experts] * down_schedule.weight_tiles;
+    down_schedule.steps = intermediate / 64;
+    up_schedule.stride = down_schedule.stride = stride;
+    up_schedule.block = down_schedule.block = kClusterBlocks == 1 ? 0 : cluster_rank();
+    PipelineState pipeline;
     if (group == 2) {
-        give_registers_down_to<88>();
-        fetch_gathered(s, ring, up, x, token, one);
+        decrease_registers<88>();
+        load_gathered(s, pipeline, up, x, token_of, up_schedule);
         if (threadIdx.x == 256)
-            fetch_rows(s, ring, down, h_map, two, done, 2 * kBlocks * one.row_tiles);
+            load_rows(s, pipeline, down, h_map, down_schedule, done,
+                      2 * kClusterBlocks * up_schedule.weight_tiles);
         return;
     }
-    take_registers_up_to<208>();
-    multiply_all<true>(s, ring, h, intermediate, one, group, done);
-    multiply_all<false>(s, ring, rows, hidden, two, group);
-    if (kBlocks > 1) cluster_sync();  // nobody leaves while another may still write to it
+    increase_registers<208>();
+    multiply_tiles<true>(s, pipeline, h, intermediate, up_schedule, group, done);
+    multiply_tiles<false>(s, pipeline, rows, hidden, down_schedule, group);
+    if (kClusterBlocks > 1) cluster_sync();  // the other block may still arrive at our barriers
 }

@@ -1,10 +1,10 @@
-"""Few tokens: the weights stream through registers, and no kernel sorts or combines."""
+"""Few tokens: two kernels that load weights straight into registers, without sort and combine."""
 
 import torch
 
 from workbench import cuda
 
-MOST_TOKENS, MOST_EXPERTS, MOST_ACTIVE = 16, 256, 128
+MAX_TOKENS, MAX_EXPERTS, MAX_SLOTS = 16, 256, 128
 params = cuda.params(ahead=0, up_warps=4, up_unroll=1, down_warps=16, down_unroll=4)
 UP_THREADS, DOWN_THREADS = 32 * params["up_warps"], 32 * params["down_warps"]
 
@@ -30,10 +30,10 @@ def run(
     experts, _, intermediate = w2.shape
     topk = topk_ids.shape[1]
     slots = tokens * topk
-    if tokens > MOST_TOKENS or experts > MOST_EXPERTS or slots > MOST_ACTIVE:
-        raise NotImplementedError("16 tokens, 256 experts, 128 tokens' experts")
+    if tokens > MAX_TOKENS or experts > MAX_EXPERTS or slots > MAX_SLOTS:
+        raise NotImplementedError("more than 16 tokens, 256 experts or 128 slots")
     if hidden % 128 or intermediate % 128:
-        raise NotImplementedError("hidden and intermediate size in multiples of 128")
+        raise NotImplementedError("hidden and intermediate size are not multiples of 128")
     groups = 1 if tokens <= 8 else 2
     sizes = tokens, topk, hidden, intermediate
     h = x.new_empty(slots, intermediate)

@@ -1,10 +1,10 @@
-"""Few tokens: weights by way of a ring in shared memory."""
+"""As fix11, but weights go through a circular buffer in shared memory."""
 
 import torch
 
 from workbench import cuda
 
-MOST_TOKENS, MOST_EXPERTS, MOST_ACTIVE = 16, 256, 128
+MAX_TOKENS, MAX_EXPERTS, MAX_SLOTS = 16, 256, 128
 params = cuda.params(up_warps=4, up_stages=3, down_warps=8, down_stages=4, down_stages_2=3)
 
 
@@ -31,10 +31,10 @@ def run(
     experts, _, intermediate = w2.shape
     topk = topk_ids.shape[1]
     slots = tokens * topk
-    if tokens > MOST_TOKENS or experts > MOST_EXPERTS or slots > MOST_ACTIVE:
-        raise NotImplementedError("16 tokens, 256 experts, 128 tokens' experts")
+    if tokens > MAX_TOKENS or experts > MAX_EXPERTS or slots > MAX_SLOTS:
+        raise NotImplementedError("more than 16 tokens, 256 experts or 128 slots")
     if hidden % 128 or intermediate % 128:
-        raise NotImplementedError("hidden and intermediate size in multiples of 128")
+        raise NotImplementedError("hidden and intermediate size are not multiples of 128")
     groups = 1 if tokens <= 8 else 2
     h = x.new_empty(slots, intermediate)
     threads = 32 * params["up_warps"]

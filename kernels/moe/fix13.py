@@ -1,12 +1,12 @@
-"""The kernels by the number of tokens."""
+"""Dispatcher: fix11 up to 16 tokens, else fix10."""
 
 import torch
 
 from workbench import cuda
 
-FEW = 16
-few = cuda.variant("fix11")
-many = cuda.variant("fix10")
+MAX_TOKENS = 16
+few_tokens = cuda.variant("fix11")
+many_tokens = cuda.variant("fix10")
 
 
 def run(
@@ -16,5 +16,5 @@ def run(
     w13: torch.Tensor,
     w2: torch.Tensor,
 ) -> torch.Tensor:
-    fits = len(x) <= FEW and topk_ids.numel() <= 128
-    return (few if fits else many).run(x, topk_ids, topk_weights, w13, w2)
+    is_few = len(x) <= MAX_TOKENS and topk_ids.numel() <= 128
+    return (few_tokens if is_few else many_tokens).run(x, topk_ids, topk_weights, w13, w2)

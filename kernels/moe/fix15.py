@@ -1,16 +1,17 @@
-"""The kernels by the number of tokens that an expert gets on average."""
+"""Dispatcher: fix11, fix14 or fix10 (with or without clusters), by tokens per expert."""
 
 import torch
 
 from workbench import cuda
 
-FEW_TOKENS, FEW_SLOTS = 16, 128  # that the streams take
-STREAM, SHARE = 3, 256  # tokens of an expert: fewer than that, and so many
-QUICK = 1 << 28  # bytes of weights, which are read in about 60 us
-early = cuda.variant("fix14")
-streams = cuda.variant("fix11")
+MAX_TOKENS, MAX_SLOTS = 16, 128  # limits of fix11 and fix14
+FEW_PER_EXPERT, MANY_PER_EXPERT = 3, 256  # mean tokens per expert: below and from
+# fix14's early start helps below this many bytes of weights (about 60 us of reading).
+EARLY_START_BYTES = 1 << 28
+early_start = cuda.variant("fix14")
+few_tokens = cuda.variant("fix11")
 tiles = cuda.variant("fix10", lag=0)
-pairs = cuda.variant("fix10", lag=0, cluster=2, group=8, tanh=1)
+clusters = cuda.variant("fix10", lag=0, cluster=2, group=8, tanh=1)
 
 
 def run(
@@ -23,8 +24,8 @@ def run(
     tokens, hidden = x.shape
     experts, _, intermediate = w2.shape
     slots = topk_ids.numel()
-    chosen = pairs if slots >= SHARE * experts else tiles
-    if tokens <= FEW_TOKENS and slots <= FEW_SLOTS and slots < STREAM * experts:
-        is_quick = 6 * slots * hidden * intermediate < QUICK
-        chosen = early if tokens == 1 and is_quick else streams
+    chosen = clusters if slots >= MANY_PER_EXPERT * experts else tiles
+    if tokens <= MAX_TOKENS and slots <= MAX_SLOTS and slots < FEW_PER_EXPERT * experts:
+        is_short = 6 * slots * hidden * intermediate < EARLY_START_BYTES
+        chosen = early_start if tokens == 1 and is_short else few_tokens
     return chosen.run(x, topk_ids, topk_weights, w13, w2)

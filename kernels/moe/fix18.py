@@ -1,11 +1,11 @@
-"""The kernels by the number of tokens that an expert gets on average; one token's by its sizes."""
+"""Dispatcher: fix17 for one token if its sizes are compiled, else fix15."""
 
 import torch
 
 from workbench import cuda
 
 others = cuda.variant("fix15")
-one = cuda.variant("fix17")
+one_token = cuda.variant("fix17")
 
 
 def run(
@@ -16,6 +16,6 @@ def run(
     w2: torch.Tensor,
 ) -> torch.Tensor:
     try:
-        return one.run(x, topk_ids, topk_weights, w13, w2)
-    except NotImplementedError:  # more tokens, or sizes that it was not compiled for
+        return one_token.run(x, topk_ids, topk_weights, w13, w2)
+    except NotImplementedError:  # more tokens, or sizes that are not compiled
         return others.run(x, topk_ids, topk_weights, w13, w2)

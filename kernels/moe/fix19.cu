@@ -1,61 +1,65 @@
-// Few tokens of an expert: both products in one kernel. A block has the tokens of an expert in
-// registers, and rows of its weights come to them as they lie in memory, some that follow each other in
-// a copy, through a ring. Experts are shared out to blocks in their order, and the last units of each
-// product dealt to who has room. Sizes are known when it is compiled.
-// KEEP: L2 is to keep what is written and read again in the same call, beside weights that are read once.
+// Few tokens per expert: one persistent kernel for both products. A block keeps an expert's tokens
+// in registers and streams the rows of its weights through a pipeline, several rows per bulk copy.
+// Most units are scheduled statically, the last ones dynamically. Sizes are compile-time constants.
+// KEEP: h and rows are stored with an evict-last L2 policy, because the same call reads them again.
 #include "few.cuh"
 
 constexpr int kTopk = TOPK, kHidden = HIDDEN, kIntermediate = INTERMEDIATE;
-// Warps beside those that multiply: one fetches weights, one tokens, and one adds up and writes.
-constexpr int kFetches = kWarps, kBrings = kWarps + 1, kWrites = kWarps + 2;
-constexpr int kAllWarps = kWarps + 3, kThreads = 32 * kAllWarps;
+// Besides kWarps math warps: one loads weights, one loads tokens, and one is the epilogue.
+constexpr int kWeightWarp = kWarps, kTokenWarp = kWarps + 1, kEpilogueWarp = kWarps + 2;
+constexpr int kBlockWarps = kWarps + 3, kThreads = 32 * kBlockWarps;
 constexpr int kStages = STAGES;
-constexpr int kMostSlots = 1024, kPieces = (kMostSlots + kThreads - 1) / kThreads;
-constexpr int kMostJobs = kMostExperts + kMostSlots / kTokens;
-constexpr int kSets = kGroups < 3 ? 2 : 1;  // of sums, so that one need not wait for another
-constexpr int kBanks = 36;                  // from a part of a sum to the next, so that banks differ
-constexpr int kTold = 4;                    // segments that are known to the warps
-constexpr int kTake = TAKE;                 // units of the second product dealt at once
+constexpr int kMaxSlots = 1024, kSlotsPerThread = (kMaxSlots + kThreads - 1) / kThreads;
+constexpr int kMaxJobs = kMaxExperts + kMaxSlots / kMaxTokens;
+constexpr int kAccumulators = kGroups < 3 ? 2 : 1;  // two shorten the chain of dependent mmas
+constexpr int kPartialPitch = 36;                   // padded from 32 to avoid bank conflicts
+constexpr int kSegmentStages = 4;                   // segments in flight between the warps
+constexpr int kUnitsPerClaim = TAKE;                // of the down projection; up: twice as many
 
-__host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 
-// Rows that follow each other are a unit, and a stage of the ring: of gate and of up so many each, or
-// of the second product.
-constexpr int kUpRows = 4, kUpPart = kUpRows * kHidden * 2, kUpUnits = kIntermediate / kUpRows;
-constexpr int kDownRows = 16 * kIntermediate > 8 * kHidden ? 8 : 16, kDownUnits = kHidden / kDownRows;
-constexpr int kStageBytes = most(2 * kUpPart, kDownRows * kIntermediate * 2);
-static_assert(kUpUnits % (2 * kTake) == 0 && kDownUnits % kTake == 0 && kTake % 4 == 0);
-// Between rows of tokens, so that two that follow each other have other banks.
+// A unit is one pipeline stage of contiguous rows: kUpRows of gate and as many of up, or kDownRows
+// of the down projection.
+constexpr int kUpRows = 4, kUpMatrixBytes = kUpRows * kHidden * 2;
+constexpr int kUpUnits = kIntermediate / kUpRows;
+constexpr int kDownRows = 16 * kIntermediate > 8 * kHidden ? 8 : 16;
+constexpr int kDownUnits = kHidden / kDownRows;
+constexpr int kStageBytes = larger(2 * kUpMatrixBytes, kDownRows * kIntermediate * 2);
+static_assert(kUpUnits % (2 * kUnitsPerClaim) == 0 && kDownUnits % kUnitsPerClaim == 0);
+static_assert(kUnitsPerClaim % 4 == 0);
+// Bytes from token to token in shared memory, padded to avoid bank conflicts.
 __host__ __device__ constexpr int pitch(int columns) { return 2 * columns + 64; }
-constexpr int kTokenPitch = pitch(most(kHidden, kIntermediate));
+constexpr int kTokenPitch = pitch(larger(kHidden, kIntermediate));
 static_assert(kHidden % 128 == 0 && kIntermediate % 128 == 0);
 
-struct State {  // zeros at first
-    int dealt[2];
-    int done[kMostJobs];  // units of a job's first product
+struct GlobalState {  // initially zero
+    int next_claim[2];  // of each product
+    int up_units_done[kMaxJobs];
 };
 
-struct Segment {  // some units of a job, an expert and at most kTokens of its tokens
-    int matrix, job, unit, units;  // matrix: 0, 1; 2: no more
+// Units of a job. A job is an expert with up to kMaxTokens of its tokens.
+struct Segment {
+    int product, job, unit, units;  // product: 0 up, 1 down, 2 end
 };
 
-struct Shared {
-    unsigned char ring[kStages][kStageBytes];
-    unsigned char tokens[kTokens * kTokenPitch];
-    float part[2][kWarps][kGroups][kDownRows / 4][kBanks];
-    alignas(16) unsigned short line[kTokens][16];  // columns, which are written out together
-    Barrier full[kStages], empty[kStages], there, free, summed[2], written[2];
-    Barrier told[kTold], done[kTold];
-    Segment segments[kTold];
-    unsigned short slot_at[kMostSlots];
-    short expert[kMostJobs], first[kMostJobs], count[kMostJobs];
-    int first_of[kMostExperts], count_of[kMostExperts], jobs;
+struct SharedStorage {
+    unsigned char weights[kStages][kStageBytes];
+    unsigned char tokens[kMaxTokens * kTokenPitch];
+    float partial[2][kWarps][kGroups][kDownRows / 4][kPartialPitch];
+    alignas(16) unsigned short out_tile[kMaxTokens][16];  // 16 columns, one 32-byte sector
+    Barrier full[kStages], empty[kStages], tokens_full, tokens_empty, sums_full[2], sums_empty[2];
+    Barrier segment_full[kSegmentStages], segment_empty[kSegmentStages];
+    Segment segments[kSegmentStages];
+    unsigned short sorted_slots[kMaxSlots];
+    short expert[kMaxJobs], first[kMaxJobs], count[kMaxJobs];
+    int expert_first[kMaxExperts], expert_count[kMaxExperts], jobs;
 };
-static_assert(sizeof(Shared) + 64 <= SHARED_BYTES);
-static_assert(kAllWarps * kMostExperts * 4 <= kStages * kStageBytes, "counts lie in the ring");
+static_assert(sizeof(SharedStorage) + 64 <= SHARED_BYTES);
+static_assert(kBlockWarps * kMaxExperts * 4 <= kStages * kStageBytes,
+              "the counts of sort_slots do not fit into the stages");
 
-// So many bytes, a multiple of 16, that follow each other on both sides.
-__device__ __forceinline__ void copy_line(void* to, const unsigned short* from, int bytes,
+// TMA bulk copy of contiguous bytes, a multiple of 16.
+__device__ __forceinline__ void bulk_copy(void* to, const unsigned short* from, int bytes,
                                           Barrier* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1], %2, [%3];"
@@ -63,21 +67,21 @@ __device__ __forceinline__ void copy_line(void* to, const unsigned short* from, 
                    "r"(shared_address(barrier)) : "memory");
 }
 
-// Not moved by the compiler, which would have more of them in registers than there are.
-__device__ __forceinline__ Chunk chunk_at(unsigned address) {
+// Volatile: the compiler would hoist the loads and run out of registers.
+__device__ __forceinline__ Chunk load_shared_chunk(unsigned address) {
     Chunk c;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(c.x), "=r"(c.y), "=r"(c.z), "=r"(c.w) : "r"(address));
     return c;
 }
 
-__device__ __forceinline__ unsigned long long last_to_leave() {
+__device__ __forceinline__ unsigned long long evict_last_policy() {
     unsigned long long policy;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
 
-__device__ __forceinline__ void put(void* to, uint2 v, unsigned long long policy) {
+__device__ __forceinline__ void store_with_policy(void* to, uint2 v, unsigned long long policy) {
 #if KEEP
     asm volatile("st.global.L2::cache_hint.v2.u32 [%0], {%1, %2}, %3;"
                  ::"l"(__cvta_generic_to_global(to)), "r"(v.x), "r"(v.y), "l"(policy) : "memory");
@@ -86,36 +90,36 @@ __device__ __forceinline__ void put(void* to, uint2 v, unsigned long long policy
 #endif
 }
 
-struct Turn {
-    int at = 0;
+struct PipelineState {
+    int index = 0;
     unsigned parity = 0;
 
     template <int kCount>
     __device__ __forceinline__ void advance() {
-        if (++at == kCount) {
-            at = 0;
+        if (++index == kCount) {
+            index = 0;
             parity ^= 1;
         }
     }
 };
 
-// Slots in the order of their experts, those of an expert in their own, and the jobs that they make.
-__device__ __forceinline__ void sort_slots(Shared& s, const int* __restrict__ ids, int slots,
-                                           int experts, int* __restrict__ place) {
-    int(*counts)[kMostExperts] = reinterpret_cast<int(*)[kMostExperts]>(s.ring);
+// Stable counting sort of the slots by expert, and the list of jobs. Every block sorts for itself.
+__device__ __forceinline__ void sort_slots(SharedStorage& s, const int* __restrict__ ids, int slots,
+                                           int experts, int* __restrict__ sorted_row) {
+    int(*counts)[kMaxExperts] = reinterpret_cast<int(*)[kMaxExperts]>(s.weights);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int pieces = (slots + kThreads - 1) / kThreads;
-    int id[kPieces], rank[kPieces];
+    const int slots_per_thread = (slots + kThreads - 1) / kThreads;
+    int id[kSlotsPerThread], rank[kSlotsPerThread];
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        const int slot = (warp * pieces + i) * 32 + lane;
-        id[i] = i < pieces && slot < slots ? __ldg(ids + slot) : -1;
+    for (int i = 0; i < kSlotsPerThread; ++i) {
+        const int slot = (warp * slots_per_thread + i) * 32 + lane;
+        id[i] = i < slots_per_thread && slot < slots ? __ldg(ids + slot) : -1;
     }
     for (int i = lane; i < experts; i += 32) counts[warp][i] = 0;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        if (i >= pieces) break;
+    for (int i = 0; i < kSlotsPerThread; ++i) {
+        if (i >= slots_per_thread) break;
         const unsigned same = __match_any_sync(~0u, id[i]);
         const int before = id[i] < 0 ? 0 : counts[warp][id[i]];
         rank[i] = before + __popc(same & ((1u << lane) - 1));
@@ -127,33 +131,34 @@ __device__ __forceinline__ void sort_slots(Shared& s, const int* __restrict__ id
     for (int expert = threadIdx.x; expert < experts; expert += kThreads) {
         int before = 0;
 #pragma unroll
-        for (int i = 0; i < kAllWarps; ++i) {
-            const int own = counts[i][expert];
+        for (int i = 0; i < kBlockWarps; ++i) {
+            const int warp_count = counts[i][expert];
             counts[i][expert] = before;
-            before += own;
+            before += warp_count;
         }
-        s.count_of[expert] = before;
+        s.expert_count[expert] = before;
     }
     __syncthreads();
     if (warp == 0) {
         int before = 0, jobs = 0;
         for (int base = 0; base < experts; base += 32) {
-            const int expert = base + lane, count = expert < experts ? s.count_of[expert] : 0;
-            const int own = (count + kTokens - 1) / kTokens;
-            int both = count << 16 | own;
+            const int expert = base + lane, count = expert < experts ? s.expert_count[expert] : 0;
+            const int own_jobs = (count + kMaxTokens - 1) / kMaxTokens;
+            int scan = count << 16 | own_jobs;  // one prefix sum for both
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
-                const int below = __shfl_up_sync(~0u, both, step);
-                if (lane >= step) both += below;
+                const int below = __shfl_up_sync(~0u, scan, step);
+                if (lane >= step) scan += below;
             }
-            const int first = before + (both >> 16) - count, job = jobs + (both & 0xffff) - own;
-            if (expert < experts) s.first_of[expert] = first;
-            for (int i = 0; i < own; ++i) {
+            const int first = before + (scan >> 16) - count;
+            const int job = jobs + (scan & 0xffff) - own_jobs;
+            if (expert < experts) s.expert_first[expert] = first;
+            for (int i = 0; i < own_jobs; ++i) {
                 s.expert[job + i] = expert;
-                s.first[job + i] = first + i * kTokens;
-                s.count[job + i] = min(kTokens, count - i * kTokens);
+                s.first[job + i] = first + i * kMaxTokens;
+                s.count[job + i] = min(kMaxTokens, count - i * kMaxTokens);
             }
-            const int all = __shfl_sync(~0u, both, 31);
+            const int all = __shfl_sync(~0u, scan, 31);
             before += all >> 16;
             jobs += all & 0xffff;
         }
@@ -161,276 +166,290 @@ __device__ __forceinline__ void sort_slots(Shared& s, const int* __restrict__ id
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-        const int slot = (warp * pieces + i) * 32 + lane;
+    for (int i = 0; i < kSlotsPerThread; ++i) {
+        const int slot = (warp * slots_per_thread + i) * 32 + lane;
         if (id[i] < 0) continue;
-        const int at = s.first_of[id[i]] + counts[warp][id[i]] + rank[i];
-        s.slot_at[at] = slot;
-        if (blockIdx.x == 0) place[slot] = at;
+        const int row = s.expert_first[id[i]] + counts[warp][id[i]] + rank[i];
+        s.sorted_slots[row] = slot;
+        if (blockIdx.x == 0) sorted_row[slot] = row;
     }
 }
 
-// The units of a segment by the tokens of its job, which are in registers all the while: each warp has
-// every kWarps-th 64 of the columns.
+// Math warps: multiplies the units of a segment by the tokens of its job, which stay in registers.
+// The warps split the summed dimension: each has every kWarps-th step of 64 columns.
 template <int kColumns, int kRows>
-__device__ __forceinline__ void multiply(Shared& s, Turn& at, Turn& sum_at, int units, int groups,
-                                         int warp, int lane) {
+__device__ __forceinline__ void multiply(SharedStorage& s, PipelineState& pipe, PipelineState& sums,
+                                         int units, int groups, int warp, int lane) {
     constexpr int kRowBytes = 2 * kColumns, kSteps = kColumns / 64;
-    constexpr int kOwn = (kSteps + kWarps - 1) / kWarps;
-    const int g = lane / 4, within = warp * 128 + lane % 4 * 16;
-    auto has = [&](int i) { return kSteps % kWarps == 0 || warp + i * kWarps < kSteps; };
-    Chunk b[kOwn][2][kGroups];
+    constexpr int kStepsPerWarp = (kSteps + kWarps - 1) / kWarps;
+    const int g = lane / 4, lane_offset = warp * 128 + lane % 4 * 16;
+    auto in_range = [&](int i) { return kSteps % kWarps == 0 || warp + i * kWarps < kSteps; };
+    Chunk b[kStepsPerWarp][2][kGroups];
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i)
+    for (int i = 0; i < kStepsPerWarp; ++i)
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
             for (int n = 0; n < kGroups; ++n)
-                b[i][half][n] = has(i) ? *reinterpret_cast<const Chunk*>(
-                                             s.tokens + (8 * n + g) * pitch(kColumns) + within +
-                                             i * kWarps * 128 + half * 64)
-                                       : Chunk{};
-    // What has been asked for is there before the copy engine may overwrite it.
+                b[i][half][n] =
+                    in_range(i) ? *reinterpret_cast<const Chunk*>(
+                                      s.tokens + (8 * n + g) * pitch(kColumns) + lane_offset +
+                                      i * kWarps * 128 + half * 64)
+                                : Chunk{};
+    // The fence orders the reads before the copy that overwrites the buffer.
     auto release = [&](Barrier* barrier) {
         async_proxy_fence();
         __syncwarp();
         if (lane == 0) barrier_arrive(barrier);
     };
-    release(&s.free);
+    release(&s.tokens_empty);
 
-    constexpr int kHalf = (kOwn + 1) / 2;  // of a stage: while one is multiplied the next is read
+    constexpr int kHalf = (kStepsPerWarp + 1) / 2;  // one half loads while the other multiplies
     Chunk a[2][kHalf][2][kRows / 8];
-    auto read = [&](int part) {
-        if (part == 0) barrier_wait(&s.full[at.at], at.parity);
-        const unsigned row = shared_address(s.ring[at.at]) + g * kRowBytes + within;
+    auto load_half = [&](int stage_half) {
+        if (stage_half == 0) barrier_wait(&s.full[pipe.index], pipe.parity);
+        const unsigned row = shared_address(s.weights[pipe.index]) + g * kRowBytes + lane_offset;
 #pragma unroll
         for (int i = 0; i < kHalf; ++i) {
-            const int own = part * kHalf + i;
-            if (own >= kOwn || !has(own)) continue;
+            const int step = stage_half * kHalf + i;
+            if (step >= kStepsPerWarp || !in_range(step)) continue;
 #pragma unroll
             for (int half = 0; half < 2; ++half)
 #pragma unroll
                 for (int r = 0; r < kRows / 8; ++r)
-                    a[part][i][half][r] =
-                        chunk_at(row + r * 8 * kRowBytes + own * kWarps * 128 + half * 64);
+                    a[stage_half][i][half][r] =
+                        load_shared_chunk(row + r * 8 * kRowBytes + step * kWarps * 128 +
+                                          half * 64);
         }
     };
-    read(0);
+    load_half(0);
     for (; units > 0; --units) {
-        float sum[kSets][kGroups][4] = {};
+        float sum[kAccumulators][kGroups][4] = {};
 #pragma unroll
-        for (int part = 0; part < 2; ++part) {
-            if (part == 0)
-                read(1);
+        for (int stage_half = 0; stage_half < 2; ++stage_half) {
+            if (stage_half == 0)
+                load_half(1);
             else if (units > 1)
-                read(0);
+                load_half(0);
 #pragma unroll
             for (int i = 0; i < kHalf; ++i) {
-                const int own = part * kHalf + i;
-                if (own >= kOwn || !has(own)) continue;
+                const int step = stage_half * kHalf + i;
+                if (step >= kStepsPerWarp || !in_range(step)) continue;
 #pragma unroll
                 for (int half = 0; half < 2; ++half)
 #pragma unroll
                     for (int n = 0; n < kGroups; ++n)
                         if (n < groups)
-                            mma(sum[half % kSets][n], a[part][i][half][0],
-                                kRows == 16 ? a[part][i][half][kRows / 8 - 1] : Chunk{},
-                                b[own][half][n]);
+                            mma(sum[half % kAccumulators][n], a[stage_half][i][half][0],
+                                kRows == 16 ? a[stage_half][i][half][kRows / 8 - 1] : Chunk{},
+                                b[step][half][n]);
             }
-            if (part == 1) continue;
-            release(&s.empty[at.at]);
-            at.advance<kStages>();
+            if (stage_half == 1) continue;
+            release(&s.empty[pipe.index]);
+            pipe.advance<kStages>();
         }
-        barrier_wait(&s.written[sum_at.at], sum_at.parity ^ 1);
+        barrier_wait(&s.sums_empty[sums.index], sums.parity ^ 1);
 #pragma unroll
         for (int n = 0; n < kGroups; ++n)
 #pragma unroll
             for (int i = 0; i < kRows / 4; ++i)
                 if (n < groups)
-                    s.part[sum_at.at][warp][n][i][lane] =
-                        kSets == 2 ? sum[0][n][i] + sum[kSets - 1][n][i] : sum[0][n][i];
+                    s.partial[sums.index][warp][n][i][lane] =
+                        kAccumulators == 2 ? sum[0][n][i] + sum[kAccumulators - 1][n][i]
+                                           : sum[0][n][i];
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.summed[sum_at.at]);
-        sum_at.advance<2>();
+        if (lane == 0) barrier_arrive(&s.sums_full[sums.index]);
+        sums.advance<2>();
     }
 }
 
-// What the warps have of a row of a unit and a token, added up.
-__device__ __forceinline__ float add_up(const float (&part)[kWarps][kGroups][kDownRows / 4][kBanks],
-                                        int group, int row, int token) {
+// Sum of the math warps' partial results for one row and token.
+__device__ __forceinline__ float sum_warps(
+    const float (&partial)[kWarps][kGroups][kDownRows / 4][kPartialPitch], int group, int row,
+    int token) {
     float sum = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp)
-        sum += part[warp][group][row / 8 * 2 + token % 2][row % 8 * 4 + token / 2];
+        sum += partial[warp][group][row / 8 * 2 + token % 2][row % 8 * 4 + token / 2];
     return sum;
 }
 
-// The units of a segment, as they are multiplied: 16 columns of a row at once, so that no sector is
-// written in parts. first: of places.
-template <bool kActivates>
-__device__ __forceinline__ void write_out(Shared& s, Turn& sum_at, const Segment& segment, int count,
-                                          unsigned short* first, int lane) {
-    constexpr int kColumns = kActivates ? kUpRows : kDownRows, kUnits = 16 / kColumns;
-    constexpr int kOf = kActivates ? kIntermediate : kHidden, kOwn = kColumns / 4;
+// Epilogue warp: stores the units of a segment, 16 columns at a time, so that every store fills a
+// sector. first: the job's first row of the output.
+template <bool kIsUp>
+__device__ __forceinline__ void store_output(SharedStorage& s, PipelineState& sums,
+                                             const Segment& segment, int count,
+                                             unsigned short* first, int lane) {
+    constexpr int kColumns = kIsUp ? kUpRows : kDownRows, kUnits = 16 / kColumns;
+    constexpr int kRowLength = kIsUp ? kIntermediate : kHidden, kColumnsPerLane = kColumns / 4;
     const int token = lane / 4, q = lane % 4;
-    const unsigned long long policy = last_to_leave();
+    const unsigned long long policy = evict_last_policy();
     for (int unit = segment.unit; unit < segment.unit + segment.units; ++unit) {
-        barrier_wait(&s.summed[sum_at.at], sum_at.parity);
-        const auto& part = s.part[sum_at.at];
+        barrier_wait(&s.sums_full[sums.index], sums.parity);
+        const auto& partial = s.partial[sums.index];
 #pragma unroll
         for (int n = 0; n < kGroups; ++n) {
             if (8 * n >= count) break;
-            unsigned short* to = s.line[8 * n + token] + unit % kUnits * kColumns + q * kOwn;
+            unsigned short* to =
+                s.out_tile[8 * n + token] + unit % kUnits * kColumns + q * kColumnsPerLane;
 #pragma unroll
-            for (int i = 0; i < kOwn; ++i) {
-                float sum = add_up(part, n, q * kOwn + i, token);
-                if (kActivates) sum = silu(sum) * add_up(part, n, kUpRows + q, token);
+            for (int i = 0; i < kColumnsPerLane; ++i) {
+                float sum = sum_warps(partial, n, q * kColumnsPerLane + i, token);
+                if (kIsUp) sum = silu(sum) * sum_warps(partial, n, kUpRows + q, token);
                 to[i] = pack(sum, 0.0f);
             }
         }
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.written[sum_at.at]);
-        sum_at.advance<2>();
+        if (lane == 0) barrier_arrive(&s.sums_empty[sums.index]);
+        sums.advance<2>();
         if (unit % kUnits < kUnits - 1) continue;
 #pragma unroll
         for (int n = 0; n < kGroups; ++n)
             if (8 * n + token < count)
-                put(first + (8 * n + token) * kOf + unit / kUnits * 16 + 4 * q,
-                    *reinterpret_cast<const uint2*>(s.line[8 * n + token] + 4 * q), policy);
+                store_with_policy(
+                    first + (8 * n + token) * kRowLength + unit / kUnits * 16 + 4 * q,
+                    *reinterpret_cast<const uint2*>(s.out_tile[8 * n + token] + 4 * q), policy);
         __syncwarp();
     }
 }
 
 // x: [tokens][hidden]; ids: [slots]; w13: [experts][2][intermediate][hidden]; w2:
-// [experts][hidden][intermediate]; place: [slots]; h: [places][intermediate]; rows: [places][hidden].
+// [experts][hidden][intermediate]; sorted_row: [slots], a slot's position in the order sorted by
+// expert; h: [slots][intermediate] and rows: [slots][hidden], in that order.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 experts(const unsigned short* __restrict__ x, const int* __restrict__ ids,
         const unsigned short* __restrict__ w13, const unsigned short* __restrict__ w2,
-        int* __restrict__ place, unsigned short* h, unsigned short* __restrict__ rows, State* state,
-        int slots, int experts) {
+        int* __restrict__ sorted_row, unsigned short* h, unsigned short* __restrict__ rows,
+        GlobalState* state, int slots, int experts) {
     extern __shared__ unsigned char raw[];
-    Shared& s = *reinterpret_cast<Shared*>(raw + (-shared_address(raw) & 63));
+    SharedStorage& s = *reinterpret_cast<SharedStorage*>(raw + (-shared_address(raw) & 63));
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < kStages; ++i) {
             barrier_init(&s.full[i], 1);
             barrier_init(&s.empty[i], kWarps);
         }
-        barrier_init(&s.there, 1);
-        barrier_init(&s.free, kWarps);
+        barrier_init(&s.tokens_full, 1);
+        barrier_init(&s.tokens_empty, kWarps);
         for (int i = 0; i < 2; ++i) {
-            barrier_init(&s.summed[i], kWarps);
-            barrier_init(&s.written[i], 1);
+            barrier_init(&s.sums_full[i], kWarps);
+            barrier_init(&s.sums_empty[i], 1);
         }
-        for (int i = 0; i < kTold; ++i) {
-            barrier_init(&s.told[i], 1);
-            barrier_init(&s.done[i], kWarps + 2);
+        for (int i = 0; i < kSegmentStages; ++i) {
+            barrier_init(&s.segment_full[i], 1);
+            barrier_init(&s.segment_empty[i], kWarps + 2);
         }
         barrier_init_fence();
     }
-    sort_slots(s, ids, slots, experts, place);
-    async_proxy_fence();  // copies come to where the counts were
+    sort_slots(s, ids, slots, experts, sorted_row);
+    async_proxy_fence();  // bulk copies will overwrite the counts
     __syncthreads();
 
     const int blocks = gridDim.x, block = blockIdx.x;
-    Turn told;
-    if (warp == kFetches) {
+    PipelineState segment_state;
+    if (warp == kWeightWarp) {
         if (lane > 0) return;
-        Turn at;
-        auto fetch = [&](int matrix, int job, int unit, int units) {
-            barrier_wait(&s.done[told.at], told.parity ^ 1);
-            s.segments[told.at] = {matrix, job, unit, units};
-            barrier_arrive(&s.told[told.at]);
-            told.advance<kTold>();
-            if (matrix == 2) return;
+        PipelineState pipe;
+        auto load_segment = [&](int product, int job, int unit, int units) {
+            barrier_wait(&s.segment_empty[segment_state.index], segment_state.parity ^ 1);
+            s.segments[segment_state.index] = {product, job, unit, units};
+            barrier_arrive(&s.segment_full[segment_state.index]);
+            segment_state.advance<kSegmentStages>();
+            if (product == 2) return;
             const size_t expert = s.expert[job];
             const unsigned short* from =
-                matrix ? w2 + (expert * kHidden + unit * kDownRows) * kIntermediate
-                       : w13 + (expert * 2 * kIntermediate + unit * kUpRows) * kHidden;
+                product ? w2 + (expert * kHidden + unit * kDownRows) * kIntermediate
+                        : w13 + (expert * 2 * kIntermediate + unit * kUpRows) * kHidden;
             for (; units > 0; --units) {
-                barrier_wait(&s.empty[at.at], at.parity ^ 1);
-                Barrier* full = &s.full[at.at];
-                if (matrix) {
+                barrier_wait(&s.empty[pipe.index], pipe.parity ^ 1);
+                Barrier* full = &s.full[pipe.index];
+                if (product) {
                     barrier_expect(full, kDownRows * kIntermediate * 2);
-                    copy_line(s.ring[at.at], from, kDownRows * kIntermediate * 2, full);
+                    bulk_copy(s.weights[pipe.index], from, kDownRows * kIntermediate * 2, full);
                     from += kDownRows * kIntermediate;
                 } else {
-                    barrier_expect(full, 2 * kUpPart);
-                    copy_line(s.ring[at.at], from, kUpPart, full);
-                    copy_line(s.ring[at.at] + kUpPart, from + kIntermediate * kHidden, kUpPart, full);
+                    barrier_expect(full, 2 * kUpMatrixBytes);
+                    bulk_copy(s.weights[pipe.index], from, kUpMatrixBytes, full);
+                    bulk_copy(s.weights[pipe.index] + kUpMatrixBytes,
+                              from + kIntermediate * kHidden, kUpMatrixBytes, full);
                     from += kUpRows * kHidden;
                 }
-                at.advance<kStages>();
+                pipe.advance<kStages>();
             }
         };
-        auto fetch_all = [&](int matrix, int each, int begin, int end) {
+        auto load_units = [&](int product, int units_per_job, int begin, int end) {
             while (begin < end) {
-                const int job = begin / each, unit = begin - job * each;
-                const int units = min(end - begin, each - unit);
-                fetch(matrix, job, unit, units);
+                const int job = begin / units_per_job, unit = begin - job * units_per_job;
+                const int units = min(end - begin, units_per_job - unit);
+                load_segment(product, job, unit, units);
                 begin += units;
             }
         };
-        // A share of the units each, and the rest, so many at once, to who has room.
-        auto fetch_share = [&](int matrix, int each, int percent, int take) {
-            const int all = s.jobs * each, fixed = all / take * percent / 100;
-            int next = atomicAdd(&state->dealt[matrix], 1);
-            fetch_all(matrix, each, fixed * block / blocks * take,
-                      fixed * (block + 1) / blocks * take);
-            for (int begin; (begin = (fixed + next) * take) < all;) {
-                next = atomicAdd(&state->dealt[matrix], 1);
-                fetch_all(matrix, each, begin, begin + take);
+        // A static share of the units, then dynamic claims until none is left.
+        auto load_product = [&](int product, int units_per_job, int static_percent,
+                                int units_per_claim) {
+            const int total = s.jobs * units_per_job;
+            const int static_claims = total / units_per_claim * static_percent / 100;
+            int next = atomicAdd(&state->next_claim[product], 1);
+            load_units(product, units_per_job, static_claims * block / blocks * units_per_claim,
+                       static_claims * (block + 1) / blocks * units_per_claim);
+            for (int begin; (begin = (static_claims + next) * units_per_claim) < total;) {
+                next = atomicAdd(&state->next_claim[product], 1);
+                load_units(product, units_per_job, begin, begin + units_per_claim);
             }
         };
-        fetch_share(0, kUpUnits, UP_STATIC, 2 * kTake);
-        fetch_share(1, kDownUnits, DOWN_STATIC, kTake);
-        fetch(2, 0, 0, 0);
+        load_product(0, kUpUnits, UP_STATIC, 2 * kUnitsPerClaim);
+        load_product(1, kDownUnits, DOWN_STATIC, kUnitsPerClaim);
+        load_segment(2, 0, 0, 0);
         return;
     }
 
-    Turn at, sum_at;
-    for (unsigned parity = 0;; told.advance<kTold>(), parity ^= 1) {  // that of the tokens
-        barrier_wait(&s.told[told.at], told.parity);
-        const Segment segment = s.segments[told.at];
-        if (segment.matrix == 2) break;
+    PipelineState pipe, sums;
+    // parity: that of the tokens' barriers.
+    for (unsigned parity = 0;; segment_state.advance<kSegmentStages>(), parity ^= 1) {
+        barrier_wait(&s.segment_full[segment_state.index], segment_state.parity);
+        const Segment segment = s.segments[segment_state.index];
+        if (segment.product == 2) break;
         const int count = s.count[segment.job], first = s.first[segment.job];
         const int groups = (count + 7) / 8;
 
-        if (warp == kBrings) {
-            const int bytes = 2 * (segment.matrix ? kIntermediate : kHidden);
-            barrier_wait(&s.free, parity ^ 1);
-            if (segment.matrix) {
-                wait_for_count(&state->done[segment.job], kUpUnits);
+        if (warp == kTokenWarp) {
+            const int bytes = 2 * (segment.product ? kIntermediate : kHidden);
+            barrier_wait(&s.tokens_empty, parity ^ 1);
+            if (segment.product) {
+                wait_for_counter(&state->up_units_done[segment.job], kUpUnits);
                 async_proxy_fence_all();
             }
-            if (lane == 0) barrier_expect(&s.there, count * bytes);
+            if (lane == 0) barrier_expect(&s.tokens_full, count * bytes);
             __syncwarp();
             if (lane < count)
-                copy_line(s.tokens + lane * (segment.matrix ? pitch(kIntermediate) : pitch(kHidden)),
-                          segment.matrix ? h + (first + lane) * kIntermediate
-                                         : x + s.slot_at[first + lane] / kTopk * kHidden,
-                          bytes, &s.there);
-        } else if (warp == kWrites) {
-            if (segment.matrix)
-                write_out<false>(s, sum_at, segment, count, rows + first * kHidden, lane);
+                bulk_copy(
+                    s.tokens + lane * (segment.product ? pitch(kIntermediate) : pitch(kHidden)),
+                    segment.product ? h + (first + lane) * kIntermediate
+                                    : x + s.sorted_slots[first + lane] / kTopk * kHidden,
+                    bytes, &s.tokens_full);
+        } else if (warp == kEpilogueWarp) {
+            if (segment.product)
+                store_output<false>(s, sums, segment, count, rows + first * kHidden, lane);
             else
-                write_out<true>(s, sum_at, segment, count, h + first * kIntermediate, lane);
-            if (!segment.matrix) {
+                store_output<true>(s, sums, segment, count, h + first * kIntermediate, lane);
+            if (!segment.product) {
                 async_proxy_fence_all();
                 __syncwarp();
                 if (lane == 0) {
                     __threadfence();
-                    atomicAdd(&state->done[segment.job], segment.units);
+                    atomicAdd(&state->up_units_done[segment.job], segment.units);
                 }
             }
         } else {
-            barrier_wait(&s.there, parity);
-            if (segment.matrix)
-                multiply<kIntermediate, kDownRows>(s, at, sum_at, segment.units, groups, warp, lane);
+            barrier_wait(&s.tokens_full, parity);
+            if (segment.product)
+                multiply<kIntermediate, kDownRows>(s, pipe, sums, segment.units, groups, warp,
+                                                   lane);
             else
-                multiply<kHidden, 8>(s, at, sum_at, segment.units, groups, warp, lane);
+                multiply<kHidden, 8>(s, pipe, sums, segment.units, groups, warp, lane);
         }
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.done[told.at]);
+        if (lane == 0) barrier_arrive(&s.segment_empty[segment_state.index]);
     }
 }

@@ -1,19 +1,18 @@
-"""Few tokens of an expert: both products in one kernel, whose weights come past the tokens."""
+"""Few tokens per expert: one kernel keeps the tokens in registers and streams the weights."""
 
 import torch
 
 from workbench import cuda
 
 params = cuda.params(keep=1, take=4, up_static=90, down_static=75)
-# Experts of a token, hidden and intermediate size: DeepSeek-V2-Lite, Qwen3-30B-A3B, a small one;
-# and groups of eight tokens at most.
+# (topk, hidden, intermediate) of DeepSeek-V2-Lite, Qwen3-30B-A3B and a small test shape: maximum
+# number of groups of eight tokens.
 SIZES = {(6, 2048, 1408): 3, (8, 2048, 768): 2, (2, 512, 384): 3}
-MOST_EXPERTS, MOST_SLOTS = 256, 1024
-WARPS, BESIDE = 8, 3  # that multiply, and the others
+MAX_EXPERTS, MAX_SLOTS = 256, 1024
+WARPS, OTHER_WARPS = 8, 3  # math warps; load and epilogue warps
 SHARED_BYTES = 227 << 10
 WEIGH = {topk: cuda.kernel("weigh.cu", "weigh", defines={"topk": topk}) for topk, _, _ in SIZES}
-# Groups of eight tokens that a block has at once, by the tokens that an expert gets on average; and
-# stages of weights, for which they leave room.
+# By groups of eight tokens per block: maximum of mean tokens per expert, stages of weights.
 GROUPS = {1: (3, 4), 2: (8, 4), 3: (13, 3)}
 
 
@@ -41,16 +40,16 @@ def run(
     experts, _, intermediate = w2.shape
     sizes = topk, hidden, intermediate = topk_ids.shape[1], hidden, w2.shape[2]
     slots = tokens * topk
-    if sizes not in kernels or experts > MOST_EXPERTS or slots > MOST_SLOTS:
-        raise NotImplementedError("1024 tokens' experts, and sizes that it was compiled for")
-    mean = slots / experts
-    groups = next((n for n, (most, _) in GROUPS.items() if mean <= most), max(GROUPS))
+    if sizes not in kernels or experts > MAX_EXPERTS or slots > MAX_SLOTS:
+        raise NotImplementedError("over 1024 slots or 256 experts, or sizes that are not compiled")
+    tokens_per_expert = slots / experts
+    groups = next((n for n, (most, _) in GROUPS.items() if tokens_per_expert <= most), max(GROUPS))
     groups = min(groups, SIZES[sizes])
     grid = torch.cuda.get_device_properties(x.device).multi_processor_count
     place, h = topk_ids.new_empty(slots), x.new_empty(slots, intermediate)
     rows, out = x.new_empty(slots, hidden), torch.empty_like(x)
     state = topk_ids.new_zeros(2 + experts + slots)
-    kernels[sizes][groups][grid, 32 * (WARPS + BESIDE), SHARED_BYTES](
+    kernels[sizes][groups][grid, 32 * (WARPS + OTHER_WARPS), SHARED_BYTES](
         x, topk_ids, w13, w2, place, h, rows, state, slots, experts
     )
     WEIGH[topk][tokens, hidden // 8](rows, place, topk_weights, out)

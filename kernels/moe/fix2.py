@@ -1,11 +1,11 @@
-"""Both products on the tensor cores."""
+"""Both products on the tensor cores, by mma.sync."""
 
 import torch
 
 from workbench import cuda
 
 TILE_ROWS, TILE_COLS, THREADS = 64, 128, 256
-ROW = 256 * 8  # elements of a row that a block of pieces.cuh has
+BLOCK_COLS = 256 * 8  # columns per block, as in chunks.cuh
 routing = cuda.variant("route")
 gather = cuda.kernel("gather.cu", "gather")
 product = cuda.kernel("fix2.cu", "product")
@@ -23,19 +23,19 @@ def run(
     tokens, topk = topk_ids.shape
     experts, hidden, intermediate = w2.shape
     rows = tokens * topk
-    order, place, tiles = routing.run(topk_ids, experts, TILE_ROWS)
+    slot, row, tiles = routing.run(topk_ids, experts, TILE_ROWS)
 
     gathered, projected = (x.new_empty(rows, hidden) for _ in range(2))
-    both = x.new_empty(rows, 2 * intermediate)
+    gate_up = x.new_empty(rows, 2 * intermediate)
     activated = x.new_empty(rows, intermediate)
     out = torch.empty_like(x)
-    per_hidden, per_intermediate = -(-hidden // ROW), -(-intermediate // ROW)
+    hidden_blocks, intermediate_blocks = -(-hidden // BLOCK_COLS), -(-intermediate // BLOCK_COLS)
 
-    gather[(rows, per_hidden), 256](x, order, gathered, topk, hidden)
+    gather[(rows, hidden_blocks), 256](x, slot, gathered, topk, hidden)
     grid = len(tiles), 2 * intermediate // TILE_COLS
-    product[grid, THREADS](gathered, w13, both, tiles, 2 * intermediate, hidden)
-    activate[(rows, per_intermediate), 256](both, activated, intermediate)
+    product[grid, THREADS](gathered, w13, gate_up, tiles, 2 * intermediate, hidden)
+    activate[(rows, intermediate_blocks), 256](gate_up, activated, intermediate)
     grid = len(tiles), hidden // TILE_COLS
     product[grid, THREADS](activated, w2, projected, tiles, hidden, intermediate)
-    combine[(tokens, per_hidden), 256](projected, place, topk_weights, out, topk, hidden)
+    combine[(tokens, hidden_blocks), 256](projected, row, topk_weights, out, topk, hidden)
     return out

@@ -1,19 +1,19 @@
-"""Both products in one kernel, which deals the tiles of the second."""
+"""As fix10, but tiles of the down projection are scheduled dynamically."""
 
 import torch
 
 from workbench import cuda
 
-STAGES, TOKENS = 4, 128  # tokens of a tile
+STAGES, TOKENS = 4, 128  # TOKENS: of a tile
 SHARED_BYTES = STAGES * (2 * 128 + TOKENS) * 128 + 2 * TOKENS * 128 + 3072
-MOST_TOPK = 8
+MAX_TOPK = 8
 sorting = cuda.variant("dispatch")
 defines = {"grain": 16, "stages": STAGES, "shared_bytes": SHARED_BYTES}
 defines |= {"cluster": 1, "lag": 0, "pending": 1, "group": 0, "tanh": 0}
 products = cuda.kernel("fix20.cu", "products", defines=defines)
 weigh = {
     topk: cuda.kernel("weigh.cu", "weigh", defines={"topk": topk})
-    for topk in range(1, MOST_TOPK + 1)
+    for topk in range(1, MAX_TOPK + 1)
 }
 
 
@@ -28,11 +28,11 @@ def run(
     experts, _, intermediate = w2.shape
     topk = topk_ids.shape[1]
     slots = tokens * topk
-    if hidden % 128 or intermediate % 128 or topk > MOST_TOPK:
-        raise NotImplementedError("multiples of 128, and at most 8 experts of a token")
-    first, token, place, done = sorting.run(topk_ids, experts + 1)  # one that nobody has: a counter
+    if hidden % 128 or intermediate % 128 or topk > MAX_TOPK:
+        raise NotImplementedError("sizes not multiples of 128, or more than 8 experts per token")
+    first, token, place, done = sorting.run(topk_ids, experts + 1)  # one more: the tile counter
 
-    part = (1, 2, 128, 64)  # of a tile of weights that a block copies
+    part = (1, 2, 128, 64)  # TMA box of weights
     h, rows = x.new_empty(slots, intermediate), x.new_empty(slots, hidden)
     maps = (
         cuda.tensor_map(w13.view(experts, 2, intermediate, hidden), part),

@@ -1,17 +1,15 @@
-"""The kernels by the number of tokens that an expert gets on average, and by the sizes."""
+"""Dispatcher: fix19 for few tokens per expert, fix20 for many tiles, else fix18."""
 
 import torch
 
 from workbench import cuda
 
-FEW = 13  # tokens of an expert, up to which its weights come to its tokens
-TILES = (
-    2  # of an SM in the second product, from which on dealing them evens out more than it delays
-)
-ROWS = 256  # of a tile
+FEW_PER_EXPERT = 13  # maximum of mean tokens per expert for fix19
+TILES_PER_SM = 2  # tiles of the down projection, from which dynamic scheduling pays off
+TILE_COLUMNS = 256  # output columns of a tile
 others = cuda.variant("fix18")
-few = cuda.variant("fix19")
-tiles = cuda.variant("fix20")
+few_per_expert = cuda.variant("fix19")
+dynamic_tiles = cuda.variant("fix20")
 
 
 def run(
@@ -24,14 +22,14 @@ def run(
     tokens, hidden = x.shape
     experts, slots = len(w2), topk_ids.numel()
     sms = torch.cuda.get_device_properties(x.device).multi_processor_count
-    ahead = []
-    if tokens > 1 and slots <= FEW * experts:
-        ahead.append(few)
-    if tokens > 1 and experts * hidden >= TILES * ROWS * sms:
-        ahead.append(tiles)
-    for one in ahead:
+    candidates = []
+    if tokens > 1 and slots <= FEW_PER_EXPERT * experts:
+        candidates.append(few_per_expert)
+    if tokens > 1 and experts * hidden >= TILES_PER_SM * TILE_COLUMNS * sms:
+        candidates.append(dynamic_tiles)
+    for candidate in candidates:
         try:
-            return one.run(x, topk_ids, topk_weights, w13, w2)
-        except NotImplementedError:  # sizes that it is not for
+            return candidate.run(x, topk_ids, topk_weights, w13, w2)
+        except NotImplementedError:  # sizes that the kernel does not support
             pass
     return others.run(x, topk_ids, topk_weights, w13, w2)

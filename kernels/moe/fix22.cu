@@ -1,196 +1,205 @@
-// As fix20.cu, with the combine in the second product: what an expert has for a token is weighed in
-// registers and added to the token's sum in L2 by the copy engine, a row of 64 numbers at a time. No row
-// of an expert is written.
+// As fix20.cu, with the combine in the second product: outputs are weighted in registers, and bulk
+// reductions (cp.reduce.async.bulk) add them to their tokens' sums in L2, 64 columns at a time. The
+// order of additions varies, so results may differ from run to run.
 #include "experts.cuh"
 
-// In the memory through which a warpgroup of the first product writes: 64 sums each of some tokens, so far
-// apart that banks differ, and behind them the weights of all tokens of the tile.
-constexpr int kPitch = 64 * 4 + 16, kAtOnce = kTokens * 128 / kPitch / 8 * 8;
-static_assert(kAtOnce * kPitch + kTokens * 4 <= kTokens * 128);
+// The output buffer of a warpgroup holds 64 sums each for a batch of tokens, padded against bank
+// conflicts, followed by the weights of all tokens of the tile.
+constexpr int kSumPitch = 64 * 4 + 16;
+constexpr int kBatchTokens = kMaxTokens * 128 / kSumPitch / 8 * 8;
+static_assert(kBatchTokens * kSumPitch + kMaxTokens * 4 <= kMaxTokens * 128);
 
-struct Dealt : Shared {
-    int number[kStages];  // of the tile that begins there; -1: no more
+struct TileStorage : SharedStorage {
+    int number[kStages];  // of the tile that begins in a stage; -1: none left
 };
-static_assert(sizeof(Dealt) + 1023 <= SHARED_BYTES);
+static_assert(sizeof(TileStorage) + 1023 <= SHARED_BYTES);
 
-// So many bytes, a multiple of 16, added as fp32 to what is in global memory.
-__device__ __forceinline__ void add_line(float* to, const void* from, int bytes) {
+// Adds fp32 values from shared to global memory; ``bytes`` is a multiple of 16.
+__device__ __forceinline__ void bulk_reduce_add(float* to, const void* from, int bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
                  ::"l"(__cvta_generic_to_global(to)), "r"(shared_address(from)), "r"(bytes)
                  : "memory");
 }
 
-__device__ __forceinline__ void lines_commit() {
+__device__ __forceinline__ void bulk_commit() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until the thread's lines have been read from shared memory, or have been added.
-__device__ __forceinline__ void lines_wait_read() {
+// Wait until the thread's reductions have read shared memory, or are complete.
+__device__ __forceinline__ void bulk_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-__device__ __forceinline__ void lines_wait() {
+__device__ __forceinline__ void bulk_wait() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-__device__ __forceinline__ void fetch_dealt(Dealt& s, Ring& ring, const TensorMap& weights,
-                                            const TensorMap& h, const Share& share, int* dealt,
-                                            const int* done, int each_done) {
+// Loads tiles of the second product, claimed from a counter, once all of their h has been written.
+__device__ __forceinline__ void load_claimed_tiles(TileStorage& s, PipelineState& pipeline,
+                                                   const TensorMap& weights, const TensorMap& h,
+                                                   const TileSchedule& schedule, int* next_tile,
+                                                   const int* done, int writes_per_tile) {
     int expert = 0, ready = -1;
-    auto fetch = [&](int number) {
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, 0);
+    auto load_tile = [&](int number) {
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, 0);
         expert = tile.expert;
         if (ready != expert) {
-            wait_for_count(done + expert, each_done * (s.tiles[expert + 1] - s.tiles[expert]));
+            const int token_tiles = s.tiles_before[expert + 1] - s.tiles_before[expert];
+            wait_for_counter(done + expert, writes_per_tile * token_tiles);
             async_proxy_fence_all();
             ready = expert;
         }
         const int boxes = (tile.width + kBoxTokens - 1) / kBoxTokens;
-        for (int step = 0; step < share.steps; ++step) {
-            Barrier* full = &s.full[ring.stage];
-            barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
-            if (step == 0) s.number[ring.stage] = number;
-            barrier_arrive(full, kGatherArrivals);  // for the warps that do not copy here
-            barrier_expect(full, 2 * kPartBytes + boxes * kBoxTokens * 128);
-            copy_weights(s.weights[ring.stage], weights, step * 64, 0, 2 * tile.row_tile,
+        for (int step = 0; step < schedule.steps; ++step) {
+            Barrier* full = &s.full[pipeline.stage];
+            barrier_wait(&s.empty[pipeline.stage], pipeline.parity ^ 1);
+            if (step == 0) s.number[pipeline.stage] = number;
+            barrier_arrive(full, kGatherArrivals);  // for the gathering threads
+            barrier_expect(full, 2 * kWeightHalfBytes + boxes * kBoxTokens * 128);
+            load_weights(s.weights[pipeline.stage], weights, step * 64, 0, 2 * tile.weight_tile,
                          tile.expert, 0, full);
             for (int box = 0; box < boxes; ++box)
-                copy_box(s.tokens[ring.stage] + box * kBoxTokens * 128, h, step * 64,
-                         tile.first + box * kBoxTokens, full);
-            ring.advance();
+                tma_load(s.tokens[pipeline.stage] + box * kBoxTokens * 128, h, step * 64,
+                         tile.first_row + box * kBoxTokens, full);
+            pipeline.advance();
         }
     };
-    for (int number, next = atomicAdd(dealt, 1); (number = next) < share.all;) {
-        next = atomicAdd(dealt, 1);
-        fetch(number);
+    for (int number, next = atomicAdd(next_tile, 1); (number = next) < schedule.end;) {
+        next = atomicAdd(next_tile, 1);
+        load_tile(number);
     }
-    barrier_wait(&s.empty[ring.stage], ring.parity ^ 1);
-    s.number[ring.stage] = -1;
-    barrier_arrive(&s.full[ring.stage], 1 + kGatherArrivals);
+    barrier_wait(&s.empty[pipeline.stage], pipeline.parity ^ 1);
+    s.number[pipeline.stage] = -1;
+    barrier_arrive(&s.full[pipeline.stage], 1 + kGatherArrivals);
 }
 
-// 64 features (from ``column`` on) of the tile's tokens, weighed, into sums: [tokens][columns]. ``token`` of
-// thread i is that of place i.
+// Weights 64 features of the tile's tokens and adds them to sums: [tokens][columns], from
+// ``column`` on. Thread i passes the ``token`` of the tile's row i.
 __device__ __forceinline__ void add_to_sums(const float (&d)[64], unsigned char* stage,
                                             const Tile& tile, int token, float* sums, int columns,
                                             int column, int group) {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const float* weights = reinterpret_cast<const float*>(stage + kAtOnce * kPitch);
-    float* to = reinterpret_cast<float*>(stage + 2 * (lane % 4) * kPitch) + 16 * warp + lane / 4;
+    const float* weights = reinterpret_cast<const float*>(stage + kBatchTokens * kSumPitch);
+    float* to = reinterpret_cast<float*>(stage + 2 * (lane % 4) * kSumPitch) + 16 * warp + lane / 4;
 #pragma unroll
-    for (int base = 0; base < kTokens; base += kAtOnce) {
+    for (int base = 0; base < kMaxTokens; base += kBatchTokens) {
         if (base >= tile.width) break;
-        lines_wait_read();
-        named_barrier_sync(1 + group, 128);  // what lay here is read
+        bulk_wait_read();
+        named_barrier_sync(1 + group, 128);  // the last batch has been read
 #pragma unroll
-        for (int i = 0; i < kAtOnce / 8; ++i) {
+        for (int i = 0; i < kBatchTokens / 8; ++i) {
             const int n = base / 8 + i;
-            if (n >= kTokens / 8 || 8 * n >= tile.width) break;
+            if (n >= kMaxTokens / 8 || 8 * n >= tile.width) break;
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                const float by = weights[8 * n + 2 * (lane % 4) + j];
-                float* at = to + (8 * i + j) * (kPitch / 4);
-                at[0] = by * d[4 * n + j];
-                at[8] = by * d[4 * n + 2 + j];
+                const float weight = weights[8 * n + 2 * (lane % 4) + j];
+                float* at = to + (8 * i + j) * (kSumPitch / 4);
+                at[0] = weight * d[4 * n + j];
+                at[8] = weight * d[4 * n + 2 + j];
             }
         }
         async_proxy_fence();
         named_barrier_sync(1 + group, 128);
         const int local = thread - base;
-        if (local >= 0 && local < kAtOnce && thread < tile.count)
-            add_line(sums + static_cast<size_t>(token) * columns + column, stage + local * kPitch,
-                     64 * 4);
-        lines_commit();
+        if (local >= 0 && local < kBatchTokens && thread < tile.count)
+            bulk_reduce_add(sums + static_cast<size_t>(token) * columns + column,
+                            stage + local * kSumPitch, 64 * 4);
+        bulk_commit();
     }
 }
 
-__device__ __forceinline__ void multiply_and_add(Dealt& s, Ring& ring, float* sums, int columns,
-                                                 const Share& share, int group, const int* token,
-                                                 const int* ids, const float* weights, int topk,
-                                                 const int* cleared) {
+__device__ __forceinline__ void multiply_and_add(TileStorage& s, PipelineState& pipeline,
+                                                 float* sums, int columns,
+                                                 const TileSchedule& schedule, int group,
+                                                 const int* token, const int* ids,
+                                                 const float* weights, int topk,
+                                                 const int* cleared_blocks) {
     unsigned char* stage = s.out[group];
-    float* weighs = reinterpret_cast<float*>(stage + kAtOnce * kPitch);
+    float* token_weights = reinterpret_cast<float*>(stage + kBatchTokens * kSumPitch);
     const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
     int expert = 0;
-    bool is_clear = false;
+    bool sums_cleared = false;
     while (true) {
-        barrier_wait(&s.full[ring.stage], ring.parity);
-        const int number = s.number[ring.stage];
+        barrier_wait(&s.full[pipeline.stage], pipeline.parity);
+        const int number = s.number[pipeline.stage];
         if (number < 0) break;
-        const Tile tile = tile_of(s, number, share.row_tiles, expert, 0);
+        const Tile tile = find_tile(s, number, schedule.weight_tiles, expert, 0);
         expert = tile.expert;
-        int own = 0;
+        int own_token = 0;
         float weight = 0.0f;
         if (thread < tile.count) {
-            own = __ldg(token + tile.first + thread);
+            own_token = __ldg(token + tile.first_row + thread);
             for (int i = 0; i < topk; ++i)
-                if (__ldg(ids + own * topk + i) == expert) weight = __ldg(weights + own * topk + i);
+                if (__ldg(ids + own_token * topk + i) == expert)
+                    weight = __ldg(weights + own_token * topk + i);
         }
-        named_barrier_sync(1 + group, 128);  // the weights of the last tile are read
-        weighs[thread] = weight;
+        named_barrier_sync(1 + group, 128);  // the last tile's weights have been read
+        token_weights[thread] = weight;
         float a[64], b[64];
         switch (tile.width) {
 #define CASE(WIDTH) \
-    case WIDTH: multiply<WIDTH>(a, b, s, ring, share.steps, group, lane); break;
+    case WIDTH: multiply<WIDTH>(a, b, s, pipeline, schedule.steps, group, lane); break;
             CASE(16) CASE(32) CASE(48) CASE(64) CASE(80) CASE(96) CASE(112)
-            default: multiply<kTokens>(a, b, s, ring, share.steps, group, lane);
+            default: multiply<kMaxTokens>(a, b, s, pipeline, schedule.steps, group, lane);
 #undef CASE
         }
-        if (!is_clear) {
-            wait_for_count(cleared, gridDim.x);
+        if (!sums_cleared) {
+            wait_for_counter(cleared_blocks, gridDim.x);
             async_proxy_fence_all();
-            is_clear = true;
+            sums_cleared = true;
         }
-        const int column = tile.row_tile * 256 + group * 64;
-        add_to_sums(a, stage, tile, own, sums, columns, column, group);
+        const int column = tile.weight_tile * 256 + group * 64;
+        add_to_sums(a, stage, tile, own_token, sums, columns, column, group);
         if (column + 128 < columns)
-            add_to_sums(b, stage, tile, own, sums, columns, column + 128, group);
+            add_to_sums(b, stage, tile, own_token, sums, columns, column + 128, group);
     }
-    lines_wait();
+    bulk_wait();
 }
 
-// A block's part of the sums, by the warps that multiply.
-__device__ __forceinline__ void clear(float4* sums, int count, int* cleared) {
+// Clears the block's part of the sums, with the two consumer warpgroups.
+__device__ __forceinline__ void clear_sums(float4* sums, int count, int* cleared_blocks) {
     const int begin = static_cast<long long>(blockIdx.x) * count / gridDim.x;
     const int end = static_cast<long long>(blockIdx.x + 1) * count / gridDim.x;
     for (int i = begin + threadIdx.x; i < end; i += 256) sums[i] = {};
     async_proxy_fence_all();
     named_barrier_sync(3, 256);
-    if (threadIdx.x == 0) count_up(cleared);
+    if (threadIdx.x == 0) increment_counter(cleared_blocks);
 }
 
-// done: [experts + 2], zeros; the last two count what is dealt, and blocks that have cleared their part
-// of sums: [tokens][hidden]. ids, weights: [tokens][topk].
+// token, first_row: slots sorted by dispatch.cu; ids, weights: [tokens][topk]; sums:
+// [tokens][hidden]; done: [experts + 2], zero: writes of h per expert, then the claimed tiles
+// of the second product, then blocks that have cleared their part of sums.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 products(const __grid_constant__ TensorMap up, const __grid_constant__ TensorMap down,
          const __grid_constant__ TensorMap h_map, const unsigned short* __restrict__ x,
-         const int* __restrict__ token, const int* __restrict__ first, int* done,
+         const int* __restrict__ token, const int* __restrict__ first_row, int* done,
          unsigned short* h, const int* __restrict__ ids, const float* __restrict__ weights,
          float* sums, int tokens, int experts, int topk, int hidden, int intermediate) {
     extern __shared__ unsigned char raw[];
-    Dealt& s = *reinterpret_cast<Dealt*>(raw + (-shared_address(raw) & 1023));
+    TileStorage& s = *reinterpret_cast<TileStorage*>(raw + (-shared_address(raw) & 1023));
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    set_up(s, first, experts);
-    Share one, two;
-    one.row_tiles = intermediate / 128;
-    one.start = blockIdx.x;
-    one.all = s.tiles[experts] * one.row_tiles;
-    one.steps = hidden / 64;
-    one.stride = gridDim.x;
-    two.row_tiles = (hidden + 255) / 256;
-    two.all = s.tiles[experts] * two.row_tiles;
-    two.steps = intermediate / 64;
-    one.block = 0;
-    Ring ring;
+    init_shared_storage(s, first_row, experts);
+    TileSchedule up_schedule, down_schedule;
+    up_schedule.weight_tiles = intermediate / 128;
+    up_schedule.start = blockIdx.x;
+    up_schedule.end = s.tiles_before[experts] * up_schedule.weight_tiles;
+    up_schedule.steps = hidden / 64;
+    up_schedule.stride = gridDim.x;
+    down_schedule.weight_tiles = (hidden + 255) / 256;
+    down_schedule.end = s.tiles_before[experts] * down_schedule.weight_tiles;
+    down_schedule.steps = intermediate / 64;
+    up_schedule.block = 0;
+    PipelineState pipeline;
     if (group == 2) {
-        give_registers_down_to<88>();
-        fetch_gathered(s, ring, up, x, token, one);
+        decrease_registers<88>();
+        load_gathered(s, pipeline, up, x, token, up_schedule);
         if (threadIdx.x == 256)
-            fetch_dealt(s, ring, down, h_map, two, done + experts, done, 2 * one.row_tiles);
+            load_claimed_tiles(s, pipeline, down, h_map, down_schedule, done + experts, done,
+                               2 * up_schedule.weight_tiles);
         return;
     }
-    take_registers_up_to<208>();
-    clear(reinterpret_cast<float4*>(sums), tokens * hidden / 4, done + experts + 1);
-    multiply_all<true>(s, ring, h, intermediate, one, group, done);
-    multiply_and_add(s, ring, sums, hidden, two, group, token, ids, weights, topk,
+    increase_registers<208>();
+    clear_sums(reinterpret_cast<float4*>(sums), tokens * hidden / 4, done + experts + 1);
+    multiply_tiles<true>(s, pipeline, h, intermediate, up_schedule, group, done);
+    multiply_and_add(s, pipeline, sums, hidden, down_schedule, group, token, ids, weights, topk,
                      done + experts + 1);
 }

@@ -1,4 +1,4 @@
-"""One token: one kernel, several rows in a copy, for sizes that it was compiled for."""
+"""As fix17, with remainder columns in arrival order, and programmatic dependent launch."""
 
 from functools import cache
 
@@ -8,18 +8,18 @@ from workbench import cuda
 
 params = cuda.params(turns=1, early=1)
 STAGES = 4
-# Experts of a token, hidden and intermediate size: DeepSeek-V2-Lite, Qwen3-30B-A3B, a small one.
+# (topk, hidden, intermediate) of DeepSeek-V2-Lite, Qwen3-30B-A3B and a small test shape.
 SIZES = ((6, 2048, 1408), (8, 2048, 768), (2, 512, 384))
-ROWS = 4  # of the gate in a stage
+ROWS = 4  # gate rows in a stage, and as many up rows
 WARPS = 2 * ROWS
-MOST_PARTS = 2  # of a block's columns of the output, of which each warp has one
-BESIDE = 1 << 10  # bytes of shared memory, for what is neither weights nor h
+MAX_ROW_GROUPS = 2  # output columns per warp
+OTHER_BYTES = 1 << 10  # shared memory for barriers and sums
 
 
 def declare(topk: int, hidden: int, intermediate: int) -> cuda.Kernel:
     defines = {"topk": topk, "hidden": hidden, "intermediate": intermediate, "rows": ROWS}
-    defines |= {"stages": STAGES, "most_parts": MOST_PARTS, **params}
-    defines |= {"per": 2 if 4 * intermediate <= hidden else 1}
+    defines |= {"stages": STAGES, "max_row_groups": MAX_ROW_GROUPS, **params}
+    defines |= {"groups_per_stage": 2 if 4 * intermediate <= hidden else 1}
     return cuda.kernel(
         "fix23.cu", "experts", defines=defines, cooperative=True, early_start=bool(params["early"])
     )
@@ -30,7 +30,7 @@ kernels = {sizes: declare(*sizes) for sizes in SIZES}
 
 @cache
 def state(device: torch.device, topk: int, intermediate: int) -> torch.Tensor:
-    """What the blocks of a call, and calls that follow each other, know each other by."""
+    """Counters and tagged values of h. They persist across calls and are never reset."""
     return torch.zeros(32 + 2 * topk * intermediate, dtype=torch.int32, device=device)
 
 
@@ -44,12 +44,12 @@ def run(
     tokens, hidden = x.shape
     sizes = topk, hidden, intermediate = topk_ids.shape[1], hidden, w2.shape[2]
     if tokens > 1 or sizes not in kernels:
-        raise NotImplementedError("one token, and sizes that it was compiled for")
+        raise NotImplementedError("more than one token, or sizes that are not compiled")
     grid = torch.cuda.get_device_properties(x.device).multi_processor_count
-    if hidden > grid * MOST_PARTS * WARPS or topk * intermediate < grid * ROWS:
-        raise NotImplementedError(f"a GPU of {grid} SMs")
+    if hidden > grid * MAX_ROW_GROUPS * WARPS or topk * intermediate < grid * ROWS:
+        raise NotImplementedError(f"sizes do not fit {grid} SMs")
     out = torch.empty_like(x)
-    shared_bytes = STAGES * 4 * ROWS * hidden + 2 * topk * intermediate + BESIDE
+    shared_bytes = STAGES * 4 * ROWS * hidden + 2 * topk * intermediate + OTHER_BYTES
     kernels[sizes][grid, 32 * (WARPS + 3), shared_bytes](
         x, topk_ids, topk_weights, w13, w2, out, state(x.device, topk, intermediate)
     )

@@ -1,4 +1,4 @@
-"""As many blocks as SMs, each with the next tile on its way while the last is written."""
+"""Persistent blocks, one per SM, which load the next tile while the last one is written."""
 
 from workbench import cuda
 

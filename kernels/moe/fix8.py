@@ -1,4 +1,4 @@
-"""Tiles as wide as they have tokens, to 16."""
+"""Tile width: the number of tokens rounded up to 16, instead of always 128."""
 
 from workbench import cuda
 

@@ -1,4 +1,4 @@
-"""All rows of a token's sum on their way at once."""
+"""The combine kernel loads all rows of a token before it adds them."""
 
 from workbench import cuda
 

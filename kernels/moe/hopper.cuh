@@ -1,11 +1,11 @@
-// What Hopper adds, a function an instruction: mbarriers, bulk tensor copies (TMA), wgmma.
+// Wrappers for PTX instructions: mbarrier, clusters, TMA, cp.async, setmaxnreg, wgmma, stmatrix.
 #pragma once
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// ---- mbarrier: counts arrivals and bytes; a phase ends when both are complete -----------------
+// ---- mbarrier: a phase completes after all arrivals and all expected bytes --------------------
 using Barrier = unsigned long long;
 
 __device__ __forceinline__ void barrier_init(Barrier* barrier, int arrivals) {
@@ -13,7 +13,7 @@ __device__ __forceinline__ void barrier_init(Barrier* barrier, int arrivals) {
                  ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
+// Makes initialised barriers visible to TMA.
 __device__ __forceinline__ void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -23,18 +23,18 @@ __device__ __forceinline__ void barrier_arrive(Barrier* barrier) {
                  ::"r"(shared_address(barrier)) : "memory");
 }
 
-__device__ __forceinline__ void barrier_arrive(Barrier* barrier, int times) {
+__device__ __forceinline__ void barrier_arrive(Barrier* barrier, int arrivals) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
-                 ::"r"(shared_address(barrier)), "r"(times) : "memory");
+                 ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// Arrives, and holds the phase open until this many bytes have been copied.
+// Arrives, and keeps the phase incomplete until TMA has copied this many bytes.
 __device__ __forceinline__ void barrier_expect(Barrier* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
-// Waits for the end of the phase of this parity: 0 for the first, third, ...
+// Waits until the phase of this parity completes: 0 for the first, third, ...
 __device__ __forceinline__ void barrier_wait(Barrier* barrier, unsigned parity) {
     unsigned done;
     do {
@@ -50,17 +50,17 @@ __device__ __forceinline__ void named_barrier_sync(int name, int threads) {
 }
 
 // ---- clusters ---------------------------------------------------------------------------------
-__device__ __forceinline__ unsigned block_of_cluster() {
+__device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
-// Arrives at the same barrier of another block of the cluster, or of this one.
-__device__ __forceinline__ void barrier_arrive_at(Barrier* barrier, unsigned block) {
-    asm volatile("{.reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];}"
+// Arrives at the same barrier in the shared memory of this block of the cluster.
+__device__ __forceinline__ void barrier_arrive_remote(Barrier* barrier, unsigned block) {
+    asm volatile("{.reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];}"
                  ::"r"(shared_address(barrier)), "r"(block) : "memory");
 }
 
@@ -69,7 +69,7 @@ __device__ __forceinline__ void cluster_sync() {
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// ---- copies -----------------------------------------------------------------------------------
+// ---- TMA and cp.async -------------------------------------------------------------------------
 struct alignas(64) TensorMap {
     unsigned long long opaque[16];
 };
@@ -78,9 +78,9 @@ __device__ __forceinline__ void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// A box into shared memory, swizzled as the map says. What lies outside of the tensor arrives as
-// zeros and counts as bytes all the same.
-__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
+// Loads a box into shared memory, swizzled as the tensor map says. Elements out of bounds are
+// filled with zeros and count as copied bytes.
+__device__ __forceinline__ void tma_load(void* to, const TensorMap& map, int column, int row,
                                          Barrier* barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
@@ -88,7 +88,7 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int col
                    "r"(shared_address(barrier)) : "memory");
 }
 
-__device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int column, int row,
+__device__ __forceinline__ void tma_load(void* to, const TensorMap& map, int column, int row,
                                          int part, int expert, Barrier* barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
@@ -96,11 +96,11 @@ __device__ __forceinline__ void copy_box(void* to, const TensorMap& map, int col
                    "r"(expert), "r"(shared_address(barrier)) : "memory");
 }
 
-// The same into the same place of all blocks of the cluster that ``blocks`` has a bit for, counted by
-// a barrier of each.
-__device__ __forceinline__ void copy_box_to_all(void* to, const TensorMap& map, int column, int row,
-                                                int part, int expert, Barrier* barrier,
-                                                unsigned short blocks) {
+// Loads the same box into every block of the cluster whose bit is set in ``blocks``. It arrives at
+// the same offset in each block, and at the same barrier of each block.
+__device__ __forceinline__ void tma_load_multicast(void* to, const TensorMap& map, int column,
+                                                   int row, int part, int expert,
+                                                   Barrier* barrier, unsigned short blocks) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes.multicast::cluster"
                  " [%0], [%1, {%2, %3, %4, %5}], [%6], %7;"
@@ -108,70 +108,71 @@ __device__ __forceinline__ void copy_box_to_all(void* to, const TensorMap& map, 
                    "r"(expert), "r"(shared_address(barrier)), "h"(blocks) : "memory");
 }
 
-// 16 bytes by a thread, past L1; complete with the group that it is committed to.
-__device__ __forceinline__ void copy_chunk(unsigned to, const void* from) {
+// Copies 16 bytes asynchronously, bypassing L1.
+__device__ __forceinline__ void cp_async(unsigned to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                  ::"r"(to), "l"(__cvta_generic_to_global(from)) : "memory");
 }
 
-__device__ __forceinline__ void copies_commit() {
+__device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Arrives when all copies that the thread has begun are there; the barrier's count has room for it.
-__device__ __forceinline__ void copies_arrive(Barrier* barrier) {
+// Arrives once this thread's earlier cp.async copies are complete. The barrier must be initialised
+// with one arrival per such call.
+__device__ __forceinline__ void cp_async_arrive(Barrier* barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
                  ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Waits until at most this many of the thread's newest groups are still under way.
+// Waits until at most this many of the thread's newest groups are incomplete.
 template <int kPending>
-__device__ __forceinline__ void copies_wait() {
+__device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// ---- counters in global memory, between blocks ------------------------------------------------
-// After a barrier of those whose writes it stands for.
-__device__ __forceinline__ void count_up(int* counter) {
+// ---- counters in global memory, for synchronisation between blocks ----------------------------
+// Call after a barrier of the threads whose writes the counter announces.
+__device__ __forceinline__ void increment_counter(int* counter) {
     __threadfence();
     atomicAdd(counter, 1);
 }
 
-__device__ __forceinline__ void wait_for_count(const int* counter, int count) {
-    int seen;
+__device__ __forceinline__ void wait_for_counter(const int* counter, int count) {
+    int value;
     while (true) {
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
-        if (seen >= count) return;
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+        if (value >= count) return;
         __nanosleep(64);
     }
 }
 
-// ---- registers of a warpgroup; only where the launch bounds say one block an SM ---------------
+// ---- registers per thread of a warpgroup; needs launch bounds of one block per SM -------------
 template <int kCount>
-__device__ __forceinline__ void give_registers_down_to() {
+__device__ __forceinline__ void decrease_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
 template <int kCount>
-__device__ __forceinline__ void take_registers_up_to() {
+__device__ __forceinline__ void increase_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// ---- wgmma: products of 64 x N by the four warps of a warpgroup -------------------------------
+// ---- wgmma: a warpgroup (four warps) computes a 64 x N tile -----------------------------------
 // Low word of a shared memory matrix descriptor (PTX ISA, "Matrix Descriptor"): the address in
-// 16-byte units. The high word is one for all matrices here: groups of eight rows 1024 bytes apart,
-// 128-byte swizzle. A matrix starts at 1024 bytes.
+// 16-byte units. The high word is the same for all tiles: groups of eight rows 1024 bytes apart,
+// 128-byte swizzle. Tiles are aligned to 1024 bytes.
 __device__ __forceinline__ unsigned descriptor(const void* matrix) {
     return (shared_address(matrix) & 0x3ffff) >> 4 | 1 << 16;
 }
 #define DESCRIPTOR_HIGH "0x40000040"
 
-// Ordinary writes to shared memory become visible to wgmma and to the copy engine.
+// Makes ordinary writes to shared memory visible to wgmma and TMA.
 __device__ __forceinline__ void async_proxy_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// The same for all memory.
+// The same for shared and global memory.
 __device__ __forceinline__ void async_proxy_fence_all() {
     asm volatile("fence.proxy.async;" ::: "memory");
 }
@@ -184,16 +185,16 @@ __device__ __forceinline__ void wgmma_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most this many of the newest groups are still running.
+// Waits until at most this many of the newest groups are incomplete.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// wgmma runs on while the compiler thinks its results are there, and reads its operands later
-// than the compiler thinks: nothing that touches these registers may be moved across this.
+// wgmma writes its accumulators asynchronously, which the compiler does not know. This stops it
+// from moving accesses to these registers across this point.
 template <int kCount>
-__device__ __forceinline__ void pin(float (&d)[kCount]) {
+__device__ __forceinline__ void fence_operand(float (&d)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
@@ -216,8 +217,8 @@ __device__ __forceinline__ void pin(float (&d)[kCount]) {
 #define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define NAMES_64 NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 
-// d = a b^T (+ d): a 64 x 16 and b N x 16, both in shared memory. The accumulators are the first
-// N / 2 of d. I0 to I2 are the numbers of the operands that follow the COUNT accumulators.
+// d = a b^T (+ d): a is 64 x 16, b is N x 16, both in shared memory. Uses the first N / 2 elements
+// of d as accumulators. I0 to I2: indices of the asm operands after the COUNT accumulators.
 template <int kN>
 struct Wgmma;
 #define WGMMA(N, COUNT, I0, I1, I2)                                                              \
@@ -242,10 +243,10 @@ WGMMA(96, 48, "48", "49", "50")
 WGMMA(112, 56, "56", "57", "58")
 WGMMA(128, 64, "64", "65", "66")
 
-// Four 8 x 8 matrices of 16-bit numbers from the fragments of a warp, transposed; lane i names
-// where row i % 8 of the transposed matrix i / 8 goes.
-__device__ __forceinline__ void store_transposed(unsigned to, unsigned a, unsigned b, unsigned c,
-                                                 unsigned d) {
+// Stores four 8 x 8 matrices of 16-bit elements, transposed. Lane i has the address of row i % 8 of
+// the transposed matrix i / 8.
+__device__ __forceinline__ void stmatrix_transposed(unsigned to, unsigned a, unsigned b, unsigned c,
+                                                    unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }

@@ -1,10 +1,11 @@
-"""PyTorch: a loop over the experts, each for every token and weighed by nothing where it was not
-chosen. One that takes only the chosen tokens has to wait for their number, which no graph can.
+"""PyTorch: a loop over the experts, each for all tokens, with weight 0 unless the token chose it.
+
+A loop over the chosen tokens has to wait for their number, which a CUDA graph cannot do.
 """
 
 import torch
 
-MOST_EXPERTS = 64  # ten launches each: to capture more under ncu would take an hour
+MAX_EXPERTS = 64  # an expert takes ten launches; ncu would need an hour to profile more
 
 
 def run(
@@ -14,8 +15,8 @@ def run(
     w13: torch.Tensor,
     w2: torch.Tensor,
 ) -> torch.Tensor:
-    if len(w13) > MOST_EXPERTS:
-        raise NotImplementedError(f"up to {MOST_EXPERTS} experts")
+    if len(w13) > MAX_EXPERTS:
+        raise NotImplementedError(f"at most {MAX_EXPERTS} experts")
     out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
     for expert in range(len(w13)):
         weight = (topk_weights * (topk_ids == expert)).sum(-1, keepdim=True)

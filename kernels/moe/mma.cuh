@@ -1,8 +1,9 @@
-// Matrix products of a warp in bf16, summed in fp32.
+// mma.sync and ldmatrix for bf16, with fp32 accumulators.
 //
 // Fragments (m16n8k16), with g = lane / 4 and t = lane % 4:
-//   A: rows g and g + 8, columns 2t, 2t + 1 and 8 further;  C: rows g and g + 8, columns 2t, 2t + 1
-//   B: rows 2t, 2t + 1 and 8 further, column g
+//   A: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9
+//   B: rows 2t, 2t + 1, 2t + 8, 2t + 9, column g
+//   C: rows g and g + 8, columns 2t, 2t + 1
 #pragma once
 #include <cuda_bf16.h>
 
@@ -15,8 +16,8 @@ __device__ __forceinline__ void mma(float (&c)[4], const unsigned (&a)[4], unsig
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four 8x8 matrices: lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const __nv_bfloat16* from) {
+// Loads four 8 x 8 matrices. Lane i has the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void ldmatrix_x4(unsigned (&to)[4], const __nv_bfloat16* from) {
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(from));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -24,14 +25,14 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const __nv_bflo
                  : "memory");
 }
 
-// What a lane of a warp points at in a matrix of rows of kStride elements, for ldmatrix: 16 x 16 of
-// A, whose rows are rows; and 16 columns of B, of which each is a row here.
+// The address of a lane for ldmatrix, in a tile whose rows are kStride elements apart. A: 16 x 16.
+// B: 16 columns, stored as the rows of the tile.
 template <int kStride>
-__device__ __forceinline__ const __nv_bfloat16* a_part(const __nv_bfloat16* matrix, int lane) {
+__device__ __forceinline__ const __nv_bfloat16* a_lane_row(const __nv_bfloat16* matrix, int lane) {
     return matrix + lane % 16 * kStride + lane / 16 * 8;
 }
 
 template <int kStride>
-__device__ __forceinline__ const __nv_bfloat16* b_part(const __nv_bfloat16* matrix, int lane) {
+__device__ __forceinline__ const __nv_bfloat16* b_lane_row(const __nv_bfloat16* matrix, int lane) {
     return matrix + (lane / 16 * 8 + lane % 8) * kStride + lane / 8 % 2 * 8;
 }

@@ -1,4 +1,4 @@
-"""Which rows go to which expert, found on the GPU: a part of other variants."""
+"""Slots sorted by expert on the GPU, in one block. A part of other variants."""
 
 from typing import NamedTuple
 
@@ -6,26 +6,29 @@ import torch
 
 from workbench import cuda
 
-MOST_EXPERTS = 1024
+MAX_EXPERTS = 1024
 kernel = cuda.kernel("route.cu", "route")
 
 
 class Routes(NamedTuple):
-    """``order``: [rows], the row at a place; ``place``: [rows], the place of a row; ``tiles``:
-    [most tiles, 4], as route.cu has them.
+    """Slots sorted by expert; a row is a position in this order.
+
+    - ``slot``: [slots], the slot of each row
+    - ``row``: [slots], the row of each slot
+    - ``tiles``: [maximum number of tiles, 4], described in route.cu
     """
 
-    order: torch.Tensor
-    place: torch.Tensor
+    slot: torch.Tensor
+    row: torch.Tensor
     tiles: torch.Tensor
 
 
 def run(topk_ids: torch.Tensor, experts: int, tile_rows: int) -> Routes:
-    if experts > MOST_EXPERTS:
-        raise NotImplementedError(f"up to {MOST_EXPERTS} experts")
-    rows = topk_ids.numel()
-    most = rows // tile_rows + min(experts, rows)
-    order, place = (topk_ids.new_empty(rows) for _ in range(2))
-    tiles = topk_ids.new_empty(most, 4)
-    kernel[1, MOST_EXPERTS](topk_ids, rows, experts, tile_rows, most, order, place, tiles)
-    return Routes(order, place, tiles)
+    if experts > MAX_EXPERTS:
+        raise NotImplementedError(f"at most {MAX_EXPERTS} experts")
+    slots = topk_ids.numel()
+    max_tiles = slots // tile_rows + min(experts, slots)
+    slot, row = (topk_ids.new_empty(slots) for _ in range(2))
+    tiles = topk_ids.new_empty(max_tiles, 4)
+    kernel[1, MAX_EXPERTS](topk_ids, slots, experts, tile_rows, max_tiles, slot, row, tiles)
+    return Routes(slot, row, tiles)

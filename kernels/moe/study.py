@@ -1,8 +1,8 @@
 """Mixture of experts, forward: out[t] = sum over the k experts e of token t of
 weight · (silu(x[t] gate_e^T) * (x[t] up_e^T)) down_e^T.
 
-The router has decided: which experts a token goes to, and with what weights, are inputs. Read on
-machines without torch too, so torch is imported inside the functions.
+Routing is an input: the experts of each token and their weights. A slot is one token of one expert.
+Machines without torch read this file too, so the functions import torch.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from workbench import Shape, Tolerance, Work
 if TYPE_CHECKING:
     import torch
 
-# Experts, experts of a token, hidden and intermediate size: of Mixtral 8x7B, DeepSeek-V2-Lite and
+# Experts, experts per token, hidden and intermediate size of Mixtral 8x7B, DeepSeek-V2-Lite and
 # Qwen3-30B-A3B.
 MIXTRAL = (8, 2, 4096, 14336)
 DEEPSEEK = (64, 6, 2048, 1408)
 QWEN3 = (128, 8, 2048, 768)
 NAMES = {MIXTRAL: "mixtral", DEEPSEEK: "deepseek", QWEN3: "qwen3"}
-MULTIPLE = 128  # of which hidden and intermediate size are multiples
-CHUNK = 2048  # rows of an expert that the reference takes at once
+MULTIPLE = 128  # hidden and intermediate size are multiples of it
+CHUNK = 2048  # tokens of an expert per iteration of the reference
 
 
-def _shape(tokens: int, of: tuple[int, int, int, int], routing: str = "balanced", *,
+def _shape(tokens: int, model: tuple[int, int, int, int], routing: str = "balanced", *,
            profiled: bool = True, captured: bool = False) -> Shape:  # fmt: skip
-    experts, topk, hidden, intermediate = of
+    experts, topk, hidden, intermediate = model
     return Shape(profiled=profiled, captured=captured, T=tokens, E=experts, k=topk, H=hidden,
                  I=intermediate, routing=routing)  # fmt: skip
 
@@ -67,35 +67,36 @@ shapes = {
     "long tiles": _shape(700, (4, 2, 1024, 1408), profiled=False),
 }
 default_shape = "qwen3-t1024"
-constant = ("w13", "w2")  # a model's weights are those of the call before
+constant = ("w13", "w2")  # the weights of a model do not change between calls
 
 
 def shape_name(shape: Shape) -> str:
-    """As those that are listed: ``qwen3-t64``."""
+    """Returns the name of a shape in the style of the listed ones: ``qwen3-t64``."""
     if shape.k > shape.E or shape.H % MULTIPLE or shape.I % MULTIPLE:
-        raise ValueError(f"k is at most E, and H and I are multiples of {MULTIPLE}")
+        raise ValueError(f"k must be at most E, and H and I multiples of {MULTIPLE}")
     loads(shape.routing, shape.E, shape.k, shape.T)
-    of = (shape.E, shape.k, shape.H, shape.I)
-    name = NAMES.get(of, "e{}k{}h{}i{}".format(*of))
+    sizes = (shape.E, shape.k, shape.H, shape.I)
+    name = NAMES.get(sizes, "e{}k{}h{}i{}".format(*sizes))
     skew = "" if shape.routing == "balanced" else f"-{shape.routing}"
     return f"{name}-t{shape.T}{skew}"
 
 
-# Rounding to bf16, 2^-9 of a value each: of both products, the activation, the output of an expert
-# and the sum, of outputs up to 4.
+# For outputs up to 4. Each rounding to bf16 costs 2^-9 of a value: after both products, the
+# activation, the output of an expert and the sum.
 tolerance = Tolerance(absolute=5e-2, relative=1e-2)
 
 
 def loads(routing: str, experts: int, topk: int, tokens: int) -> list[int]:
-    """How many tokens each expert gets, the busiest first: ``topk`` times ``tokens`` in all, and
-    at most ``tokens``, as no token goes twice to one. They are the same in every draw, so that the
-    least traffic is known.
+    """Returns the number of tokens of each expert, in descending order.
 
-    - ``balanced``: experts are equally likely. Loads differ as those of a random choice do: they
-      are the quantiles of the binomial distribution.
-    - ``zipf``: as 1 / rank; for few tokens the last ones get nothing.
-    - ``one``: one expert gets every token, the others what is left, evenly.
-    - ``few``: as many experts as a token has get every token, the others nothing.
+    Their sum is ``topk * tokens``. No expert has more than ``tokens``, because a token chooses an
+    expert at most once. Loads do not depend on the seed, so the minimum memory traffic is known.
+
+    - ``balanced``: experts are equally likely. Loads vary as in a random choice: they are the
+      quantiles of the binomial distribution.
+    - ``zipf``: loads are proportional to 1 / rank. With few tokens the last experts get none.
+    - ``one``: one expert gets every token, and the others share the rest evenly.
+    - ``few``: ``topk`` experts get every token, and the others none.
     """
     if routing == "balanced":
         return _quantiles(experts, topk, tokens)
@@ -106,71 +107,76 @@ def loads(routing: str, experts: int, topk: int, tokens: int) -> list[int]:
     }
     if routing not in shares:
         raise ValueError(f"routing is one of balanced, {', '.join(shares)}")
-    found, left = [], topk * tokens
-    for at, share in enumerate(shares[routing]):
-        behind = sum(shares[routing][at:])
-        part = 1.0 if math.isinf(share) else share / behind if behind else 0.0
-        found.append(min(tokens, math.ceil(left * part - 1e-9)))
-        left -= found[-1]
-    return found
+    counts, remaining = [], topk * tokens
+    for rank, share in enumerate(shares[routing]):
+        total = sum(shares[routing][rank:])
+        part = 1.0 if math.isinf(share) else share / total if total else 0.0
+        counts.append(min(tokens, math.ceil(remaining * part - 1e-9)))
+        remaining -= counts[-1]
+    return counts
 
 
 def _quantiles(experts: int, topk: int, tokens: int) -> list[int]:
-    """Of the loads of so many experts, each chosen by a token with the same probability."""
+    """Returns quantiles of an expert's load if each token chooses ``topk`` experts at random."""
     if topk == experts:
         return [tokens] * experts
-    chance, below, load, found = topk / experts, 0.0, -1, []
+    probability, cumulative, load, counts = topk / experts, 0.0, -1, []
     for rank in range(experts):
-        while below < (rank + 0.5) / experts and load < tokens:
+        while cumulative < (rank + 0.5) / experts and load < tokens:
             load += 1
             ways = math.lgamma(tokens + 1) - math.lgamma(load + 1) - math.lgamma(tokens - load + 1)
-            rest = (tokens - load) * math.log1p(-chance)
-            below += math.exp(ways + load * math.log(chance) + rest)
-        found.append(load)
-    left = topk * tokens - sum(found)  # a few, for want of fractions: of the busiest
-    one = 1 if left > 0 else -1
-    while left:
-        for at in reversed(range(experts)):
-            if left and 0 <= found[at] + one <= tokens:
-                found[at] += one
-                left -= one
-    return found[::-1]
+            rest = (tokens - load) * math.log1p(-probability)
+            cumulative += math.exp(ways + load * math.log(probability) + rest)
+        counts.append(load)
+    # Rounding leaves a few slots too many or too few. The busiest experts make up for them.
+    remaining = topk * tokens - sum(counts)
+    step = 1 if remaining > 0 else -1
+    while remaining:
+        for rank in reversed(range(experts)):
+            if remaining and 0 <= counts[rank] + step <= tokens:
+                counts[rank] += step
+                remaining -= step
+    return counts[::-1]
 
 
 def _routed(
     routing: str, experts: int, topk: int, tokens: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """[T, k] int32: experts of these loads dealt to the tokens, each token's all different."""
+    """[T, k] int32: the experts of each token, all different, with the loads of ``loads``."""
     import torch
 
-    on = generator.device
-    order = torch.randperm(experts, generator=generator, device=on)
-    counts = torch.tensor(loads(routing, experts, topk, tokens), device=on)
-    dealt = order.repeat_interleave(counts).view(topk, tokens).T
-    dealt = dealt[torch.randperm(tokens, generator=generator, device=on)]
-    slots = torch.rand((tokens, topk), generator=generator, device=on).argsort(-1)
-    return dealt.gather(1, slots).int()
+    device = generator.device
+    order = torch.randperm(experts, generator=generator, device=device)
+    counts = torch.tensor(loads(routing, experts, topk, tokens), device=device)
+    ids = order.repeat_interleave(counts).view(topk, tokens).T
+    ids = ids[torch.randperm(tokens, generator=generator, device=device)]
+    slots = torch.rand((tokens, topk), generator=generator, device=device).argsort(-1)
+    return ids.gather(1, slots).int()
 
 
 def inputs(shape: Shape, generator: torch.Generator) -> dict[str, Any]:
-    """x: [T, H] normal(0, 1); topk_ids: [T, k] int32; topk_weights: [T, k] fp32, of each token
-    adding up to 1; w13: [E, 2I, H], an expert's gate and below it its up projection; w2:
-    [E, H, I]; bf16 where nothing else is said.
+    """The arguments of every variant, bf16 unless another type is given.
 
-    Rows of a weight are outputs and its columns what is summed over: as nn.Linear has them and
-    vLLM stores them, what TMA and wgmma take without a transpose (K-major), and transposed views
-    are what ``torch._grouped_mm`` asks for. Weights are scaled so that sums stay normal(0, 1).
+    - ``x``: [T, H] normal(0, 1)
+    - ``topk_ids``: [T, k] int32
+    - ``topk_weights``: [T, k] fp32, which add up to 1 for each token
+    - ``w13``: [E, 2I, H], the gate projection of an expert, then its up projection
+    - ``w2``: [E, H, I], the down projection
+
+    Weights are [outputs, inputs] (K-major), as in nn.Linear and vLLM: TMA and wgmma need no
+    transpose, and ``torch._grouped_mm`` takes transposed views. They are scaled so that sums stay
+    normal(0, 1).
     """
     import torch
 
-    on = generator.device
+    device = generator.device
 
     def normal(*size: int) -> torch.Tensor:
-        empty = torch.empty(size, dtype=torch.bfloat16, device=on)
+        empty = torch.empty(size, dtype=torch.bfloat16, device=device)
         return empty.normal_(0, size[-1] ** -0.5, generator=generator)
 
-    x = torch.randn((shape.T, shape.H), generator=generator, device=on)
-    weights = torch.rand((shape.T, shape.k), generator=generator, device=on) + 0.1
+    x = torch.randn((shape.T, shape.H), generator=generator, device=device)
+    weights = torch.rand((shape.T, shape.k), generator=generator, device=device) + 0.1
     return {
         "x": x.bfloat16(),
         "topk_ids": _routed(shape.routing, shape.E, shape.k, shape.T, generator),
@@ -188,7 +194,7 @@ def _rerouted(inputs: dict[str, Any], generator: torch.Generator, routing: str) 
 
 
 def _zipf(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """Loads fall as 1 / rank."""
+    """Loads are proportional to 1 / rank."""
     return _rerouted(inputs, generator, "zipf")
 
 
@@ -198,19 +204,19 @@ def _one(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
 
 
 def _few(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """All tokens go to the same experts, and most experts get nothing."""
+    """All tokens go to the same experts, and most experts get none."""
     return _rerouted(inputs, generator, "few")
 
 
 def _saturated(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """Gates of normal(0, 8): silu is as good as zero for one half, and the other as it is."""
+    """Gates of normal(0, 8): silu is near 0 for one half, and near the identity for the other."""
     inputs["x"] *= 8
     inputs["topk_weights"] /= 64
     return inputs
 
 
 def _one_hot(inputs: dict[str, Any], generator: torch.Generator) -> dict[str, Any]:
-    """One of a token's experts has all its weight, so that no weight passes for another."""
+    """One expert of a token has all its weight, so mixed-up weights are found."""
     import torch
 
     weights = inputs["topk_weights"]
@@ -236,7 +242,7 @@ def reference(
     w13: torch.Tensor,
     w2: torch.Tensor,
 ) -> torch.Tensor:
-    """The same in float64, [T, H], an expert after the other and of its tokens a part at a time."""
+    """The output in float64, [T, H], one expert and CHUNK of its tokens at a time."""
     import torch
 
     out = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
@@ -244,8 +250,8 @@ def reference(
         gate, up = w13[expert].double().chunk(2)
         down = w2[expert].double()
         tokens, slots = (topk_ids == expert).nonzero(as_tuple=True)
-        for at in range(0, len(tokens), CHUNK):
-            token, slot = tokens[at : at + CHUNK], slots[at : at + CHUNK]
+        for begin in range(0, len(tokens), CHUNK):
+            token, slot = tokens[begin : begin + CHUNK], slots[begin : begin + CHUNK]
             rows = x[token].double()
             hidden = torch.nn.functional.silu(rows @ gate.T) * (rows @ up.T)
             out.index_add_(0, token, topk_weights[token, slot, None].double() * (hidden @ down.T))
@@ -253,15 +259,15 @@ def reference(
 
 
 def work(shape: Shape) -> Work:
-    """6 T k H I operations in three products, I and 2 H more of every expert of a token for gating,
-    weighing and adding; x, ids, weights and out once, and the weights of the experts that get a
-    token once.
+    """The three products take 6 T k H I operations; each slot takes I more for gating and 2 H for
+    weighting and adding. ``x``, the routing, the output, and the weights of experts that have a
+    token move once.
     """
     rows = shape.T * shape.k
-    hit = sum(load > 0 for load in loads(shape.routing, shape.E, shape.k, shape.T))
+    active = sum(load > 0 for load in loads(shape.routing, shape.E, shape.k, shape.T))
     products = 6 * rows * shape.H * shape.I
     return Work(
         flops=products + rows * (shape.I + 2 * shape.H) - shape.T * shape.H,
-        bytes=hit * 6 * shape.H * shape.I + 4 * shape.T * shape.H + 8 * rows,
+        bytes=active * 6 * shape.H * shape.I + 4 * shape.T * shape.H + 8 * rows,
         dtype="bfloat16",
     )
