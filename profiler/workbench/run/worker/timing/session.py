@@ -39,7 +39,7 @@ from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import HEADLINE
 
 MEMORY_USED = 0.8  # of the free memory that instances may take
-CONTEXT_BYTES = 1 << 29  # that another context may take
+CONTEXT_BYTES = 1 << 29  # that the context of ``switch_contexts`` may take
 STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
 STRETCH_SECONDS = 0.5
 POWER_SECONDS = 1.0  # a GPU that runs into its power limit needs so long to settle
@@ -132,7 +132,7 @@ class TimingProcess:
         groups = [Group(name) for name in variants]
         groups += [Group(name, control=True) for name in variants if name in self.job.controls]
         each: dict[str, float] = {}
-        for_context = torch.empty(CONTEXT_BYTES, dtype=torch.uint8, device="cuda")  # noqa: F841
+        _room = torch.empty(CONTEXT_BYTES, dtype=torch.uint8, device="cuda")  # until all are built
         free = torch.cuda.mem_get_info()[0]
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
         for layer in range(most):
