@@ -139,16 +139,14 @@ class TimingProcess:
             for group in random.sample(groups, len(groups)):
                 slow = each.get(group.variant, 0.0) > SLOW_CALL and layer > 0
                 if group.variant not in self.out and not slow:
-                    is_room = self.one(group, each)
-                    if not is_room and layer > 0:
-                        return layer + 1
+                    self.one(group, each)
             used = free - torch.cuda.mem_get_info()[0]
             if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
                 return layer + 1
         return most
 
-    def one(self, group: Group, each: dict[str, float]) -> bool:
-        """Whether there was memory. A variant without any instance is dropped, for any error."""
+    def one(self, group: Group, each: dict[str, float]) -> None:
+        """A variant that has an instance stays if there is no memory for another."""
         name = group.variant
         self.current(name)
         try:
@@ -162,22 +160,18 @@ class TimingProcess:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # users' code may also exit
-            if name in each and isinstance(error, torch.cuda.OutOfMemoryError):
-                self.current("")
-                return False
-            self.drop(name, error)
-            return True
-        each[name] = instance.each
-        self.instances.append(instance)
+            if name not in each or not isinstance(error, torch.cuda.OutOfMemoryError):
+                self.drop(name, error)
+        else:
+            each[name] = instance.each
+            self.instances.append(instance)
         self.current("")
-        return True
 
     def drop(self, name: str, error: BaseException) -> None:
         self.out.add(name)
         self.guard.integrity.release(one for one in self.instances if one.group.variant == name)
         self.instances = [one for one in self.instances if one.group.variant != name]
         self.fail(name, error)
-        self.current("")
 
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
