@@ -89,7 +89,8 @@ def cell(point: AtShape | None) -> str:
     if point is None or point.speedup_over_fastest is None:
         return NONE
     time = microseconds(point.microseconds.value)
-    return f"{time}, {interval(point.claimed)} {point.fastest}"
+    alone = f", {interval(point.alone)} alone" if point.alone else ""
+    return f"{time}, {interval(point.speedup_over_fastest)} {point.fastest}{alone}"
 
 
 def power_limit(found: OverSizes | None) -> str:
@@ -102,11 +103,13 @@ def power_limit(found: OverSizes | None) -> str:
 
 
 def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
-    """Times over the sizes and charts as Markdown; the charts by path in docs/."""
+    """Times over the sizes and charts as Markdown, or at the recorded shapes if no case has all its
+    sizes; the charts by path in docs/.
+    """
     found = {case: over(workspace, page, case) for case in page.cases}
     known = {case: each for case, each in found.items() if each}
     if not known:
-        return NONE, {}
+        return at_recorded(workspace, page.study), {}
     first = next(iter(known.values()))
     own = [each.variants[0] if each else None for each in found.values()]
     rows = [
@@ -133,8 +136,11 @@ def at_shapes(workspace: Workspace) -> str:
     """
     shapes = workspace.study("attention").shapes
     names = [name for name, shape in shapes.items() if shape.profiled]
-    found = {n: [last_step(workspace, f"{n},dtype={t}") for t in TYPES] for n in names}
-    rows = [[n, *(f"`{s}` {cell(at)}" if at else NONE for s, at in found[n])] for n in names]
+    found = {
+        name: [last_step(workspace, "attention", f"{name},dtype={t}") for t in TYPES]
+        for name in names
+    }
+    rows = [[name, *(step_cell(*each) for each in found[name])] for name in names]
     for head, keys in LONG.items():
         these = [found[name] for name in names if shapes[name].S in keys]
         columns = zip(*these, strict=True)
@@ -145,13 +151,26 @@ def at_shapes(workspace: Workspace) -> str:
     return table(("", *TYPES), rows, left=1 + len(TYPES))
 
 
+def at_recorded(workspace: Workspace, study: str) -> str:
+    """The same of those shapes of a study that are recorded."""
+    shapes = workspace.study(study).shapes
+    names = [name for name, shape in shapes.items() if shape.profiled]
+    found = ((name, step_cell(*last_step(workspace, study, name))) for name in names)
+    rows = [each for each in found if each[1] != NONE]
+    return table(("", "newest step"), rows, left=2) if rows else NONE
+
+
+def step_cell(step: str, at: AtShape | None) -> str:
+    return f"`{step}` {cell(at)}" if at else NONE
+
+
 def fine_or_none(ratio: float | None) -> str:
     return NONE if ratio is None else fine(ratio)
 
 
-def last_step(workspace: Workspace, shape: str) -> tuple[str, AtShape | None]:
+def last_step(workspace: Workspace, study: str, shape: str) -> tuple[str, AtShape | None]:
     """The newest step that was timed at a shape, and its times."""
-    picked = pick_shapes(workspace.study("attention"), shape)[0]
+    picked = pick_shapes(workspace.study(study), shape)[0]
     try:
         target = target_at(Local(), workspace, picked)
     except EnvironmentLacks:
