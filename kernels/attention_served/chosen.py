@@ -4,8 +4,7 @@ import torch
 
 from workbench import cuda
 
-fitted = cuda.variant("fitted", polynomial=3)
-fitted_bfloat16 = cuda.variant("fitted")
+fitted = cuda.variant("fitted")
 persistent = cuda.variant("packed")
 WAVES = 2  # up to this many waves of blocks, the fitted kernel is faster
 
@@ -16,5 +15,5 @@ def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torc
     sm_count = torch.cuda.get_device_properties(q.device).multi_processor_count
     resident_blocks = sm_count * (4 if keys <= 128 else 2 if keys <= 256 else 1)
     if d == 64 and keys <= 512 and -(-s // 64) * b * h <= WAVES * resident_blocks:
-        return (fitted_bfloat16 if q.dtype == torch.bfloat16 else fitted).run(q, k, v, causal)
+        return fitted.run(q, k, v, causal)
     return persistent.run(q, k, v, causal)
