@@ -17,7 +17,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import isqrt
 from pathlib import Path
 from statistics import fmean, median
@@ -54,7 +55,7 @@ SIZES = (1024, 64 * KB, MB, 4 * MB, L2 / 4, 16.8e6, L2 / 2, 33.5e6, L2, 134e6, 1
 HEADS = {1536: (1, 1, 4), 393 * KB: (1, 8, 128), 3.1e6: (2, 8, 512), 12.6e6: (4, 16, 512)}
 HEADS |= {50.3e6: (4, 16, 2048), 201e6: (8, 16, 4096), 1.06e9: (42, 64, 1024)}
 CALLS, ROUNDS = 6, 10
-STEADY_SECONDS = 0.5  # of replays of long calls
+STEADY_SECONDS = 1.0  # of long calls before any is timed: the GPU may meet its power limit
 
 Inputs = dict[str, torch.Tensor]
 Point = tuple[str, float]  # a kernel, and bytes of its inputs
@@ -146,20 +147,21 @@ class Chain:
         parts = (lambda: self.write(0), lambda: self.run(*self.inputs.values()))
         self.ahead, self.own = (kernels(captured(part, side)) for part in parts)
         self.marks = [
-            [Event(enable_timing=True, external=True) for _ in "123"] for _ in range(CALLS)
+            [[Event(enable_timing=True, external=True) for _ in "123"] for _ in range(CALLS)]
+            for _ in range(1 + events)
         ]
-        self.graph = captured(lambda: self.calls(events), side)
+        self.graphs = [captured(partial(self.calls, marks, events), side) for marks in self.marks]
 
-    def calls(self, events: bool) -> None:
-        for number in range(CALLS):
-            self.call(number, events)
+    def calls(self, marks: Sequence[Sequence[Event]], events: bool) -> None:
+        for number, own in enumerate(marks):
+            self.call(number, own if events else ())
 
     def roughly(self) -> float:
         """Microseconds of a call with its neighbours; the first one loads the kernels."""
-        self.call(0, events=False)
+        self.call(0)
         start, end = Event(enable_timing=True), Event(enable_timing=True)
         start.record()
-        self.call(0, events=False)
+        self.call(0)
         end.record()
         end.synchronize()
         return 1e3 * float(start.elapsed_time(end))
@@ -168,27 +170,31 @@ class Chain:
         for name, source in self.sources[number % len(self.sources)].items():
             torch.mul(source, 0.9, out=self.inputs[name])
 
-    def call(self, number: int, events: bool) -> None:
+    def call(self, number: int, marks: Sequence[Event] = ()) -> None:
         self.write(number)
-        if events:
-            before, between, after = self.marks[number]
-            before.record()
+        if marks:
+            marks[0].record()
             torch.cuda._sleep(0)
-            between.record()
+            marks[1].record()
         out = self.run(*self.inputs.values())
-        if events:
-            after.record()
+        if marks:
+            marks[2].record()
         torch.amax(out)
 
     def times(self) -> Iterator[float]:
-        """Microseconds of a call more than those of an empty kernel, of each replay."""
+        """Microseconds of a call more than those of an empty kernel, of each replay. Another replay
+        is queued before one ends, so that the GPU does not rest.
+        """
         long = self.each > LONG_MICROSECONDS
-        ahead = int(STEADY_SECONDS * 1e6 / ROUNDS / self.each / CALLS) if long else 0
-        for _ in range(ROUNDS + 2):
-            for _ in range(1 + ahead):
-                self.graph.replay()
-            torch.cuda.synchronize()
-            yield 1e3 * fmean(b.elapsed_time(c) - a.elapsed_time(b) for a, b, c in self.marks)
+        ahead = int(STEADY_SECONDS * 1e6 / self.each / CALLS) if long else 2
+        ends = Event(), Event()
+        for number in range(ahead + ROUNDS + 1):
+            self.graphs[number % 2].replay()
+            ends[number % 2].record()
+            ends[(number - 1) % 2].synchronize()
+            if number > ahead:
+                marks = self.marks[(number - 1) % 2]
+                yield 1e3 * fmean(b.elapsed_time(c) - a.elapsed_time(b) for a, b, c in marks)
 
 
 def kernels(graph: torch.cuda.CUDAGraph) -> int:
@@ -198,7 +204,7 @@ def kernels(graph: torch.cuda.CUDAGraph) -> int:
 def by_events(point: Point) -> float:
     chain = Chain(point, events=True)
     switch_contexts()
-    return median([*chain.times()][2:])
+    return median(chain.times())
 
 
 def inside() -> None:
@@ -206,13 +212,13 @@ def inside() -> None:
     profiler = torch.cuda.cudart()
     for point in (EMPTY, *POINTS):
         chain = Chain(point, events=False)
-        chain.graph.replay()
+        chain.graphs[0].replay()
         torch.cuda.synchronize()
         profiler.cudaProfilerStart()
-        chain.graph.replay()
+        chain.graphs[0].replay()
         torch.cuda.synchronize()
         profiler.cudaProfilerStop()
-        places = [chain.ahead, chain.own, kernels(chain.graph) // CALLS]
+        places = [chain.ahead, chain.own, kernels(chain.graphs[0]) // CALLS]
         print(INSIDE, json.dumps([*point, *places]), flush=True)
         del chain
         gc.collect()
