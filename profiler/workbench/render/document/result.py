@@ -84,6 +84,8 @@ def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
         if name in ("", best.variant) or name not in rows:
             continue
         row = rows[name]
+        if value is None and row.time is None:
+            continue
         what = row.title if row.is_reference and row.title else name
         if value is None:
             yield words(f"its speed relative to {what} ({took(row)}) is {ABSENT}")
