@@ -87,6 +87,11 @@ def test_the_answer_is_honest_about_the_reference(ratio: Ratio | None, words: st
     assert f"`fix1` takes 337 µs per call: {words}" in text
 
 
+def test_a_baseline_without_a_time_is_not_in_the_answer() -> None:
+    untimed = with_row(ablation(3), "baseline", regimes={})
+    assert "baseline" not in told(result.answer(untimed))
+
+
 def test_the_answer_names_its_basis() -> None:
     text = told(result.answer(ablation(3)))
     assert text.startswith("**`fix3` takes 177 µs per call: ")
@@ -151,6 +156,12 @@ def test_only_rejected_steps_are_under_what_did_not_work() -> None:
     assert said.startswith("`fix2` (")
     assert "0.962x [0.952, 0.971] the speed of `fix1`" in said
     assert "No step was rejected." in render(ablation(1))
+
+
+def test_of_many_failures_the_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result, "MOST_FAILURES", 0)
+    (said,) = [told(line) for line in result.failures(ablation(3))]
+    assert said == "1 more: `workbench ablate --all --study attention`"
 
 
 def test_lessons_are_those_of_kept_steps_that_gained_most() -> None:

@@ -17,6 +17,7 @@ from workbench.render.document.blocks import (
     Table,
     TableColumn,
     field,
+    first_sentence,
     numeric,
     paragraph,
     plain,
@@ -49,12 +50,13 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     """What fits a screen of 80 by 45: the path to the best step, what failed beside it and the
     ``named`` steps; references, and a line for each other shape.
 
-    Where it does not fit, fewer failures are shown (two at least), then two shapes a line.
+    Where it does not fit, two failures are left, then two shapes are on a line, then one sentence
+    is about all shapes, then no failures are left.
     """
     answer, rows = result.answer(judged), _rows(judged, named)
     references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
     path = {row.variant for row in judged.path or rows} | set(named)
-    beside = [row for row in rows if row.variant not in path][2:]
+    beside = [row for row in rows if row.variant not in path]
 
     def over() -> bool:
         table = HEADER + len(rows) + len(_notes(rows))
@@ -62,10 +64,14 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
             len(textwrap.wrap(plain(answer), WIDTH)) + table + len(references) + len(shapes) > LINES
         )
 
-    while beside and over():
+    while len(beside) > 2 and over():
         rows.remove(beside.pop())
     if over():
         shapes = _in_pairs(shapes)
+    if over() and shapes:
+        shapes = textwrap.wrap(plain(first_sentence(plain(result.across(judged)))), WIDTH)
+    while beside and over():
+        rows.remove(beside.pop())
     tail = [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
     return [paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
 

@@ -32,7 +32,7 @@ from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
 from workbench.words import ABSENT, IN_TURN, GateState, Origin, Status, Verdict
 
-MOST_LESSONS = 8
+MOST_LESSONS, MOST_FAILURES = 8, 12
 
 
 def answer(ablation: Ablation) -> Text:
@@ -153,10 +153,17 @@ def _lesson(row: Row) -> Text:
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """Steps that are wrong or were rejected, each with its reason and its lesson."""
-    return tuple(
-        _failure(row) for row in steps(ablation) if row.verdict and row.verdict.is_rejected
-    )
+    """Steps that are wrong or were rejected, each with its reason and its lesson; of many, first
+    those that are judged at this shape.
+    """
+    every = [row for row in steps(ablation) if row.verdict and row.verdict.is_rejected]
+    first = {r.variant for r in sorted(every, key=lambda r: bool(r.judged_at))[:MOST_FAILURES]}
+    shown = [_failure(row) for row in every if row.variant in first]
+    if more := len(every) - len(first):
+        shown.append(
+            line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
+        )
+    return tuple(shown)
 
 
 def _failure(row: Row) -> Text:
