@@ -11,7 +11,7 @@ from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Build, Check, Provenance
 from workbench.judge.findings import NOT_COLLECTED, Finding
 from workbench.judge.gates import (
-    BY_PROFILE,
+    OF_A_GAIN,
     UNCHECKED,
     Gate,
     accuracy_gate,
@@ -116,15 +116,13 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     ("low", "high", "expected"),
     [(0.2, 0.3, "slower"), (0.9, 1.2, "inconclusive"), (1.2, 1.3, "inconclusive")],
 )
-def test_a_time_without_a_profile_can_reject_and_not_keep(
-    low: float, high: float, expected: str
-) -> None:
+def test_a_time_alone_can_reject_and_not_keep(low: float, high: float, expected: str) -> None:
     over = Ratio((low + high) / 2, low, high, 5)
     gates = [*PASSED, faster_gate(over, LIMITS)]
     in_a_stream = Gate("kernels", GateState.OPEN, Finding(UNCHECKED))
     assert verdict([*gates, in_a_stream], over, LIMITS) == expected
-    not_profiled = [Gate(name, GateState.OPEN, NOT_COLLECTED) for name in BY_PROFILE]
-    assert verdict([*gates, *not_profiled], over, LIMITS) == expected
+    not_measured = [Gate(name, GateState.OPEN, NOT_COLLECTED) for name in OF_A_GAIN]
+    assert verdict([*gates, *not_measured], over, LIMITS) == expected
     unchecked = Gate("timed outputs", GateState.OPEN, NOT_COLLECTED)
     assert verdict([*gates, unchecked], over, LIMITS) == "inconclusive"
 

@@ -19,7 +19,7 @@ from workbench.words import CheckResult, GateState, Verdict, shown
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
 KERNELS, DURATION, WORK = "kernels", "duration", "work"
-BY_PROFILE = (KERNELS, DURATION, WORK)  # the gates that need a profile
+OF_A_GAIN = (KERNELS, DURATION, WORK, UNSEEN)  # gates that are not measured without one
 UNCHECKED = "kernels.unchecked"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
@@ -236,8 +236,8 @@ def faster_gate(
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
     """kept: all gates passed. inconclusive: evidence is missing, or the interval spans the gate.
 
-    A profile can only confirm a speed, so a step that is slow needs none; nor does a call without
-    a graph, whose time holds what the host takes, too.
+    A profile and drawn shapes can only confirm a gain, so a slow step needs none; nor does a call
+    without a graph, whose time holds what the host takes, too.
     """
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
     if failed - {FASTER, UNSEEN}:
@@ -247,7 +247,7 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     by_ratio = speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
     missing = {gate.name for gate in gates if gate.state == GateState.OPEN and gate.binding}
     if missing:
-        slow = missing <= set(BY_PROFILE) and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
+        slow = missing <= set(OF_A_GAIN) and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
         return by_ratio if slow else Verdict.INCONCLUSIVE
     if failed and by_ratio == Verdict.KEPT:  # in turn, and not alone
         return Verdict.NO_GAIN
