@@ -103,13 +103,11 @@ def power_limit(found: OverSizes | None) -> str:
 
 
 def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
-    """Times over the sizes and charts as Markdown, or at the recorded shapes if no case has all its
-    sizes; the charts by path in docs/.
-    """
+    """Times over the sizes and charts as Markdown; the charts by path in docs/."""
     found = {case: over(workspace, page, case) for case in page.cases}
     known = {case: each for case, each in found.items() if each}
     if not known:
-        return at_recorded(workspace, page.study), {}
+        return NONE, {}
     first = next(iter(known.values()))
     own = [each.variants[0] if each else None for each in found.values()]
     rows = [
@@ -149,15 +147,6 @@ def at_shapes(workspace: Workspace) -> str:
         rows.append([f"geometric mean, {head}", *map(fine_or_none, map(geometric_mean, ratios))])
         rows.append([f"worst, {head}", *(fine_or_none(min(each, default=None)) for each in ratios)])
     return table(("", *TYPES), rows, left=1 + len(TYPES))
-
-
-def at_recorded(workspace: Workspace, study: str) -> str:
-    """The same of those shapes of a study that are recorded."""
-    shapes = workspace.study(study).shapes
-    names = [name for name, shape in shapes.items() if shape.profiled]
-    found = ((name, step_cell(*last_step(workspace, study, name))) for name in names)
-    rows = [each for each in found if each[1] != NONE]
-    return table(("", "newest step"), rows, left=2) if rows else NONE
 
 
 def step_cell(step: str, at: AtShape | None) -> str:

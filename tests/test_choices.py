@@ -20,7 +20,6 @@ from workbench.app.executor import Local
 from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.cuda.launch import Kernel
-from workbench.errors import EnvironmentLacks
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
@@ -93,10 +92,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     versions = page.versions(workspace)
     choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
     picked = pick_shapes(study, page.cases[model])
-    try:
-        targets = tuple(target_at(Local(), workspace, each) for each in picked)
-    except EnvironmentLacks as error:
-        pytest.skip(error.message)
+    targets = tuple(target_at(Local(), workspace, each) for each in picked)
     (found,) = over_shapes(targets, versions)
     lines = {line.variant: line for line in found.variants}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
