@@ -215,9 +215,11 @@ def test_the_reason_says_what_gives_lines() -> None:
         ("/tmp/workbench-a1_b2c3d/inductor/ab/cab.py", "/workbench/inductor/ab/cab.py"),
         ("/workbench/kernels/silu/a.cu", "/workbench/kernels/silu/a.cu"),
         ("/home/me/workbench-copy/kernels/silu/a.cu", "/home/me/workbench-copy/kernels/silu/a.cu"),
+        ("/opt/venv/lib/python3.12/site-packages/torch/autograd/function.py",
+         "torch/autograd/function.py"),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_a_source_compiled_in_a_measurement_has_a_lasting_name(file: str, name: str) -> None:
     assert lasting_name(file) == name
 

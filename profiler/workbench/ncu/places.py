@@ -5,8 +5,7 @@
   table of the kernel's binary tells: ``binaries``. Where it does not, to the library's line.
 - A wait in a helper that does nothing else belongs to the line that calls it: the helper's own line
   would be that of every wait.
-- What a front end compiled in the folder of a measurement has the name that it would have had from
-  the workbench: ``lasting_name``.
+- A source has a name without folders of the machine: ``lasting_name``.
 - All other code belongs to the line that ``source_info`` gives, as in Nsight Compute: where several
   hold, since a call was inlined, that is the first of the line table, and not always the innermost.
 
@@ -125,13 +124,14 @@ LIBRARIES = (
 
 # The folder of a measurement, which has random letters, and those of its workers in it.
 SCRATCH = re.compile(r"^.*/workbench-[a-z0-9_]{8}/(?:(?:ncu|timing)/)?")
+INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 
 
 def lasting_name(file: str) -> str:
-    """The name of a source that was compiled where it ran, in the folder of a measurement: as the
-    workbench's own builds have it, and the next measurement too.
+    """The name of a source on any machine: as the workbench's own builds have it if it was compiled
+    where it ran, in the folder of a measurement; that in its package if it is installed.
     """
-    return SCRATCH.sub(GENERATED_ROOT, file)
+    return INSTALLED.sub("", SCRATCH.sub(GENERATED_ROOT, file))
 
 
 def is_library(file: str) -> bool:

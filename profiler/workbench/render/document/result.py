@@ -32,7 +32,7 @@ from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
 from workbench.words import ABSENT, IN_TURN, GateState, Origin, Status, Verdict
 
-MOST_LESSONS, MOST_FAILURES = 8, 12
+MOST_LESSONS, MOST_FAILURES = 8, 13
 
 
 def answer(ablation: Ablation) -> Text:
@@ -153,12 +153,14 @@ def _lesson(row: Row) -> Text:
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """Steps that are wrong or were rejected, each with its reason and its lesson; of many, first
-    those that are judged at this shape.
+    """Steps that are wrong or were rejected, each with its reason and its lesson; of many, those on
+    the path to the best and then those that are judged at this shape.
     """
     every = [row for row in steps(ablation) if row.verdict and row.verdict.is_rejected]
-    first = {r.variant for r in sorted(every, key=lambda r: bool(r.judged_at))[:MOST_FAILURES]}
-    shown = [_failure(row) for row in every if row.variant in first]
+    path = {row.variant for row in ablation.path}
+    every.sort(key=lambda row: (row.variant not in path, bool(row.judged_at)))
+    first = {row.variant for row in every[:MOST_FAILURES]}
+    shown = [_failure(row) for row in steps(ablation) if row.variant in first]
     if more := len(every) - len(first):
         shown.append(
             line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
