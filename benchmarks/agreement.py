@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import combinations
 from math import isqrt
 from pathlib import Path
 from statistics import fmean, median
@@ -294,9 +295,13 @@ def shown(found: dict[Point, list[float]]) -> str:
     agree, apart_by = sum(not off(times) for times in found.values()), [*ratios(found)]
     within = sum(each <= WITHIN for each in apart_by)
     lines = table(("kernel", "input, MB", *WAYS, "apart, µs"), rows)
-    points = f"{agree} of {len(found)} points agree within 3 % or 0.3 µs."
+    points = f"{agree} of {len(found)} points agree within 3 % or 0.3 µs"
+    pairs = ", ".join(
+        f"{one} and {other} at {sum(not off([t[i], t[j]]) for t in found.values())}"
+        for (i, one), (j, other) in combinations(enumerate(WAYS), 2)
+    )
     long = f"Of {len(apart_by)} ratios of kernels of 10 µs or more {within} agree within 3 %."
-    return f"{lines}\n\n{points} {long}\n"
+    return f"{lines}\n\n{points}: {pairs}. {long}\n"
 
 
 def main() -> None:
