@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.gates import CORRECT, FASTER
@@ -129,18 +129,20 @@ def other_regimes(ablation: Ablation) -> Text:
 
 
 def lessons(ablation: Ablation) -> tuple[Text, ...]:
-    """The first sentence of the lessons of kept steps: of those on the path to the best the ones
-    that gained most, then of others, in the order of the ladder.
-    """
-    path = {row.variant for row in ablation.path}
+    """The first sentence of the lessons of kept steps, of many those that gained most."""
     kept = [r for r in steps(ablation) if r.verdict == Verdict.KEPT and r.step and r.step.lesson]
-    kept.sort(key=lambda row: (row.variant not in path, -_gained(row)))
-    chosen = {row.variant for row in kept[:MOST_LESSONS]}
-    return tuple(
-        line(code(row.variant), ": ", _lesson(row))
-        for row in steps(ablation)
-        if row.variant in chosen
-    )
+    shown = _first(ablation, kept, lambda row: -_gained(row), MOST_LESSONS)
+    return tuple(line(code(row.variant), ": ", _lesson(row)) for row in shown)
+
+
+def _first(
+    ablation: Ablation, rows: Sequence[Row], key: Callable[[Row], float], most: int
+) -> list[Row]:
+    """In their order: of those on the path to the best the first by a key, then of others."""
+    path = {row.variant for row in ablation.path}
+    ordered = sorted(rows, key=lambda row: (row.variant not in path, key(row)))
+    chosen = {row.variant for row in ordered[:most]}
+    return [row for row in rows if row.variant in chosen]
 
 
 def _gained(row: Row) -> float:
@@ -153,19 +155,12 @@ def _lesson(row: Row) -> Text:
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """Steps that are wrong or were rejected, each with its reason and its lesson; of many, those on
-    the path to the best and then those that are judged at this shape.
-    """
+    """Rejected steps, each with its reason and its lesson, of many those judged at this shape."""
     every = [row for row in steps(ablation) if row.verdict and row.verdict.is_rejected]
-    path = {row.variant for row in ablation.path}
-    every.sort(key=lambda row: (row.variant not in path, bool(row.judged_at)))
-    first = {row.variant for row in every[:MOST_FAILURES]}
-    shown = [_failure(row) for row in steps(ablation) if row.variant in first]
-    if more := len(every) - len(first):
-        shown.append(
-            line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
-        )
-    return tuple(shown)
+    shown = _first(ablation, every, lambda row: bool(row.judged_at), MOST_FAILURES)
+    more = len(every) - len(shown)
+    rest = line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
+    return (*map(_failure, shown), *[rest] * bool(more))
 
 
 def _failure(row: Row) -> Text:
