@@ -12,10 +12,12 @@ from rich.console import Console
 
 from answers import Capsys, Patch, error_of, text_of
 from handmade import built_kernel
+from synthetic import ablation
 from workbench.cli.main import main
 from workbench.cli.printing import Output
 from workbench.cli.progress import Progress
 from workbench.render.document.blocks import Block, Paragraph, Table, plain
+from workbench.render.document.ladder_view import brief
 from workbench.render.terminal import write
 from workbench.run.protocol import (
     Built,
@@ -127,6 +129,13 @@ def test_named_steps_are_shown_and_ends_of_intervals_are_rounded_outwards(
     open_step = cells[steps[1]]
     assert plain(open_step["parent"].text) == "1.03x [1.02, 1.04]"
     assert plain(open_step["step"].text) == " …polynomial=3"
+
+
+def test_a_ladder_at_one_shape_may_be_longer_than_a_screen() -> None:
+    found = ablation(45)
+    (table,) = (each for each in brief(found, [r.variant for r in found.rows])
+                if isinstance(each, Table))  # fmt: skip
+    assert len(table.rows) == 46
 
 
 # ---- a report

@@ -66,9 +66,9 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
 
     while len(beside) > 2 and over():
         rows.remove(beside.pop())
-    if over():
+    if shapes and over():
         shapes = _in_pairs(shapes)
-    if over() and shapes:
+    if shapes and over():
         shapes = textwrap.wrap(plain(first_sentence(plain(result.across(judged)))), WIDTH)
     while beside and over():
         rows.remove(beside.pop())
