@@ -33,7 +33,7 @@ HEAD = """# Between recordings on GPUs of a model: the standard deviation of the
 """
 COLUMNS = ("recordings before", "later ones", "in their interval", "half-width, median")
 MOST = 5  # recordings before, in a row of their own
-FEWEST_STUDIES = 2  # with several recordings, or too little is known of a model
+FEWEST, FEWEST_STUDIES = 5, 2  # recordings of a pair and studies that have it, of a model's own
 FIVE_SESSIONS = 2.776  # Student's t
 
 Pair = tuple[str, ...]  # study, shape, step and reference with their fingerprints
@@ -80,30 +80,39 @@ def kept(
                     yield key, timing_name(together.file), ratio
 
 
-def deviation(every: Iterable[Sequence[Recorded]], own: float) -> float:
-    """Between recordings: of all, less the variance that a recording has of its ``own``."""
-    values = [[one.value for one in pair] for pair in every]
-    squares = sum((len(pair) - 1) * variance(pair) for pair in values)
-    return math.sqrt(max(0.0, squares / sum(len(pair) - 1 for pair in values) - own))
+def deviation(every: Iterable[tuple[Sequence[Recorded], float]]) -> float:
+    """Between recordings: of all, less the variance that each has of its sessions."""
+    squares, freedom = 0.0, 0
+    for pair, own in every:
+        squares += (len(pair) - 1) * (variance(one.value for one in pair) - own)
+        freedom += len(pair) - 1
+    return math.sqrt(max(0.0, squares / freedom))
+
+
+def of_others(
+    every: Mapping[Pair, Sequence[Recorded]], own: Mapping[Pair, float]
+) -> dict[str, float]:
+    """For each study the deviation between recordings of the other studies."""
+    return {
+        study: deviation((pair, own[key]) for key, pair in every.items() if key[0] != study)
+        for study in {key[0] for key in every}
+    }
 
 
 def later(
-    every: Mapping[Pair, Sequence[Recorded]], own: float
+    every: Mapping[Pair, Sequence[Recorded]],
+    own: Mapping[Pair, float],
+    known: Mapping[str, float],
 ) -> Mapping[int, list[tuple[bool, float]]]:
     """By the number of recordings before it: whether a later one lies in the interval of those, and
-    the half-width of that interval. The deviation is of the pairs of other studies.
+    the half-width of that interval. ``known`` has the deviation that each study takes.
     """
     found: dict[int, list[tuple[bool, float]]] = defaultdict(list)
-    half = FIVE_SESSIONS * math.sqrt(own)
-    others = dict[str, float]()
-    for study in {key[0] for key in every}:
-        rest = [pair for key, pair in every.items() if key[0] != study]
-        others[study] = deviation(rest, own)
     for key, pair in every.items():
-        values = [one.value for one in pair]
+        values, half = [one.value for one in pair], FIVE_SESSIONS * math.sqrt(own[key])
         ratios = [Ratio(math.exp(v), math.exp(v - half), math.exp(v + half), 5) for v in values]
         for count in range(1, len(values)):
-            told = over_recordings(ratios[:count], others[key[0]])
+            told = over_recordings(ratios[:count], known[key[0]])
             assert told.later_low is not None
             assert told.later_high is not None
             inside = told.later_low <= ratios[count].ratio <= told.later_high
@@ -128,6 +137,15 @@ def row(name: str, found: Sequence[tuple[bool, float]]) -> tuple[str, ...]:
     return name, f"{len(found):,}", f"{100 * share:.1f} %", f"±{100 * half:.2f} %"
 
 
+def several(every: Mapping[Pair, Sequence[Recorded]]) -> bool:
+    """Whether the recordings say how far those of their model vary."""
+    return len({key[0] for key, pair in every.items() if len(pair) >= FEWEST}) >= FEWEST_STUDIES
+
+
+def gpus_of(every: Mapping[Pair, Sequence[Recorded]]) -> int:
+    return len({one.gpu for pair in every.values() for one in pair})
+
+
 def written() -> dict[Path, str]:
     workspace, text, page = find_workspace(ROOT), HEAD, ""
     every: dict[str, dict[Pair, list[Recorded]]] = defaultdict(dict)
@@ -138,24 +156,40 @@ def written() -> dict[Path, str]:
             given = study, EvidenceFolder(path), references
             every[path.name] |= {key: pair for key, pair in pairs(*given).items() if len(pair) > 1}
             samples[path.name] += kept(*given)
-    for gpu, known in every.items():
-        if len({key[0] for key in known}) < FEWEST_STUDIES:
-            continue
-        # Without samples of this model, those of others say what the sessions' variance is.
-        with_samples = samples[gpu] or [one for others in samples.values() for one in others]
-        own = fmean(variance_of(ratio) for _, _, ratio in with_samples)
-        between = deviation(known.values(), own)
-        gpus, count = {one.gpu for p in known.values() for one in p}, sum(map(len, known.values()))
+    # Where no samples of a pair are kept, those of others say what the sessions' variance is.
+    sampled = {pair: variance_of(ratio) for one in samples.values() for pair, _, ratio in one}
+    owns = {
+        gpu: {key: sampled.get(key, fmean(sampled.values())) for key in known}
+        for gpu, known in every.items()
+    }
+    deviations = {
+        gpu: deviation((pair, owns[gpu][key]) for key, pair in known.items())
+        for gpu, known in every.items()
+        if several(known)
+    }
+    for gpu, between in deviations.items():
+        known, own = every[gpu], owns[gpu]
+        gpus, count = gpus_of(known), sum(map(len, known.values()))
         text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
-        text += f"pairs = {len(known)}\nrecordings = {count}\ngpus = {len(gpus)}\n"
-        found = later(known, own)
+        text += f"pairs = {len(known)}\nrecordings = {count}\ngpus = {gpus}\n"
+        found = later(known, own, of_others(known, own))
         rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
         rows.append(row("all", [one for each in found.values() for one in each]))
         page += (
-            f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {len(gpus)} GPUs. "
+            f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {gpus} GPUs. "
             f"The standard deviation between recordings is {100 * between:.2f} %; "
             "for each study the table takes that of the others.\n"
         )
+    for gpu, known in every.items():
+        for other in deviations if known and gpu not in deviations else ():
+            taken = dict.fromkeys(workspace.studies(), deviations[other])
+            found = later(known, owns[gpu], taken)
+            inside = [one for each in found.values() for one, _ in each]
+            page += (
+                f"\n{gpu}: {len(known):,} pairs on {gpus_of(known)} GPUs, with too few recordings "
+                f"each. With the deviation of {other}, {100 * fmean(inside):.1f} % of "
+                f"{len(inside):,} later ones lie in their interval.\n"
+            )
     inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]
     held = f"{100 * fmean(inside):.0f} % of {len(inside):,} others"
     page += f"\nThe interval over the sessions of one recording holds {held}.\n"

@@ -210,8 +210,10 @@ def test_the_coverage_over_recordings_is_the_measured_one() -> None:
     table = (ROOT / "docs" / "measuring.md").read_text().split("<!-- between -->")[1]
     (every,) = re.findall(r"^\| all \| [\d,]+ \| ([\d.]+ %) \|", table, re.MULTILINE)
     (sessions,) = re.findall(r"one recording holds (\d+ %) of", table)
+    (other,) = re.findall(r"nvidia-h200, ([\d.]+ %) of [\d,]+ later ones", table)
     page = (ROOT / "docs" / "trust.md").read_text()
-    assert f"in {sessions}, and in {every} with the spread between recordings" in page
+    told = f"{every} with the spread between recordings (H200; {other} on H100s)"
+    assert f"in {sessions}, and in {told}" in page
 
 
 # ---- story.md
