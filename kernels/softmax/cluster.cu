@@ -48,14 +48,18 @@ __device__ __forceinline__ void store_remote(const Partial* local, int block, Pa
                  ::"r"(remote), "f"(value.max), "f"(value.sum) : "memory");
 }
 
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait() {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
 softmax(const Element* __restrict__ x, Element* __restrict__ out, int cols) {
     __shared__ alignas(8) Partial warp_partials[kWarps], block_partials[kBlocks];
+    cluster_arrive();  // shared memory of other blocks can be written only after they have started
     const int block = blockIdx.x % kBlocks, lane = threadIdx.x % 32;
     const size_t row = static_cast<size_t>(blockIdx.x / kBlocks) * cols;
     const int first_col = (block * kThreads + threadIdx.x) * kVectorSize;
@@ -93,12 +97,14 @@ softmax(const Element* __restrict__ x, Element* __restrict__ out, int cols) {
                               __shfl_xor_sync(~0u, total.sum, offset)});
     if (lane == 0) warp_partials[threadIdx.x / 32] = total;
     __syncthreads();
+    cluster_wait();
     if (threadIdx.x < kBlocks) {
         total = warp_partials[0];
         for (int i = 1; i < kWarps; ++i) total = merge(total, warp_partials[i]);
         store_remote(&block_partials[block], threadIdx.x, total);
     }
-    cluster_sync();
+    cluster_arrive();
+    cluster_wait();
     total = block_partials[0];
 #pragma unroll
     for (int i = 1; i < kBlocks; ++i) total = merge(total, block_partials[i]);
