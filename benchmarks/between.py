@@ -186,8 +186,8 @@ def written() -> dict[Path, str]:
             found = later(known, owns[gpu], taken)
             inside = [one for each in found.values() for one, _ in each]
             page += (
-                f"\n{gpu}: {len(known):,} pairs on {gpus_of(known)} GPUs, with too few recordings "
-                f"each. With the deviation of {other}, {100 * fmean(inside):.1f} % of "
+                f"\n{gpu}: {len(known):,} pairs on {gpus_of(known)} GPUs, of too few recordings "
+                f"for a deviation of its own. With that of {other}, {100 * fmean(inside):.1f} % of "
                 f"{len(inside):,} later ones lie in their interval.\n"
             )
     inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]
