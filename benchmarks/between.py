@@ -180,10 +180,10 @@ def written() -> dict[Path, str]:
             f"The standard deviation between recordings is {100 * between:.2f} %; "
             "for each study the table takes that of the others.\n"
         )
-    for gpu, known in every.items():
-        for other in deviations if known and gpu not in deviations else ():
-            taken = dict.fromkeys(workspace.studies(), deviations[other])
-            found = later(known, owns[gpu], taken)
+    without = {gpu: known for gpu, known in every.items() if known and gpu not in deviations}
+    for gpu, known in without.items():
+        for other, between in deviations.items():
+            found = later(known, owns[gpu], dict.fromkeys(workspace.studies(), between))
             inside = [one for each in found.values() for one, _ in each]
             page += (
                 f"\n{gpu}: {len(known):,} pairs on {gpus_of(known)} GPUs, of too few recordings "

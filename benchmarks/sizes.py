@@ -32,7 +32,7 @@ from workbench.study.workspace import Workspace, find_workspace
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
 NONE = "not collected"
 TYPES = "float16", "bfloat16"
-LONG = {"up to 512 keys": range(513), "from 2048 keys": range(2048, 1 << 20)}
+KEYS = {"up to 512 keys": range(513), "from 2048 keys": range(2048, 1 << 20)}
 PAGE = DOCS / "sizes.md"
 
 
@@ -134,12 +134,9 @@ def at_shapes(workspace: Workspace) -> str:
     """
     shapes = workspace.study("attention").shapes
     names = [name for name, shape in shapes.items() if shape.profiled]
-    found = {
-        name: [last_step(workspace, "attention", f"{name},dtype={t}") for t in TYPES]
-        for name in names
-    }
+    found = {name: [last_step(workspace, f"{name},dtype={t}") for t in TYPES] for name in names}
     rows = [[name, *(step_cell(*each) for each in found[name])] for name in names]
-    for head, keys in LONG.items():
+    for head, keys in KEYS.items():
         these = [found[name] for name in names if shapes[name].S in keys]
         columns = zip(*these, strict=True)
         ratios = [[at.claimed.ratio for _, at in of if at and at.claimed] for of in columns]
@@ -157,9 +154,9 @@ def fine_or_none(ratio: float | None) -> str:
     return NONE if ratio is None else fine(ratio)
 
 
-def last_step(workspace: Workspace, study: str, shape: str) -> tuple[str, AtShape | None]:
+def last_step(workspace: Workspace, shape: str) -> tuple[str, AtShape | None]:
     """The newest step that was timed at a shape, and its times."""
-    picked = pick_shapes(workspace.study(study), shape)[0]
+    picked = pick_shapes(workspace.study("attention"), shape)[0]
     try:
         target = target_at(Local(), workspace, picked)
     except EnvironmentLacks:

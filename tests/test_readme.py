@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.pages import timings
 
 from answers import Capsys, Patch, json_of, not_none, text_of
 from guide import cells
 from workbench.cli.main import VERBS, command
+from workbench.evidence import store
 from workbench.evidence.layout import evidence_folders
 from workbench.evidence.recorded import Evidence
+from workbench.evidence.records import CaptureIndex
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -62,6 +65,28 @@ def test_its_sentence_about_sizes_is_that_of_the_page() -> None:
     for ratio, shape, alone in ratios:
         found = rf"`fix30` .* µs, {re.escape(ratio)} \w+{re.escape(alone and f', {alone}')}"
         assert re.fullmatch(found, cells[shape]), shape
+    short, long = re.findall(r"(\S+) up to 512 keys, (\S+) from 2048 \(geo", README)[0]
+    assert cells["geometric mean, up to 512 keys"] == short
+    assert cells["geometric mean, from 2048 keys"] == long
+
+
+def test_its_error_rates_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "trust.md").read_text()
+    faked, rejected = re.findall(r"Of (\d+) kernels that fake speed, (\d+) were", README)[0]
+    honest, runs = re.findall(r"Of (\d+) honest ones none was, in (\w+)\s+runs", README)[0]
+    assert f"| H100 | method 2, with signed sums | {faked} | {rejected} | 0 | 0 | 0 |" in page
+    clean = re.findall(rf"^\| \S+ \| H100 \| {honest} \| 0 \|", page, re.MULTILINE)
+    assert ("no", "one", "two", "three", "four", "five", "six")[len(clean)] == runs
+
+
+def test_it_counts_the_gpus_of_the_evidence() -> None:
+    evidence = ROOT / "ablations"
+    found = [one.timing.provenance for one in timings(evidence)]
+    found += [store.read(p, CaptureIndex).provenance for p in evidence.rglob("captures/*.json")]
+    (count,) = re.findall(r"(\d+) H100s, one day", README)
+    assert {one.gpu for one in found} == {"NVIDIA H100 80GB HBM3"}
+    assert len({one.gpu_uuid for one in found}) == int(count)
+    assert len({one.date[:10] for one in found}) == 1
 
 
 def own_kernel(root: Path) -> Path:
