@@ -4,7 +4,9 @@
 - chain: plain torch in a CUDA graph, with events around the call and around an empty kernel.
 - ncu: the duration of the call's kernels inside of that chain, caches untouched.
 
-All are microseconds more than those of an empty kernel. Needs a GPU and ncu.
+All are medians over four copies of every buffer, since the time depends on addresses, and
+microseconds more than those of an empty kernel. A fourth column has what ncu measures inside of the
+product's own graph. Needs a GPU and ncu.
 
 python -m benchmarks.agreement
 """
@@ -19,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice
 from math import isqrt
 from pathlib import Path
 from statistics import fmean, median
@@ -39,7 +41,7 @@ from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
 from workbench.run.worker.timing.timed_gpu import switch_contexts
-from workbench.words import NodeKind
+from workbench.words import HEADLINE, NodeKind
 
 PAGE = DOCS / "measuring.md"
 INSIDE = "--inside"  # of ncu
@@ -48,14 +50,17 @@ NCU = (
     "ncu --graph-profiling node --cache-control none --clock-control none --csv "
     f"--profile-from-start off --print-units base --metrics {','.join(METRICS)}"
 ).split()
-WAYS = ("product", "chain", "ncu")
+WAYS = ("product", "chain", "ncu", "ncu in the product")
+COMPARED, SAME_GRAPH = (0, 1, 2), (0, 3)  # of them
+PAIRS = (*combinations(COMPARED, 2), SAME_GRAPH)
 WITHIN, WITHIN_US = 0.03, 0.3
 KB, MB = 1e3, 1e6
 L2 = torch.cuda.get_device_properties(0).L2_cache_size if torch.cuda.is_available() else 50e6
 SIZES = (1024, 64 * KB, MB, 4 * MB, L2 / 4, 16.8e6, L2 / 2, 33.5e6, L2, 134e6, 1.074e9)
 HEADS = {1536: (1, 1, 4), 393 * KB: (1, 8, 128), 3.1e6: (2, 8, 512), 12.6e6: (4, 16, 512)}
 HEADS |= {50.3e6: (4, 16, 2048), 201e6: (8, 16, 4096), 1.06e9: (42, 64, 1024)}
-CALLS, ROUNDS = 6, 10
+CALLS, ROUNDS, COPIES = 6, 10, 4
+STAMP = "stamp"  # the kernel of the product around a call: twice before, once after
 STEADY_SECONDS = 1.0  # of long calls before any is timed: the GPU may meet its power limit
 
 Inputs = dict[str, torch.Tensor]
@@ -111,8 +116,7 @@ def run(**inputs):
 """
 
 
-def product(point: Point, folder: Path) -> tuple[float, float]:
-    """Microseconds by the stamps of one session, and the SM clock in GHz."""
+def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProcess:
     name, size = point
     (folder / "it.py").write_text(VARIANT.format(name=name))
     study: Any = ModuleType("study")
@@ -122,7 +126,7 @@ def product(point: Point, folder: Path) -> tuple[float, float]:
     study.tolerance = Tolerance(absolute=1.0, relative=1.0)
     job = SessionsJob(
         study="it", shape="it", params={}, sources={"it": ("it.py",)}, references=(), controls=(),
-        sessions=1, instances=2, rounds=ROUNDS, graph_microseconds=300.0,
+        sessions=1, instances=COPIES, rounds=ROUNDS, graph_microseconds=graph_microseconds,
     )  # fmt: skip
 
     def fail(variant: str, error: BaseException) -> None:
@@ -130,8 +134,13 @@ def product(point: Point, folder: Path) -> tuple[float, float]:
 
     guard = Guard(folder, job.sources)
     loader = Loader(folder, {}, guard)
-    timing = TimingProcess(job, study, loader, guard, fail, lambda name: None, lambda event: None)
-    chained = [one for one in timing.session(0, ["it"], alone=False).series if one.by_events]
+    return TimingProcess(job, study, loader, guard, fail, lambda name: None, lambda event: None)
+
+
+def product(point: Point, folder: Path) -> tuple[float, float]:
+    """Microseconds by the stamps of one session, and the SM clock in GHz."""
+    series = timing(point, folder, 300.0).session(0, ["it"], alone=False).series
+    chained = [one for one in series if one.by_events]
     times, clocks = zip(*((one.microseconds, one.mhz) for one in chained), strict=True)
     return median(sum(times, ())), median(sum(clocks, ())) / 1e3
 
@@ -203,62 +212,117 @@ def kernels(graph: torch.cuda.CUDAGraph) -> int:
 
 
 def by_events(point: Point) -> float:
-    chain = Chain(point, events=True)
+    chains = [Chain(point, events=True) for _ in range(COPIES)]
     switch_contexts()
-    return median(chain.times())
+    return median(took for chain in chains for took in chain.times())
 
 
-def inside() -> None:
-    """One replay of every chain for ncu to see, and how many kernels stand where in a call."""
+def seen_by_ncu(replay: Callable[[], None]) -> None:
+    """The second one."""
     profiler = torch.cuda.cudart()
+    replay()
+    torch.cuda.synchronize()
+    profiler.cudaProfilerStart()
+    replay()
+    torch.cuda.synchronize()
+    profiler.cudaProfilerStop()
+
+
+def inside(folder: Path) -> None:
+    """One replay of every copy of both graphs for ncu to see: first of the chain, of which this
+    tells how many kernels stand where in a call, then of the product's.
+    """
     for point in (EMPTY, *POINTS):
-        chain = Chain(point, events=False)
-        chain.graphs[0].replay()
-        torch.cuda.synchronize()
-        profiler.cudaProfilerStart()
-        chain.graphs[0].replay()
-        torch.cuda.synchronize()
-        profiler.cudaProfilerStop()
-        places = [chain.ahead, chain.own, kernels(chain.graphs[0]) // CALLS]
-        print(INSIDE, json.dumps([*point, *places]), flush=True)
-        del chain
-        gc.collect()
-        torch.cuda.empty_cache()
+        chains = [Chain(point, events=False) for _ in range(COPIES)]
+        for chain in chains:
+            seen_by_ncu(chain.graphs[0].replay)
+        places = [chains[0].ahead, chains[0].own, kernels(chains[0].graphs[0]) // CALLS]
+        del chain, chains
+        forget()
+        process = timing(point, folder, 1.0)
+        process.build(["it"])
+        graphs = [one.graphs[HEADLINE] for one in process.instances]
+        for graph in graphs:
+            seen_by_ncu(partial(process.around.gpu.replay, graph))
+        counts = [kernels(graph) for graph in graphs if isinstance(graph, torch.cuda.CUDAGraph)]
+        print(INSIDE, json.dumps([*point, *places, counts]), flush=True)
+        del process, graph, graphs
+        forget()
 
 
-def by_ncu() -> dict[Point, list[float]]:
-    """Microseconds and thousands of cycles of every point."""
-    script = [sys.executable, "-m", "benchmarks.agreement", INSIDE]
+def forget() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+class Launch(NamedTuple):
+    """What ncu measured of a kernel: microseconds and thousands of cycles."""
+
+    kernel: str
+    took: float
+    kilocycles: float
+
+
+def launches(lines: Sequence[str]) -> Iterator[Launch]:
+    seen: dict[str, dict[str, str]] = {}
+    for row in csv.DictReader(line for line in lines if line.startswith('"')):
+        found = seen.setdefault(row["ID"], {"kernel": row["Kernel Name"].partition("(")[0]})
+        found[row["Metric Name"]] = row["Metric Value"].replace(",", "")
+    for one in seen.values():
+        yield Launch(one["kernel"], *(float(one[metric]) / 1e3 for metric in METRICS))
+
+
+def between_stamps(graph: Sequence[Launch]) -> Iterator[list[Launch]]:
+    """The kernels of each call of a graph of the product, but not of that ahead of its stamps."""
+    stamps = [place for place, one in enumerate(graph) if one.kernel == STAMP]
+    calls = [
+        [*graph[start + 1 : end]]
+        for before, start, end in zip(stamps, stamps[1:], stamps[2:], strict=False)
+        if start == before + 1
+    ]
+    yield from calls[1:]
+
+
+def total(calls: Sequence[Sequence[Launch]]) -> list[float]:
+    """Medians over calls of what their kernels take: microseconds and thousands of cycles."""
+    took = median(sum(one.took for one in call) for call in calls)
+    return [took, median(sum(one.kilocycles for one in call) for call in calls)]
+
+
+def by_ncu(folder: Path) -> dict[Point, tuple[list[float], list[float]]]:
+    """Microseconds and thousands of cycles of every point, in the chain and in the product."""
+    script = [sys.executable, "-m", "benchmarks.agreement", INSIDE, str(folder)]
     done = subprocess.run([*NCU, *script], capture_output=True, text=True)
-    lines, found = done.stdout.splitlines(), {}
-    seen = [*csv.DictReader(line for line in lines if line.startswith('"'))]
-    columns = [
-        iter([float(row["Metric Value"].replace(",", "")) / 1e3 for row in seen
-              if row["Metric Name"] == metric]) for metric in METRICS
-    ]  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    lines = done.stdout.splitlines()
+    seen, found = launches(lines), {}
     for line in lines:
         if line.startswith(INSIDE):
-            name, size, ahead, own, each = json.loads(line.removeprefix(INSIDE))
-            found[name, size] = [
-                median(sum([next(column) for _ in range(each)][ahead : ahead + own])
-                       for _ in range(CALLS)) for column in columns
-            ]  # fmt: skip
+            name, size, ahead, own, each, counts = json.loads(line.removeprefix(INSIDE))
+            chained = [[*islice(seen, each)][ahead : ahead + own] for _ in range(COPIES * CALLS)]
+            its = [call for count in counts for call in between_stamps([*islice(seen, count)])]
+            found[name, size] = total(chained), total(its)
     return found
 
 
 def measured() -> dict[Point, list[float]]:
     """Microseconds of every point in each of ``WAYS`` more than those of an empty kernel."""
-    ncu, found = by_ncu(), {}
+    found = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "kernels" / "it"
         folder.mkdir(parents=True)
+        ncu = by_ncu(folder)
         constant, _ = product(EMPTY, folder)
         for point in POINTS:
             took, ghz = product(point, folder)
-            more = (one - other for one, other in zip(ncu[point], ncu[EMPTY], strict=True))
-            found[point] = [took - constant, by_events(point), at_clock(ghz, *more)]
-            gc.collect()
-            torch.cuda.empty_cache()
+            forget()
+            found[point] = [took - constant, by_events(point)]
+            for one, other in zip(ncu[point], ncu[EMPTY], strict=True):
+                more = (a - b for a, b in zip(one, other, strict=True))
+                found[point].append(at_clock(ghz, *more))
+            print(point, found[point], flush=True)
+            forget()
     return found
 
 
@@ -273,11 +337,12 @@ def off(times: list[float]) -> bool:
     return max(times) - min(times) > max(WITHIN * min(times), WITHIN_US)
 
 
-def ratios(found: dict[Point, list[float]]) -> Iterator[float]:
-    """By how much the ratio of two kernels at a size differs between the ways, at most; of those
+def ratios(found: dict[Point, list[float]], ways: Sequence[int]) -> Iterator[float]:
+    """By how much the ratio of two kernels at a size differs between some ways, at most; of those
     that take 10 µs or more, since 0.3 µs are 3 % of 10.
     """
-    long = {point: times for point, times in found.items() if min(times) >= WITHIN_US / WITHIN}
+    compared = {point: [times[way] for way in ways] for point, times in found.items()}
+    long = {point: times for point, times in compared.items() if min(times) >= WITHIN_US / WITHIN}
     for name, size in long:
         for other in KERNELS:
             if name < other and (other, size) in long:
@@ -288,20 +353,26 @@ def ratios(found: dict[Point, list[float]]) -> Iterator[float]:
 
 def shown(found: dict[Point, list[float]]) -> str:
     rows: list[tuple[str, ...]] = []
-    for (name, size), times in found.items():
-        apart = max(times) - min(times)
-        told = f"{apart:.2g}, {100 * apart / min(times):.1f} %" + ", **miss**" * off(times)
-        rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in times), told))
-    agree, apart_by = sum(not off(times) for times in found.values()), [*ratios(found)]
-    within = sum(each <= WITHIN for each in apart_by)
-    lines = table(("kernel", "input, MB", *WAYS, "apart, µs"), rows)
-    points = f"{agree} of {len(found)} points agree within 3 % or 0.3 µs"
-    pairs = ", ".join(
-        f"{one} and {other} at {sum(not off([t[i], t[j]]) for t in found.values())}"
-        for (i, one), (j, other) in combinations(enumerate(WAYS), 2)
+    for (name, size), every in found.items():
+        times = [every[way] for way in COMPARED]
+        told = f"{100 * (max(times) / min(times) - 1):.1f}"
+        told = f"**{told}**" if off(times) else told
+        rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in every), told))
+    lines = table(("kernel", "input, MB", *WAYS, "apart, %"), rows)
+
+    def agree(ways: Sequence[int]) -> int:
+        return sum(not off([times[way] for way in ways]) for times in found.values())
+
+    def close(ways: Sequence[int]) -> str:
+        apart_by = [*ratios(found, ways)]
+        return f"{sum(each <= WITHIN for each in apart_by)} of {len(apart_by)}"
+
+    pairs = ", ".join(f"{WAYS[i]} and {WAYS[j]} at {agree((i, j))}" for i, j in PAIRS)
+    return (
+        f"{lines}\n\n{agree(COMPARED)} of {len(found)} points agree within 3 % or 0.3 µs: {pairs}. "
+        f"Of the ratios of two kernels of 10 µs or more, {close(COMPARED)} agree within 3 %; "
+        f"between {' and '.join(WAYS[way] for way in SAME_GRAPH)}, {close(SAME_GRAPH)}.\n"
     )
-    long = f"Of {len(apart_by)} ratios of kernels of 10 µs or more {within} agree within 3 %."
-    return f"{lines}\n\n{points}: {pairs}. {long}\n"
 
 
 def main() -> None:
@@ -310,4 +381,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    inside() if INSIDE in sys.argv else main()
+    inside(Path(sys.argv[-1])) if INSIDE in sys.argv else main()
