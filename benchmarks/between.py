@@ -89,13 +89,25 @@ def deviation(every: Iterable[tuple[Sequence[Recorded], float]]) -> float:
     return math.sqrt(max(0.0, squares / freedom))
 
 
-def of_others(
+def by_study(
     every: Mapping[Pair, Sequence[Recorded]], own: Mapping[Pair, float]
 ) -> dict[str, float]:
+    return {
+        study: deviation((pair, own[key]) for key, pair in every.items() if key[0] == study)
+        for study in {key[0] for key in every}
+    }
+
+
+def together(deviations: Iterable[float]) -> float:
+    """Of several studies, which count alike: one recording changes all pairs of its study."""
+    return math.sqrt(fmean(one**2 for one in deviations))
+
+
+def of_others(deviations: Mapping[str, float]) -> dict[str, float]:
     """For each study the deviation between recordings of the other studies."""
     return {
-        study: deviation((pair, own[key]) for key, pair in every.items() if key[0] != study)
-        for study in {key[0] for key in every}
+        study: together(one for other, one in deviations.items() if other != study)
+        for study in deviations
     }
 
 
@@ -118,6 +130,10 @@ def later(
             inside = told.later_low <= ratios[count].ratio <= told.later_high
             found[min(count, MOST)].append((inside, math.log(told.later_high / told.later_low) / 2))
     return found
+
+
+def inside_of(found: Mapping[int, Sequence[tuple[bool, float]]]) -> float:
+    return fmean(inside for each in found.values() for inside, _ in each)
 
 
 def of_sessions(
@@ -162,34 +178,27 @@ def written() -> dict[Path, str]:
         gpu: {key: sampled.get(key, fmean(sampled.values())) for key in known}
         for gpu, known in every.items()
     }
-    deviations = {
-        gpu: deviation((pair, owns[gpu][key]) for key, pair in known.items())
-        for gpu, known in every.items()
-        if several(known)
-    }
-    for gpu, between in deviations.items():
-        known, own = every[gpu], owns[gpu]
+    deviations = {gpu: by_study(known, owns[gpu]) for gpu, known in every.items() if several(known)}
+    for gpu, studies in deviations.items():
+        known, own, between = every[gpu], owns[gpu], together(studies.values())
         gpus, count = gpus_of(known), sum(map(len, known.values()))
         text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
         text += f"pairs = {len(known)}\nrecordings = {count}\ngpus = {gpus}\n"
-        found = later(known, own, of_others(known, own))
+        others = of_others(studies)
+        found = later(known, own, others)
+        shares = {
+            study: inside_of(later({k: p for k, p in known.items() if k[0] == study}, own, others))
+            for study in studies
+        }
+        share, least = min((share, study) for study, share in shares.items())
         rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
         rows.append(row("all", [one for each in found.values() for one in each]))
         page += (
             f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {gpus} GPUs. "
             f"The standard deviation between recordings is {100 * between:.2f} %; "
-            "for each study the table takes that of the others.\n"
+            "for each study the table takes that of the others. "
+            f"The study with the fewest in their interval is {least}: {100 * share:.1f} %.\n"
         )
-    without = {gpu: known for gpu, known in every.items() if known and gpu not in deviations}
-    for gpu, known in without.items():
-        for other, between in deviations.items():
-            found = later(known, owns[gpu], dict.fromkeys(workspace.studies(), between))
-            inside = [one for each in found.values() for one, _ in each]
-            page += (
-                f"\n{gpu}: {len(known):,} pairs on {gpus_of(known)} GPUs, of too few recordings "
-                f"for a deviation of its own. With that of {other}, {100 * fmean(inside):.1f} % of "
-                f"{len(inside):,} later ones lie in their interval.\n"
-            )
     inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]
     held = f"{100 * fmean(inside):.0f} % of {len(inside):,} others"
     page += f"\nThe interval over the sessions of one recording holds {held}.\n"
