@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks import controls, sizes, story
+from benchmarks import agreement, between, controls, sizes, story
 
 from answers import Patch, not_none
 from standin import Run, StandIn
@@ -213,6 +213,30 @@ def test_the_coverage_over_recordings_is_the_measured_one() -> None:
     page = (ROOT / "docs" / "trust.md").read_text()
     told = f"{every} with the spread between recordings (H100s; {other} on H200s)"
     assert f"in {sessions}, and in {told}" in page
+
+
+def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
+    def pair(*values: float) -> list[between.Recorded]:
+        return [between.Recorded(str(value), "", value) for value in values]
+
+    every: dict[between.Pair, list[between.Recorded]] = {("wild", "0"): pair(0.0, 0.02)}
+    every |= {("calm", f"{n}"): pair(0.5, 0.5) for n in range(9)}
+    by_study = between.by_study(every, dict.fromkeys(every, 0.0))
+    assert by_study == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
+    assert between.together(by_study.values()) == pytest.approx(0.01)
+    assert between.of_others(by_study)["wild"] == 0.0
+
+
+def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:
+    call = ["write_inputs", "stamp(long *)", "stamp(long *)", "memset", "silu<int>(x)", "stamp"]
+    graph = ["advance", *call, "read_output", "stamp", *call, "read_output", *call, "stamp"]
+    lines = ["==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Value"']
+    for place, kernel in enumerate(graph):
+        values = zip(agreement.METRICS, ("1,500", "3,000"), strict=True)
+        lines += [f'"{place}","{kernel}","{metric}","{value}"' for metric, value in values]
+    calls = [*agreement.between_stamps([*agreement.launches(lines)])]
+    assert [[one.kernel for one in each] for each in calls] == [["memset", "silu<int>"]] * 2
+    assert agreement.total(calls) == [3.0, 6.0]  # microseconds, thousands of cycles
 
 
 # ---- story.md
