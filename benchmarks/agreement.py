@@ -218,7 +218,7 @@ def by_events(point: Point) -> float:
 
 
 def seen_by_ncu(replay: Callable[[], None]) -> None:
-    """The second one."""
+    """Two replays, of which ncu sees the second."""
     profiler = torch.cuda.cudart()
     replay()
     torch.cuda.synchronize()
@@ -272,7 +272,7 @@ def launches(lines: Sequence[str]) -> Iterator[Launch]:
         yield Launch(one["kernel"], *(float(one[metric]) / 1e3 for metric in METRICS))
 
 
-def between_stamps(graph: Sequence[Launch]) -> Iterator[list[Launch]]:
+def between_stamps(graph: Sequence[Launch]) -> list[list[Launch]]:
     """The kernels of each call of a graph of the product, but not of that ahead of its stamps."""
     stamps = [place for place, one in enumerate(graph) if one.kernel == STAMP]
     calls = [
@@ -280,7 +280,7 @@ def between_stamps(graph: Sequence[Launch]) -> Iterator[list[Launch]]:
         for before, start, end in zip(stamps, stamps[1:], stamps[2:], strict=False)
         if start == before + 1
     ]
-    yield from calls[1:]
+    return calls[1:]
 
 
 def total(calls: Sequence[Sequence[Launch]]) -> list[float]:

@@ -234,7 +234,7 @@ def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:
     for place, kernel in enumerate(graph):
         values = zip(agreement.METRICS, ("1,500", "3,000"), strict=True)
         lines += [f'"{place}","{kernel}","{metric}","{value}"' for metric, value in values]
-    calls = [*agreement.between_stamps([*agreement.launches(lines)])]
+    calls = agreement.between_stamps([*agreement.launches(lines)])
     assert [[one.kernel for one in each] for each in calls] == [["memset", "silu<int>"]] * 2
     assert agreement.total(calls) == [3.0, 6.0]  # microseconds, thousands of cycles
 
