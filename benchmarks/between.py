@@ -3,25 +3,34 @@
 The journal has the medians of every recording. Those of the same sources at the same shape, on any
 GPU of a model and any day, should have one ratio. It varies by more than its sessions do.
 
-python -m benchmarks.between      writes evidence/between.toml and a table of docs/measuring.md:
-                                  how many later recordings lie in the interval of those before
+python -m benchmarks.between    writes evidence/between.toml and a table of docs/measuring.md:
+                                how many later recordings lie in the interval of those before
+python -m benchmarks.between STUDY...    first records the fastest step of each study over its
+                                         references once more, which needs a GPU
 """
 
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, variance
 
-from benchmarks.pages import DOCS, ROOT, table, timings, with_part, write
+from benchmarks.pages import DOCS, ROOT, answer, table, timings, with_part, write
 
+from workbench.app.executor import Local
+from workbench.app.target import find_target
 from workbench.derive.recordings import over_recordings, variance_of
 from workbench.derive.speedup import Ratio, ratio_of
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name
+from workbench.judge.ladder import judge
+from workbench.judge.snapshot import snapshot
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE
 
@@ -205,5 +214,29 @@ def written() -> dict[Path, str]:
     return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page)}
 
 
+def again(study: str, root: Path = ROOT) -> None:
+    """Time the fastest step of a study and its references once more, in a copy of the workspace
+    without timings: of that recording the lines of journal and ledger are kept. Raises RuntimeError
+    where there are none.
+    """
+    target = find_target(Local(), root, study, None)
+    ladder = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+    names = [row.variant for row in (ladder.best, *ladder.references) if row and row.time]
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / "workspace"
+        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "timings"))
+        before = {path: path.stat().st_size for path in copy.glob("ablations/**/*.jsonl")}
+        told = answer("profile", *names, "--study", study, "--project", str(copy), "--json")
+        added = b""
+        for path in copy.glob("ablations/**/*.jsonl"):
+            with (root / path.relative_to(copy)).open("ab") as own:
+                own.write(new := path.read_bytes()[before.get(path, 0) :])
+            added += new
+        if not added:
+            raise RuntimeError(f"{study} was not recorded: {told}")
+
+
 if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        again(name)
     write(written())

@@ -215,6 +215,20 @@ def test_the_coverage_over_recordings_is_the_measured_one() -> None:
     assert f"in {sessions}, and in {told}" in page
 
 
+def test_a_recording_made_again_adds_to_the_journal_alone(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    root = copy_of_fixture(tmp_path, "softmax")
+    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    before = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
+    between.again("softmax", root)
+    after = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
+    added = {path.name: after[path].removeprefix(before.get(path, b"")) for path in after}
+    assert {name for name, new in added.items() if new} == {"journal.jsonl", "ledger.jsonl"}
+    references = {"eager", "compiled"}
+    assert references < json.loads(added["journal.jsonl"])["medians"].keys() <= {*gpu.timed[0]}
+
+
 def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
     def pair(*values: float) -> list[between.Recorded]:
         return [between.Recorded(str(value), "", value) for value in values]
