@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, variance
+from typing import NamedTuple
 
 from benchmarks.pages import DOCS, ROOT, answer, table, timings, with_part, write
 
@@ -55,6 +56,17 @@ class Recorded:
     file: str
     gpu: str
     value: float
+
+
+class Later(NamedTuple):
+    """A recording of a study with so many ``before`` it: whether it lies in their interval, and the
+    half-width of that.
+    """
+
+    study: str
+    before: int
+    inside: bool
+    half_width: float
 
 
 def pairs(study: str, folder: EvidenceFolder, references: set[str]) -> dict[Pair, list[Recorded]]:
@@ -101,6 +113,7 @@ def deviation(every: Iterable[tuple[Sequence[Recorded], float]]) -> float:
 def by_study(
     every: Mapping[Pair, Sequence[Recorded]], own: Mapping[Pair, float]
 ) -> dict[str, float]:
+    """The deviation between recordings of each study."""
     return {
         study: deviation((pair, own[key]) for key, pair in every.items() if key[0] == study)
         for study in {key[0] for key in every}
@@ -124,11 +137,9 @@ def later(
     every: Mapping[Pair, Sequence[Recorded]],
     own: Mapping[Pair, float],
     known: Mapping[str, float],
-) -> Mapping[int, list[tuple[bool, float]]]:
-    """By the number of recordings before it: whether a later one lies in the interval of those, and
-    the half-width of that interval. ``known`` has the deviation that each study takes.
-    """
-    found: dict[int, list[tuple[bool, float]]] = defaultdict(list)
+) -> list[Later]:
+    """Of every recording with others before it. ``known`` has the deviation that a study takes."""
+    found = []
     for key, pair in every.items():
         values, half = [one.value for one in pair], FIVE_SESSIONS * math.sqrt(own[key])
         ratios = [Ratio(math.exp(v), math.exp(v - half), math.exp(v + half), 5) for v in values]
@@ -137,12 +148,9 @@ def later(
             assert told.later_low is not None
             assert told.later_high is not None
             inside = told.later_low <= ratios[count].ratio <= told.later_high
-            found[min(count, MOST)].append((inside, math.log(told.later_high / told.later_low) / 2))
+            half_width = math.log(told.later_high / told.later_low) / 2
+            found.append(Later(key[0], min(count, MOST), inside, half_width))
     return found
-
-
-def inside_of(found: Mapping[int, Sequence[tuple[bool, float]]]) -> float:
-    return fmean(inside for each in found.values() for inside, _ in each)
 
 
 def of_sessions(
@@ -157,9 +165,13 @@ def of_sessions(
     ]
 
 
-def row(name: str, found: Sequence[tuple[bool, float]]) -> tuple[str, ...]:
-    share, half = fmean(inside for inside, _ in found), median(half for _, half in found)
-    return name, f"{len(found):,}", f"{100 * share:.1f} %", f"±{100 * half:.2f} %"
+def row(name: str, found: Sequence[Later]) -> tuple[str, ...]:
+    half = median(one.half_width for one in found)
+    return name, f"{len(found):,}", percent(one.inside for one in found), f"±{100 * half:.2f} %"
+
+
+def percent(inside: Iterable[bool]) -> str:
+    return f"{100 * fmean(inside):.1f} %"
 
 
 def several(every: Mapping[Pair, Sequence[Recorded]]) -> bool:
@@ -193,25 +205,23 @@ def written() -> dict[Path, str]:
         gpus, count = gpus_of(known), sum(map(len, known.values()))
         text += f"\n[{gpu}]\ndeviation = {between:.5f}\n"
         text += f"pairs = {len(known)}\nrecordings = {count}\ngpus = {gpus}\n"
-        others = of_others(studies)
-        found = later(known, own, others)
-        shares = {
-            study: inside_of(later({k: p for k, p in known.items() if k[0] == study}, own, others))
-            for study in studies
-        }
-        share, least = min((share, study) for study, share in shares.items())
-        rows = [row(f"{n}" if n < MOST else f"{n} or more", found[n]) for n in sorted(found)]
-        rows.append(row("all", [one for each in found.values() for one in each]))
+        found = later(known, own, of_others(studies))
+        rows = [
+            row(f"{count}" if count < MOST else f"{count} or more", of_count)
+            for count in range(1, MOST + 1)
+            if (of_count := [one for one in found if one.before == count])
+        ]
+        least = min(studies, key=lambda study: fmean(o.inside for o in found if o.study == study))
         page += (
-            f"{table(COLUMNS, rows)}\n\n{gpu}: {len(known):,} pairs on {gpus} GPUs. "
-            f"The standard deviation between recordings is {100 * between:.2f} %; "
-            "for each study the table takes that of the others. "
-            f"The study with the fewest in their interval is {least}: {100 * share:.1f} %.\n"
+            f"\n{table(COLUMNS, [*rows, row('all', found)])}\n\n{gpu}: {len(known):,} pairs on "
+            f"{gpus} GPUs. The standard deviation between recordings is {100 * between:.2f} %; for "
+            f"each study the table takes that of the others. {least} has the fewest inside: "
+            f"{percent(one.inside for one in found if one.study == least)}.\n"
         )
     inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]
     held = f"{100 * fmean(inside):.0f} % of {len(inside):,} others"
     page += f"\nThe interval over the sessions of one recording holds {held}.\n"
-    return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page)}
+    return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page.lstrip())}
 
 
 def again(study: str, root: Path = ROOT) -> None:
