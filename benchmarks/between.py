@@ -227,11 +227,13 @@ def written() -> dict[Path, str]:
 def again(study: str, root: Path = ROOT) -> None:
     """Time the fastest step of a study and its references once more, in a copy of the workspace
     without timings: of that recording the lines of journal and ledger are kept. Raises RuntimeError
-    where there are none.
+    where there are none, or no times on this GPU model.
     """
     target = find_target(Local(), root, study, None)
     ladder = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
     names = [row.variant for row in (ladder.best, *ladder.references) if row and row.time]
+    if not names:
+        raise RuntimeError(f"{study} has no times on this GPU model")
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "workspace"
         shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".*", "timings"))

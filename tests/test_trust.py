@@ -25,6 +25,7 @@ from workbench.judge.cross_checks import CLOCKS
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document.sentences import sentence
 from workbench.run import machine
+from workbench.run.gpu import Gpu
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Regime, Verdict
@@ -227,6 +228,16 @@ def test_a_recording_made_again_adds_to_the_journal_alone(
     assert {name for name, new in added.items() if new} == {"journal.jsonl", "ledger.jsonl"}
     references = {"eager", "compiled"}
     assert references < json.loads(added["journal.jsonl"])["medians"].keys() <= {*gpu.timed[0]}
+
+
+def test_a_study_without_times_on_this_gpu_is_not_recorded_again(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA A100", "580", "8.0"))
+    with pytest.raises(RuntimeError, match="softmax has no times on this GPU model"):
+        between.again("softmax", copy_of_fixture(tmp_path, "softmax"))
+    assert not gpu.jobs
 
 
 def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
