@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import agreement, between, controls, sizes, story
+from benchmarks.honest.__main__ import Told, row
 
 from answers import Patch, not_none
 from standin import Run, StandIn
@@ -250,6 +251,17 @@ def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
     assert by_study == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
     assert between.together(by_study.values()) == pytest.approx(0.01)
     assert between.of_others(by_study)["wild"] == 0.0
+
+
+def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
+    every = [
+        Told("", False, microseconds=2.0, apart=0.31, share=0.9),
+        Told("", True, microseconds=16.0, apart=0.2, share=0.434),
+        Told("", False, (CLOCKS,), microseconds=9.0, apart=0.812, share=1.1),
+        Told("", False, ("kernels",), microseconds=180.0, apart=20.9, share=12.0),
+        Told("", True),
+    ]
+    assert row(every, "H200", "2026-11-28") == "| 2026-11-28 | H200 | 5 | 2 | 1 | 0.81 | 0.43 |"
 
 
 def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:

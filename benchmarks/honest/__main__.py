@@ -1,7 +1,7 @@
 """Honest kernels through check, timing and every cross-check: none may fail.
 
-Prints a line for each kernel with the values of the cross-checks: docs/trust.md has what
-they say together. Needs a GPU and ncu.
+Prints a line for each kernel with the values of the cross-checks, and a row of docs/trust.md.
+Needs a GPU and ncu.
 
 python -m benchmarks.honest
 """
@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from benchmarks.honest.corpus import Point, points, study_of
@@ -29,7 +30,7 @@ from workbench.derive.speedup import two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
-from workbench.judge.cross_checks import Case, added_time, cross_check_gates, profiled
+from workbench.judge.cross_checks import CLOCKS, Case, added_time, cross_check_gates, profiled
 from workbench.judge.known_evidence import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
@@ -44,6 +45,7 @@ COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived_
                      r"l1tex__m_l1tex2xbar|"
                      r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
+SHORT = 16.0  # microseconds, up to which the clocks are allowed 0.5 µs rather than 3 %
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
 
 
@@ -57,6 +59,20 @@ class Found(msgspec.Struct):
     ways: tuple[Call, ...] = ()
     wrong: str = ""
     l2_bytes: int | None = None
+    gpu: str = ""
+
+
+class Told(NamedTuple):
+    """Of a kernel: ``opened`` are the cross-checks without an answer, ``apart`` the microseconds
+    between the clocks, and ``share`` is the time over the longest launch under ncu.
+    """
+
+    line: str
+    rejected: bool
+    opened: tuple[str, ...] = ()
+    microseconds: float = 0.0
+    apart: float = 0.0
+    share: float | None = None
 
 
 def laid_out(folder: Path) -> Path:
@@ -103,7 +119,8 @@ def timed(folder: Path) -> None:
                 job, study, loader, guard, fail, lambda name: None, lambda event: None
             )
             one.session = process.session(0, [point.name], alone=False)
-            one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
+            gpu = sys.modules["torch"].cuda.get_device_properties(0)
+            one.l2_bytes, one.gpu = gpu.L2_cache_size, gpu.name
             calls = process.calls.get(point.name, [()])
             one.call, one.ways = calls[0], other_ways(*calls)
             del process
@@ -196,19 +213,19 @@ def case_of(one: Found, report: Path, work: Work) -> Case:
     return Case(evidence, timing, work, clocks=clocks)
 
 
-def told(one: Found, case: Case) -> tuple[str, bool, bool]:
-    """A line, whether it was rejected, and whether a cross-check is open."""
+def told(one: Found, case: Case) -> Told:
     gates = cross_check_gates(case)
     wrong = one.check is None or one.check.status != CheckResult.CORRECT
     failed = [gate for gate in gates if gate.state == GateState.FAILED]
     opened = [gate for gate in gates if gate.state == GateState.OPEN]
-    time = added_time(case)
+    time, share = added_time(case), None
     under_ncu = profiled(case, time.ghz if time else None)
     cells = [f"{one.name:40}"]
     if time and under_ncu:
         longest, total = under_ncu.longest, under_ncu.total
+        share = time.microseconds / longest
         cells.append(f"{time.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
-        cells.append(f"{time.microseconds / longest:.3f}, {time.microseconds - longest:+.3f} µs")
+        cells.append(f"{share:.3f}, {time.microseconds - longest:+.3f} µs")
     if clocks := case.clocks:
         cells.append(f"clocks {clocks.stamps - clocks.events:+.3f} µs ± {clocks.scatter:.3f}")
     for gate in (*failed, *opened):
@@ -216,7 +233,23 @@ def told(one: Found, case: Case) -> tuple[str, bool, bool]:
     cells += [f"{g.name}: {sentence(g.why)}" for g in gates if g.name in ("work", "timed outputs")]
     if wrong or one.wrong:
         cells.append(f"CHECK: {one.check.why if one.check else ''} {one.wrong}")
-    return " | ".join(cells), bool(failed or wrong or one.wrong), bool(opened)
+    return Told(
+        " | ".join(cells),
+        rejected=bool(failed or wrong or one.wrong),
+        opened=tuple(gate.name for gate in opened),
+        microseconds=clocks.stamps if clocks else 0.0,
+        apart=abs(clocks.stamps - clocks.events) if clocks else 0.0,
+        share=share,
+    )
+
+
+def row(every: Sequence[Told], gpu: str, date: str) -> str:
+    """Of the table in docs/trust.md."""
+    rejected, no_time = sum(one.rejected for one in every), sum(CLOCKS in o.opened for o in every)
+    apart = max(one.apart for one in every if one.microseconds <= SHORT)
+    share = min(one.share for one in every if one.share is not None)
+    cells = date, gpu, len(every), rejected, no_time, f"{apart:.2f}", f"{share:.2f}"
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
@@ -225,11 +258,12 @@ def main() -> None:
         in_process(folder, TIMED)
         profile(folder, report)
         works = {point.name: study_of(point).work(None) for point in points()}
-        lines = [told(one, case_of(one, report, works[one.name])) for one in found_in(folder)]
-    for line, _, _ in lines:
-        print(line)
-    rejected, opened = sum(line[1] for line in lines), sum(line[2] for line in lines)
-    print(f"{len(lines)} kernels, {rejected} rejected, {opened} with an open cross-check")
+        found = found_in(folder)
+        every = [told(one, case_of(one, report, works[one.name])) for one in found]
+    for one in every:
+        print(one.line)
+    gpu = next((one.gpu for one in found if one.gpu), "")
+    print(row(every, gpu, datetime.now(UTC).date().isoformat()))
 
 
 if __name__ == "__main__":
