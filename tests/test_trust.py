@@ -21,7 +21,7 @@ from standin import Run, StandIn
 from workbench.app import measure as measuring
 from workbench.cli.main import main
 from workbench.cuda import compiler
-from workbench.derive.speedup import over_sessions
+from workbench.derive.speedup import TwoClocks, over_sessions
 from workbench.judge.cross_checks import CLOCKS
 from workbench.judge.sessions import TimingFacts
 from workbench.render.document.sentences import sentence
@@ -255,13 +255,14 @@ def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
 
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
     every = [
-        Told("", False, microseconds=2.0, apart=0.31, share=0.9),
-        Told("", True, microseconds=16.0, apart=0.2, share=0.434),
-        Told("", False, (CLOCKS,), microseconds=9.0, apart=0.812, share=1.1),
-        Told("", False, ("kernels",), microseconds=180.0, apart=20.9, share=12.0),
+        Told("", False, clocks=TwoClocks(2.0, 2.31, 0.0), share=0.9),
+        Told("", True, clocks=TwoClocks(16.0, 15.8, 0.0), share=0.434),
+        Told("", False, (CLOCKS,), clocks=TwoClocks(9.0, 9.812, 0.0), share=1.1),
+        Told("", False, ("kernels",), clocks=TwoClocks(180.0, 200.9, 0.0), share=12.0),
         Told("", True),
     ]
     assert row(every, "H200", "2026-11-28") == "| 2026-11-28 | H200 | 5 | 2 | 1 | 0.81 | 0.43 |"
+    assert row(every[4:], "H200", "") == "|  | H200 | 1 | 1 | 0 | not collected | not collected |"
 
 
 def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:

@@ -26,7 +26,7 @@ from benchmarks.honest.corpus import Point, points, study_of
 
 from workbench import Work
 from workbench.cuda.compiler import CUBIN_FOLDER
-from workbench.derive.speedup import two_clocks
+from workbench.derive.speedup import AGREE, AGREE_US, TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
@@ -36,6 +36,7 @@ from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.command import RANGE_PREFIX, range_name
 from workbench.render.document.sentences import sentence
+from workbench.render.numbers import number
 from workbench.run.process import compiler_environment
 from workbench.words import CheckResult, GateState, Inputs, Status
 
@@ -45,7 +46,7 @@ COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived_
                      r"l1tex__m_l1tex2xbar|"
                      r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
-SHORT = 16.0  # microseconds, up to which the clocks are allowed 0.5 µs rather than 3 %
+SHORT = AGREE_US / AGREE  # microseconds, up to which the clocks may differ by AGREE_US
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
 
 
@@ -63,15 +64,14 @@ class Found(msgspec.Struct):
 
 
 class Told(NamedTuple):
-    """Of a kernel: ``opened`` are the cross-checks without an answer, ``apart`` the microseconds
-    between the clocks, and ``share`` is the time over the longest launch under ncu.
+    """Of a kernel: ``opened`` are cross-checks without an answer, and ``share`` is the time over
+    the longest launch under ncu.
     """
 
     line: str
     rejected: bool
     opened: tuple[str, ...] = ()
-    microseconds: float = 0.0
-    apart: float = 0.0
+    clocks: TwoClocks | None = None
     share: float | None = None
 
 
@@ -237,8 +237,7 @@ def told(one: Found, case: Case) -> Told:
         " | ".join(cells),
         rejected=bool(failed or wrong or one.wrong),
         opened=tuple(gate.name for gate in opened),
-        microseconds=clocks.stamps if clocks else 0.0,
-        apart=abs(clocks.stamps - clocks.events) if clocks else 0.0,
+        clocks=clocks,
         share=share,
     )
 
@@ -246,9 +245,11 @@ def told(one: Found, case: Case) -> Told:
 def row(every: Sequence[Told], gpu: str, date: str) -> str:
     """Of the table in docs/trust.md."""
     rejected, no_time = sum(one.rejected for one in every), sum(CLOCKS in o.opened for o in every)
-    apart = max(one.apart for one in every if one.microseconds <= SHORT)
-    share = min(one.share for one in every if one.share is not None)
-    cells = date, gpu, len(every), rejected, no_time, f"{apart:.2f}", f"{share:.2f}"
+    clocks = (one.clocks for one in every)
+    apart = [abs(both.stamps - both.events) for both in clocks if both and both.stamps <= SHORT]
+    share = [one.share for one in every if one.share is not None]
+    values = max(apart, default=None), min(share, default=None)
+    cells = date, gpu, len(every), rejected, no_time, *(number(value, 2) for value in values)
     return f"| {' | '.join(map(str, cells))} |"
 
 
