@@ -81,9 +81,9 @@ def by_two_clocks(*instances: tuple[str, float, float]) -> Session:
     ("instances", "has_a_time"),
     [
         ([("a", 4.33, 8.81), ("a", 4.35, 8.80)], False),
-        ([("a", 1.00, 1.45), ("a", 1.00, 1.50)], True),
-        ([("a", 1.00, 1.60), ("a", 1.00, 1.61)], False),
-        ([("a", 1.00, 1.10), ("a", 1.00, 2.10)], True),  # they scatter by more than they differ
+        ([("a", 1.00, 1.90), ("a", 1.00, 2.00)], True),
+        ([("a", 1.00, 2.10), ("a", 1.00, 2.11)], False),
+        ([("a", 1.00, 1.10), ("a", 1.00, 3.10)], True),  # they scatter by more than they differ
         ([("a", 100.0, 102.0), ("a", 100.0, 102.0)], True),
         ([("a", 100.0, 95.0), ("a", 100.0, 95.0)], False),
     ],

@@ -185,7 +185,7 @@ def _kilocycles(series: Series) -> float | None:
     return median(whole) / 1e3
 
 
-AGREE, AGREE_US = 0.03, 0.5  # of the time, or µs: both clocks from 1 KB to 1 GB, docs/measuring.md
+AGREE, AGREE_US = 0.03, 1.0  # of the time, or µs: docs/trust.md has those of honest kernels
 SCATTER = 3  # standard deviations of their difference between instances
 
 
@@ -201,7 +201,7 @@ class TwoClocks:
 
     @property
     def disagree(self) -> bool:
-        """Whether they differ by more than both ways do in the benchmark, and than they scatter."""
+        """Whether they differ by more than those of honest kernels, and than they scatter."""
         bound = max(AGREE * self.stamps, AGREE_US) + SCATTER * self.scatter
         return abs(self.stamps - self.events) > bound
 
