@@ -46,7 +46,7 @@ COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived_
                      r"l1tex__m_l1tex2xbar|"
                      r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
-SHORT = 16.7  # microseconds: of these calls the table of docs/trust compares the clocks
+SHORT = 16.7  # microseconds: docs/trust compares the clocks of calls up to this
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
 
 
