@@ -6,6 +6,7 @@ import random
 import resource
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from inprocess import same_draws as same_draws
 from inprocess import trials_here as trials_here
 from workbench.run import machine
 from workbench.run.gpu import VISIBLE
-from workbench.study.workspace import Workspace
+from workbench.study.workspace import CONFIG_FILE, Workspace
 from workspaces import copy_of_fixture
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # keep the order of pytest_collection_modifyitems
+    scratch = Path(tempfile.gettempdir()).resolve()
+    if any((folder / CONFIG_FILE).is_file() for folder in (scratch, *scratch.parents)):
+        raise pytest.UsageError(f"TMPDIR is in a workspace, {scratch}: set it to another folder")
     # Whatever a shell starts in the background ignores Ctrl-C, and so would what the tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -25,6 +25,7 @@ import msgspec
 from benchmarks.honest.corpus import Point, points, study_of
 
 from workbench import Work
+from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.derive.speedup import TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
@@ -37,6 +38,7 @@ from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.command import RANGE_PREFIX, range_name
 from workbench.render.document.sentences import sentence
 from workbench.render.numbers import number
+from workbench.run import machine
 from workbench.run.process import compiler_environment
 from workbench.words import CheckResult, GateState, Inputs, Status
 
@@ -60,7 +62,6 @@ class Found(msgspec.Struct):
     ways: tuple[Call, ...] = ()
     wrong: str = ""
     l2_bytes: int | None = None
-    gpu: str = ""
 
 
 class Told(NamedTuple):
@@ -119,8 +120,7 @@ def timed(folder: Path) -> None:
                 job, study, loader, guard, fail, lambda name: None, lambda event: None
             )
             one.session = process.session(0, [point.name], alone=False)
-            gpu = sys.modules["torch"].cuda.get_device_properties(0)
-            one.l2_bytes, one.gpu = gpu.L2_cache_size, gpu.name
+            one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
             calls = process.calls.get(point.name, [()])
             one.call, one.ways = calls[0], other_ways(*calls)
             del process
@@ -254,17 +254,17 @@ def row(every: Sequence[Told], gpu: str, date: str) -> str:
 
 
 def main() -> None:
+    if (gpu := Local().gpu) is None:
+        raise machine.why_not_measuring()
     with tempfile.TemporaryDirectory() as scratch:
         folder, report = Path(scratch), Path(scratch) / "honest.ncu-rep"
         in_process(folder, TIMED)
         profile(folder, report)
         works = {point.name: study_of(point).work(None) for point in points()}
-        found = found_in(folder)
-        every = [told(one, case_of(one, report, works[one.name])) for one in found]
+        every = [told(one, case_of(one, report, works[one.name])) for one in found_in(folder)]
     for one in every:
         print(one.line)
-    gpu = next((one.gpu for one in found if one.gpu), "")
-    print(row(every, gpu, datetime.now(UTC).date().isoformat()))
+    print(row(every, gpu.name, datetime.now(UTC).date().isoformat()))
 
 
 if __name__ == "__main__":
