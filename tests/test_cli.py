@@ -271,7 +271,7 @@ def test_the_list_comes_at_once(here: None, capsys: Capsys) -> None:
 def test_an_unknown_name_has_a_hint_at_every_verb_that_takes_one(
     here: None, capsys: Capsys
 ) -> None:
-    for verb in ("build", "check", "profile", "ablate", "show", "watch"):
+    for verb in ("build", "check", "profile", "ablate", "show"):
         assert verb in VERBS
         assert main([verb, "fix99"]) == 2, verb
         assert "hint: " in capsys.readouterr().err

@@ -26,7 +26,6 @@ from commits import repository
 from remotes import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
 from workbench.app.executor import Reporter, Task
-from workbench.cli import watch
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import frames, journal, store
@@ -437,31 +436,6 @@ def test_a_mistake_ends_as_it_does_here(one: Cards, mine: Path, capsys: Capsys) 
     (mine / "scale.py").write_text(SCALE.replace('"x": ', '"x": 1, "y": None and '))
     assert tried("--on", HOST) == 2
     assert "inputs have no tensor" in capsys.readouterr().err
-
-
-def test_every_save_is_checked_and_timed_remotely(
-    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    root = workspace(tmp_path / "ws")
-    source = root / "kernels" / "scale" / "fix.py"
-    acts: Iterator[Callable[[], object]] = iter(
-        (lambda: source.write_text(MODULE + "\n"), lambda: None, lambda: None)
-    )
-
-    def pause(_: float) -> None:
-        act = next(acts, None)
-        if act is None:
-            raise KeyboardInterrupt
-        act()
-
-    rounds = watch.rounds
-    monkeypatch.setattr(watch, "rounds", lambda options, here, _: rounds(options, here, pause))
-    one.fault("crash")  # it is printed, and the next save goes on
-    told = both_of(capsys, "watch", "fix", "--on", HOST, project=root)
-    assert "error: the worker ended: exit -9" in told.err
-    assert f"every save is checked and timed on the NVIDIA H200 of {HOST}" in told.err
-    assert told.out.splitlines().count("  check: correct, max error 0") == 1
-    assert ledger(root) == [("watch", HOST)]
 
 
 def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(

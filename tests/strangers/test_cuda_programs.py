@@ -28,7 +28,7 @@ from workbench.evidence.records import BuiltKernel
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request
-from workbench.render.document.environment import Save, saved_lines, source_of
+from workbench.render.document.environment import compiled_line, source_of
 from workbench.render.document.sentences import sentence
 from workbench.study.config import Gates
 
@@ -101,7 +101,7 @@ def compiled_by(found: KernelBuild) -> str:
     names = ("kernel", "registers", "compiler")
     built = BuiltKernel(source="one.cu", **{name: getattr(found, name) for name in names})
     row = SimpleNamespace(error="", warnings=(), kernels=(built,))
-    (line,) = saved_lines(Save("baseline", "sm_90a", kernels=(built,)), None)
+    line = compiled_line("sm_90a", (built,), ())
     assert source_of(built) in f"one.cu by {built.compiler}"
     assert f"by {built.compiler}" in line
     return sentence(compiler_gate(cast(Any, row), Gates()).why)

@@ -26,7 +26,7 @@ from workbench.problems.writing import TrialFacts
 from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
-from workbench.render.document.environment import Save, saved_lines
+from workbench.render.document.environment import compiled_line
 from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
@@ -324,12 +324,12 @@ def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
 
 
 def compiled_text(done: Attempt) -> str:
-    """Of a CUDA source where there is no GPU, as `watch` says it."""
+    """A CUDA source is at least compiled where there is no GPU."""
     if not isinstance(done.built, Built):
         return ""
     built = done.built
-    save = Save(built.variant, built.arch, kernels=built.kernels, warnings=built.warnings)
-    return f"{done.problem.baseline.called}: {'; '.join(saved_lines(save, None))}"
+    line = compiled_line(built.arch, built.kernels, built.warnings)
+    return f"{done.problem.baseline.called}: {line}"
 
 
 def next_steps(done: Attempt) -> list[Text]:

@@ -207,19 +207,6 @@ class CheckOptions(Briefed, Measured):
 
 
 @dataclass(frozen=True)
-class WatchOptions(Measured):
-    """Build, check and time a variant on every save.
-
-    Without a GPU it only builds. Press Ctrl-C to stop.
-    """
-
-    variant: Variant
-    arch: Arch = "sm_90a"
-    shape: ShapeName = None
-    json: bool = flag("--json", "Print one JSON object per save.")
-
-
-@dataclass(frozen=True)
 class ProfileOptions(Briefed, Measured):
     """Build, check, time and profile: where does the time go?"""
 

@@ -20,7 +20,7 @@ from workbench.render.document.blocks import (
     strong,
     table,
 )
-from workbench.render.numbers import factor, number, one_line
+from workbench.render.numbers import one_line
 
 if TYPE_CHECKING:  # doctor works without msgspec
     from workbench.evidence.records import BuiltKernel
@@ -127,80 +127,23 @@ SIZES = (
 )
 
 
-@dataclass(frozen=True)
-class Save:
-    """``error`` says why it does not compile. ``check`` is how it stood against the reference, with
-    the reason, "" where it was not checked. ``microseconds`` are chained, of one session, and
-    ``ratio`` is over ``against``, timed beside it; None is not collected.
-    """
-
-    variant: str
-    arch: str
-    kernels: tuple[BuiltKernel, ...] = ()
-    warnings: tuple[str, ...] = ()
-    error: str = ""
-    seconds: float = 0.0
-    check: str = ""
-    max_abs: float | None = None
-    microseconds: float | None = None
-    against: str = ""
-    ratio: float | None = None
-
-
-def saved_lines(now: Save, before: Save | None) -> list[str]:
-    """A line each for build, warnings, check and time; what did not change is said once."""
-    if now.error:
-        return [f"does not compile ({number(now.seconds)} s)"]
-    lines = [f"built for {now.arch}: {_built(now, before)}"]
-    new = [text for text in now.warnings if before is None or text not in before.warnings]
-    lines += [f"warning: {one_line(text)}" for text in new]
-    if gone := len(before.warnings if before else ()) - len(now.warnings) + len(new):
-        lines.append(f"{gone} warning{'s' * (gone != 1)} gone")
-    if now.check:
-        error = "" if now.max_abs is None else f", max error {now.max_abs:.2g}"
-        lines.append(f"check: {now.check}{error}")
-    if now.microseconds is not None:
-        was = before.microseconds if before else None
-        over = f", {factor(now.ratio)} of {now.against}" if now.ratio is not None else ""
-        lines.append(f"time, one session: {_moved(was, now.microseconds)} µs{over}")
-    return lines
-
-
-def _built(now: Save, before: Save | None) -> str:
-    if not now.kernels:
-        return "no kernel of cuda.kernel, no report of registers and spills"
-    known = list(before.kernels) if before and not before.error else []
-    alone = len(now.kernels) == 1
+def compiled_line(arch: str, kernels: Sequence[BuiltKernel], warnings: Sequence[str]) -> str:
+    """A line says how a variant was compiled, with its warnings."""
+    alone = len(kernels) == 1
     parts = [
-        (("" if alone else f"{kernel.kernel} ") + ", ".join(_kernel(kernel, _same(kernel, known))))
-        for kernel in now.kernels
+        ("" if alone else f"{kernel.kernel} ") + ", ".join(_sizes(kernel)) for kernel in kernels
     ]
-    return "; ".join(parts)
+    built = "; ".join(parts) or "no kernel of cuda.kernel, no report of registers and spills"
+    return "; ".join([f"built for {arch}: {built}", *(f"warning: {one_line(w)}" for w in warnings)])
 
 
-def _same(kernel: BuiltKernel, known: list[BuiltKernel]) -> BuiltKernel | None:
-    """Of the save before, each taken once: one name may be built several times."""
-    found = next((one for one in known if one.kernel == kernel.kernel), None)
-    if found is not None:
-        known.remove(found)
-    return found
-
-
-def _kernel(now: BuiltKernel, before: BuiltKernel | None) -> Iterator[str]:
-    """Registers and spills always, the rest where it is or was not zero."""
+def _sizes(kernel: BuiltKernel) -> Iterator[str]:
+    """Registers and spills always, the rest where it is not zero."""
     for key, name, unit in SIZES:
-        value, was = getattr(now, key), getattr(before, key) if before else None
-        if key == "registers" or value or was:
-            yield f"{name} {_moved(was, value)}{unit}"
-    spills = now.spill_store_bytes + now.spill_load_bytes
-    was = before.spill_store_bytes + before.spill_load_bytes if before else None
-    yield f"spills {_moved(was, spills)}" + (" bytes" if spills or was else "")
-    if now.compiler and now.compiler != (before.compiler if before else ""):
-        yield f"by {now.compiler}"
-
-
-def _moved(before: float | None, now: float) -> str:
-    shown = str(now) if isinstance(now, int) else number(now)
-    if before is None or before == now:
-        return shown
-    return f"{before if isinstance(before, int) else number(before)} → {shown}"
+        value = getattr(kernel, key)
+        if key == "registers" or value:
+            yield f"{name} {value}{unit}"
+    spills = kernel.spill_store_bytes + kernel.spill_load_bytes
+    yield f"spills {spills}" + (" bytes" if spills else "")
+    if kernel.compiler:
+        yield f"by {kernel.compiler}"
