@@ -315,7 +315,7 @@ def test_a_missing_package_is_what_the_machine_lacks(tmp_path: Path, capsys: Cap
     made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
     (made / "kernels/scale/baseline.py").write_text("import no_such_package\n")
     out, err = both_of(capsys, "build", project=made, code=3)
-    assert "hint: pip install no_such_package" in err
+    assert "hint: install the package that `no_such_package` is of" in err
     assert out == ""  # no table without a row
 
 

@@ -49,7 +49,8 @@ def told(folder: Path, text: str) -> ErrorText:
 
 
 @pytest.mark.parametrize(
-    ("module", "package"), [("helion", "helion"), ("cutlass.cute", "nvidia-cutlass-dsl")]
+    ("module", "package"),
+    [("helion", "helion"), ("cutlass.cute", "nvidia-cutlass-dsl"), ("warp", "warp-lang")],
 )
 def test_a_missing_package_is_named_as_pip_calls_it(
     study: Path, module: str, package: str, monkeypatch: Patch

@@ -28,7 +28,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
-INSTALL = "pip install -e '.[gpu]' in the workbench's own checkout"
+OWN_EXTRA = "pip install -e '.[{}]' in the workbench's own checkout"  # it is on no index
+INSTALL = OWN_EXTRA.format("gpu")
 VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
 GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker runs
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence

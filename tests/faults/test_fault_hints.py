@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import errno
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from workbench.cli.main import main, worded
 from workbench.cli.progress import Progress
 from workbench.derive.figures import added
 from workbench.run.protocol import ErrorText, Failed
+from workbench.study.front_ends import DISTRIBUTIONS, how_to_install
 from workbench.words import INSTALL, Phase
 from workspaces import CAUSAL, FIXTURE, GOOD, ROOT, make, recorded_report
 
@@ -80,15 +83,48 @@ def test_a_missing_package_is_named(
     assert "writable" not in told
 
 
-def test_hints_name_an_installation_that_exists() -> None:
-    """It is on no index: what can be installed is a checkout."""
-    sources = [*(ROOT / "profiler").rglob("*.py"), ROOT / "README.md"]
-    wrong = ("kernel-workbench[", "install kernel-workbench", "--upgrade kernel-workbench")
-    for path in sources:
-        text = path.read_text(encoding="utf-8")
-        assert not [words for words in wrong if words in text], path
+# What a `pip install` may name besides a distribution of the table: a folder or a variable.
+INSTALLED = re.compile(r"pip3? install ((?:(?!pip3? install)[^\n`)\\])*)")
+LOCAL = re.compile(r"(\.|\.?/\S+|\$\w+|\{\}|NAME)(\[(\w+|\{\})\])?|torch[=>]\S+")
+OPTION = re.compile(r"-[eqU]|--[a-z-]+|https?://\S+")
+
+
+def installed_by(text: str) -> list[str]:
+    """What each `pip install` of a text is to install, up to a comma or a word of prose."""
+    names = []
+    for command in INSTALLED.findall(re.sub(r"\{+[^}\n]*\}+", "{}", text)):
+        for word in command.split():
+            name = word.strip("'\"").rstrip(",;'\"")
+            if name in ("or", "and", "#", "&&", "in"):
+                break
+            names += [] if OPTION.fullmatch(name) else [name]
+            if word != name and word.endswith((",", ";")):
+                break
+    return names
+
+
+def test_hints_install_nobody_elses_package() -> None:
+    """The workbench is on no index: what can be installed is a checkout. All else is of the table
+    of distributions, each of which was looked up.
+    """
+    known = {DISTRIBUTIONS[name] or name for name in DISTRIBUTIONS}
+    files = [ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")]
+    for folder in ("profiler", "docs", "templates", "starters", "reports"):
+        endings = (".py", ".md", ".j2", ".toml", ".yml", ".sh")
+        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in endings]
+    wanted = [(path, n) for path in files if path.is_file() for n in installed_by(path.read_text())]
+    assert len(wanted) > 20
+    wrong = [(path, n) for path, n in wanted if n not in known and not LOCAL.fullmatch(n)]
+    assert not wrong
     assert INSTALL.startswith("pip install -e '.[gpu]'")
-    assert "gpu = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {"gpu", "agents", "cluster", "problems"} <= extras["optional-dependencies"].keys()
+
+
+def test_a_module_whose_distribution_is_not_known_has_no_command() -> None:
+    assert how_to_install("warp.types") == "pip install warp-lang"
+    assert how_to_install("cuda.tile") == "pip install cuda-tile"
+    assert "pip install" not in how_to_install("apex.normalization")
 
 
 def test_a_compile_error_is_told_once_and_where_it_is(

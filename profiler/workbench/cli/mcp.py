@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from workbench import __version__
 from workbench.cli.options import McpOptions
 from workbench.errors import EnvironmentLacks, Interrupted, UsageError
+from workbench.words import OWN_EXTRA
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -31,7 +32,7 @@ def run(options: McpOptions) -> None:
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
             f"the Python package '{error.name}' is missing",
-            hint="pip install 'workbench[agents]', or from a checkout pip install -e '.[agents]'",
+            hint=OWN_EXTRA.format("agents"),
         ) from error
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)

@@ -17,10 +17,10 @@ from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import Versus, bound, compared_with, functions, modules, parsed
 from workbench.study.text import read_text
-from workbench.words import Parameter
+from workbench.words import OWN_EXTRA, Parameter
 
 TASK = "task.yml"
-INSTALL = "pip install pyyaml, or '.[problems]' in the workbench's own checkout"
+INSTALL = f"pip install pyyaml, or {OWN_EXTRA.format('problems')}"
 SUBMISSION, SUBMITTED = "@SUBMISSION@", "submission.py"
 REFERENCE, KERNEL, ENTRY = "reference.py", "ref_kernel", "custom_kernel"
 GENERATE, CHECK = "generate_input", "check_implementation"

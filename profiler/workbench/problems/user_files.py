@@ -14,6 +14,7 @@ from types import MappingProxyType
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import read_call
 from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
+from workbench.study.front_ends import how_to_install
 from workbench.study.text import no_file, read_text, stands
 from workbench.study.workspace import folder_name
 
@@ -242,7 +243,7 @@ def find_versus(request: Request, folder: Path) -> Versus:
     if not request.elsewhere and find_spec(package) is None:
         raise EnvironmentLacks(
             f"--vs {text}: the Python package '{package}' is not installed here",
-            hint=f"pip install {package}, or name another to compare with",
+            hint=f"{how_to_install(package)}, or name another to compare with",
         )
     loads = f'_versus = given.Dotted("{call.target}")'
     if call.arguments is None:

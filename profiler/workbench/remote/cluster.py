@@ -20,6 +20,7 @@ import workbench
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.remote.job import exchange, framed
 from workbench.run.protocol import Event
+from workbench.words import OWN_EXTRA
 
 ADDRESS = re.compile(r"(?P<protocol>tls|tcp)://(?P<host>\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")
 LOOPBACK = ("127.0.0.1", "[::1]")
@@ -153,7 +154,7 @@ class DaskCluster:
         except ImportError:
             raise EnvironmentLacks(
                 f"--on {self.name} needs Dask, which is not installed",
-                hint="pip install -e '.[cluster]'",
+                hint=OWN_EXTRA.format("cluster"),
             ) from None
         if self.name.startswith("tcp:"):
             self.require_own()

@@ -82,12 +82,54 @@ def front_end(name: str) -> FrontEnd | None:
     return next((known for known in FRONT_ENDS if known.name == name), None)
 
 
+# Distributions of what kernels import: pip's name of a module may be another project's.
+DISTRIBUTIONS = {
+    **{module: front_end.package for front_end in FRONT_ENDS for module in front_end.modules},
+    **dict.fromkeys(("einops", "helion", "jax", "matplotlib", "msgspec", "ninja", "numpy"), ""),
+    **dict.fromkeys(("pandas", "scipy", "torchao", "torchvision", "transformers", "xformers"), ""),
+    "causal_conv1d": "causal-conv1d",
+    "cuda.bindings": "cuda-bindings",
+    "cuda.core": "cuda-core",
+    "cv2": "opencv-python",
+    "fla": "flash-linear-attention",
+    "flash_attn": "flash-attn",
+    "flash_attn.cute": "flash-attn-4",
+    "flashinfer": "flashinfer-python",
+    "liger_kernel": "liger-kernel",
+    "mamba_ssm": "mamba-ssm",
+    "ml_dtypes": "ml-dtypes",
+    "ncu_report": "ncu-report",
+    "PIL": "pillow",
+    "pynvml": "nvidia-ml-py",
+    "quack": "quack-kernels",
+    "sgl_kernel": "sgl-kernel",
+    "sklearn": "scikit-learn",
+    "transformer_engine": "transformer-engine",
+    "tvm_ffi": "apache-tvm-ffi",
+    "warp": "warp-lang",
+    "yaml": "pyyaml",
+}
+
+
+def distribution_of(module: str) -> str | None:
+    """What pip calls what a module is imported from; None where that is not known."""
+    names = (name for name in DISTRIBUTIONS if _within(module, name))
+    name = max(names, key=len, default=None)
+    return None if name is None else DISTRIBUTIONS[name] or name
+
+
 def package_of(module: str) -> str:
-    """What pip calls what a module is imported from; its own first name where it is not known."""
-    for known in FRONT_ENDS:
-        if any(_within(module, name) for name in known.modules):
-            return known.package
-    return module.partition(".")[0]
+    """As ``distribution_of``; a module's own first name where that is not known."""
+    return distribution_of(module) or module.partition(".")[0]
+
+
+def how_to_install(module: str) -> str:
+    """A hint. It has no command for a module whose distribution is not known: what pip would
+    install by that name may be a stranger's.
+    """
+    if known := distribution_of(module):
+        return f"pip install {known}"
+    return f"install the package that `{module}` is of: look up pip's name of it"
 
 
 def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from workbench.run.protocol import (
     Failed,
     encode,
 )
-from workbench.study.front_ends import package_of
+from workbench.study.front_ends import how_to_install, package_of
 from workbench.words import VIRTUAL_ROOT, Phase
 
 NAME_BYTES = 256
@@ -165,9 +165,8 @@ def _package(error: BaseException) -> tuple[str, str] | None:
         return None
     package = package_of(error.name)
     said = "" if package == error.name else f" (of the package {package})"
-    return f"needs {error.name}{said}, which is not installed{_at(place(error))}", (
-        f"pip install {package}"
-    )
+    why = f"needs {error.name}{said}, which is not installed{_at(place(error))}"
+    return why, how_to_install(error.name)
 
 
 def _triton(error: BaseException) -> tuple[str, str] | None:
