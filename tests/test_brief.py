@@ -5,6 +5,8 @@ loop of a coding agent, and errors.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,15 @@ from workbench.app.judge import on_record
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
+from workbench.evidence.recorded import Evidence
+from workbench.judge.advice.ranking import advise
+from workbench.judge.advice.subject import subject
+from workbench.judge.known_evidence import ShapeTimes, main_timing
 from workbench.judge.rows import Ablation
+from workbench.judge.snapshot import at_one_shape
+from workbench.ncu.captures import current_capture
 from workbench.render import brief
+from workbench.render.as_json import plain_data
 from workbench.run.measurement import Measurement
 from workspaces import FIXTURE, GOOD, ROOT, make
 
@@ -50,6 +59,69 @@ def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) 
         assert "left_out" not in json.loads(brief.dumps(step)), row.variant
         assert len(brief.dumps(more, brief.MORE).encode()) <= brief.MORE
         assert step["evidence"] == brief.identity(judged, row)
+
+
+@dataclass
+class Measured:
+    """A study's evidence at any shape, read without the ladder that is judged by it."""
+
+    evidence: Evidence
+    ceilings: Mapping[str, float]
+
+    def times(self, shape: str) -> ShapeTimes:
+        ladder = self.evidence.study.ladder
+        names = [s.variant for s in ladder.chain([])] + [r.name for r in ladder.references]
+        known = at_one_shape(self.evidence.at(shape), names, captures=False)
+        return ShapeTimes(known, main_timing(known, names))
+
+    def advice(self, shape: str, variant: str) -> set[tuple[str, str, float | None]]:
+        """Limit, kind of change and gain of all advice by the capture at a shape."""
+        capture = current_capture(self.evidence.at(shape), variant)
+        if capture is None:
+            return set()
+        of = subject(capture, None, self.ceilings, self.evidence.study.work(shape))
+        return {(a.limit.id, a.change, brief.number(a.gain)) for a in advise(of) or ()}
+
+
+def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
+    """The keys of an answer whose value is not the one that was measured at its shape."""
+    variant, shape = told["step"], told["shape"]
+    times, ladder = measured.times(shape), measured.evidence.study.ladder
+    time = times.time(variant)
+    if told["time_us"] != (time and brief.number(time.value)):
+        yield "time_us"
+    if best := told["vs_best_reference"]:
+        name, ratio = times.least([r.name for r in ladder.references], variant)
+        if best != {"name": name, "ratio": brief.ratio(ratio)}:
+            yield "vs_best_reference"
+    for at in filter(None, (told, told.get("judged"))):
+        over = measured.times(at["shape"]).ratio(told["parent"], variant, every=True)
+        planned = measured.times(at["shape"]).ratio(told["parent"], variant)
+        if at.get("vs_parent") not in (None, brief.ratio(over), brief.ratio(planned)):
+            yield f"vs_parent at {at['shape']}"
+    if shape not in str(told["evidence"]).split("/"):
+        yield "evidence"
+    known = measured.advice(shape, variant)
+    kinds = [(one["kind"], one["max_gain"]) for one in told["next"] or ()]
+    if not {*kinds} <= {(kind, gain) for _, kind, gain in known}:
+        yield "next"
+    if kinds and (told["limit"], *kinds[0]) not in known:
+        yield "limit"
+
+
+@pytest.mark.slow
+def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: Ablation) -> None:
+    evidence = find_target(Local(), ROOT, judged.study, None).evidence()
+    known = evidence.calibration
+    measured = Measured(evidence, known.values if known else {})
+    elsewhere = {row.variant: row.judged_at for row in judged.rows if row.judged_at}
+    for row in judged.everything:
+        told = brief.step(judged, row)
+        assert list(wrongly_of(told, measured)) == [], row.variant
+        deciding = plain_data(told.get("judged") or {})
+        assert deciding.get("shape") == elsewhere.get(row.variant)
+        assert row.variant not in elsewhere or "failed" not in told
+    assert len(elsewhere) >= {"transpose": 0}.get(judged.study, 3)
 
 
 @pytest.mark.parametrize("many", [90, 20_000])

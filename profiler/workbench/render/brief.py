@@ -27,7 +27,7 @@ from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import finite, shorten
 from workbench.words import CheckResult, GateState, Status, Verdict
 
-VERSION = 1
+VERSION = 2
 LIMIT, MORE = 4096, 8192  # bytes of an answer, and of `show ID`
 TEXT = 240  # characters of a sentence
 DIGITS = 4  # significant
@@ -84,39 +84,67 @@ def verdict_of(row: Row) -> str | None:
 
 
 def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
-    """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds."""
+    """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds.
+
+    All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
+    one has the ratio and the gates behind its verdict in ``judged``.
+    """
     chained, advice = row.chained, ranking.to_try(row.advice, found.record)
-    is_open = row.verdict == Verdict.INCONCLUSIVE
     fastest, capture = chained.speedup_over_fastest, row.evidence_state.get("capture")
     data: Data = {
         "step": row.variant,
         "study": found.study,
         "parent": parent_of(row) or None,
-        "shape": row.judged_at or found.shape,
+        "shape": found.shape,
         "gpu": found.gpu,
         "verdict": verdict_of(row),
         "time_us": number(row.time.value) if row.time else None,
-        "vs_parent": ratio(row.deciding_speedup or row.over_parent),
+        "vs_parent": ratio(row.over_parent if row.judged_at else _over_parent(row)),
         "vs_best_reference": fastest and {"name": chained.fastest, "ratio": ratio(fastest)},
         "alone_vs_best_reference": ratio(row.alone.speedup_over_fastest),
         "error_vs_reference": row.accuracy and number(row.accuracy.times_reference),
+        "error_at": row.accuracy and row.accuracy.where,
         "problem": short(sentence(row.problem)) if row.problem else None,
-        "state": None if row.status == Status.CURRENT else row.status,
+        "state": _state(row),
         "capture": capture if capture in (Status.DAMAGED, Status.STALE) else None,
         **_wrong_check(row),
-        "failed": [
-            {"gate": gate.name, "why": short(sentence(gate.why))}
-            for gate in row.gates
-            if gate.state == GateState.FAILED
-            or (is_open and gate.state == GateState.OPEN and gate.binding)
-        ]
-        or None,
+        **_judged(row, {"failed": _failed(row)}),
         **limit(advice),
         "evidence": identity(found, row),
         "budget_left_gpu_s": number(left_s),
         "notes": len(found.warnings),
     }
     return {**data, "next": next_kinds(advice, found.record)}
+
+
+def _state(row: Row) -> str | None:
+    """What is wrong with its evidence at the shape of the answer; None for nothing."""
+    if row.is_unsupported:
+        return CheckResult.UNSUPPORTED
+    return None if row.status == Status.CURRENT else row.status
+
+
+def _over_parent(row: Row) -> Ratio | None:
+    return row.deciding_speedup or row.over_parent
+
+
+def _failed(row: Row) -> list[Data] | None:
+    """The gates that did not pass, of an open verdict those that are open as well."""
+    is_open = row.verdict == Verdict.INCONCLUSIVE
+    return [
+        {"gate": gate.name, "why": short(sentence(gate.why))}
+        for gate in row.gates
+        if gate.state == GateState.FAILED
+        or (is_open and gate.state == GateState.OPEN and gate.binding)
+    ] or None
+
+
+def _judged(row: Row, of_gates: Data) -> Data:
+    """What gates say: in an object with its own shape, where that is another than the answer's."""
+    if not row.judged_at:
+        return of_gates
+    known = {"shape": row.judged_at, "vs_parent": ratio(row.deciding_speedup), **of_gates}
+    return {"judged": {key: value for key, value in known.items() if value is not None}}
 
 
 def _wrong_check(row: Row) -> Data:
@@ -179,6 +207,7 @@ def ladder(found: Ablation) -> Data:
         {
             "step": row.variant,
             "verdict": verdict_of(row),
+            **({"judged_at": row.judged_at} if row.judged_at else {}),
             "time_us": number(row.time.value) if row.time else None,
             "vs_parent": ratio(row.over_parent),
         }
@@ -199,9 +228,10 @@ def more(found: Ablation, row: Row) -> Data:
     """A step with its figures, stalls and bottlenecks, for ``show ID``."""
     shown = [name for name, share in row.stalls.items() if share >= 0.02]
     top = top_stall(row)
+    gates = {gate.name: gate.state for gate in row.gates}
     return {
         **step(found, row),
-        "gates": {gate.name: gate.state for gate in row.gates},
+        **_judged(row, {"failed": _failed(row), "gates": gates}),
         "figures": {name: number(figure.value) for name, figure in row.figures.items()},
         "top_stall": top.reason if top else None,
         "stalls": {name: number(row.stalls[name]) for name in shown},
