@@ -50,7 +50,6 @@ RUN = {  # where, and the exit code
     "workbench sweep fix26 --study moe --shape 'deepseek-t1024,T=1|16|128|1024|8192'": (REPO, 0),
     "workbench sweep fix26 --study moe --shape 'qwen3-t1024,T=1|16|128|1024|8192'": (REPO, 0),
     "workbench sweep 'fix2[warps=4|12]'": (REPO, 0),
-    "workbench ablate --leave-one-out 'fix11[stagger=1,early=1,polynomial=3]'": (REPO, 0),
     SHIP: (REPO, 0),
 }
 SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"

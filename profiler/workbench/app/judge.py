@@ -1,5 +1,5 @@
 """Ladders measured and judged, with the track record of the workspace: what came of advice on each;
-what each switch of a variant is worth; and one step in two stages, a quick verdict first.
+and one step in two stages, a quick verdict first.
 
 The record stands in one file with an entry a study, which judging that study's whole ladder
 updates: no verb judges the ladder of another study for it.
@@ -26,7 +26,7 @@ from workbench.app.measure import (
     profiled_with,
 )
 from workbench.app.target import Target
-from workbench.errors import UsageError, WorkbenchError
+from workbench.errors import WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Record
@@ -34,16 +34,13 @@ from workbench.judge.advice.ranking import AdviceRecord, together
 from workbench.judge.gates import UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
-from workbench.judge.leave_one_out import LeftOut, Switch, introduced_by, judge_left_out, names_of
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.snapshot import at_one_shape, snapshot
+from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
-from workbench.study.model import Ladder, Step, Study
+from workbench.study.model import Step
 from workbench.study.own_files import write_bytes
-from workbench.study.params import base_name, declared, find_variant, with_values
 from workbench.study.text import stands
-from workbench.study.workspace import including
 from workbench.words import GateState, Origin, Status, Verdict
 
 
@@ -165,50 +162,6 @@ def profile(target: Target, names: list[str], *, fresh: bool) -> tuple[Ablation,
     """Variants measured and judged with what they are compared with, and what failed of it."""
     done = ensure(profiled_with(target, names), fresh=fresh)
     return judged(target, names, source=done.source)[0], done.failures
-
-
-def switches_of(study: Study, variant: str, ladder: Ladder) -> tuple[Study, list[Switch]]:
-    """Parameters that a variant gives other values than its own, and the study with what is needed
-    to put each back. ``ladder`` is the study's as it is written. Raises UsageError where there are
-    none.
-    """
-    found = find_variant(study.folder, variant, study.variants)
-    own, given = declared(found.module), dict(found.params)
-    base = base_name(variant)
-    if not given:
-        known = ", ".join(own) or "none is declared (cuda.params)"
-        raise UsageError(
-            f"'{variant}' has no switches: all its parameters have their own values ({known})",
-            hint="name those that are on, such as 'fix11[stagger=1,early=1]'",
-        )
-    switches = []
-    for name, value in given.items():
-        rest = {key: other for key, other in given.items() if key != name}
-        study, (without,) = including(study, [with_values(base, rest)])
-        step, parent = introduced_by(name, value, base, ladder.steps, study.variants)
-        switches.append(Switch(name, value, own[name], without, step, parent))
-    return study, switches
-
-
-def leave_one_out(target: Target, name: str, *, fresh: bool) -> tuple[LeftOut, dict[str, str]]:
-    ladder = target.study.ladder
-    (variant,) = target.variants([name])
-    study, switches = switches_of(target.study, variant, ladder)
-    target.study, (base,) = including(study, [base_name(variant)])
-    wanted = names_of(variant, base, switches)
-    reference = [ladder.primary_reference] if ladder.primary_reference else []
-    ensured = ensure(Wanted(target, [*wanted, *reference], timed=True), fresh=fresh)
-    found = judge_left_out(
-        at_one_shape(target.evidence(), wanted, captures=False),
-        variant,
-        base,
-        switches,
-        study=study.name,
-        gpu=target.folder.gpu,
-        source=ensured.source,
-        reference=ladder.primary_reference,
-    )
-    return found, ensured.failures
 
 
 NEAR = 1.1  # times the best step's time: nothing slower is worth a profile

@@ -6,7 +6,7 @@ import sys
 from shlex import quote
 
 from workbench.app.executor import Executor
-from workbench.app.judge import ablate, leave_one_out, step
+from workbench.app.judge import ablate, step
 from workbench.app.report import is_due, reported
 from workbench.app.target import (
     Target,
@@ -26,10 +26,8 @@ from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import brief
 from workbench.render.answers import ablation as as_data
-from workbench.render.as_json import plain_data
 from workbench.render.document import ladder_table, ladder_view
 from workbench.render.document.blocks import Block, Section
-from workbench.render.document.parameters import left_out_view
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict
@@ -39,8 +37,6 @@ def run(options: AblateOptions) -> int:
     here, fixes = executor("ablate", options.on), options.fixes or []
     if options.quick and not options.brief:
         raise UsageError("--quick needs --brief", hint="`workbench ablate FIX --brief --quick`")
-    if options.leave_one_out:
-        return run_left_out(options, here)
     if options.all_shapes:
         return run_all(options, here)
     if options.brief and len(fixes) == 1:
@@ -91,19 +87,6 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
         return 1
     open_ = verdict == Verdict.INCONCLUSIVE or (verdict == Verdict.KEPT and done.provisional)
     return CannotTell.exit_code if open_ else 0
-
-
-def run_left_out(options: AblateOptions, executor: Executor) -> int:
-    if len(options.fixes or []) != 1 or options.all_shapes:
-        raise UsageError(
-            "--leave-one-out takes one variant at one shape",
-            hint="such as `workbench ablate --leave-one-out 'fix11[stagger=1,early=1]'`",
-        )
-    target = find_target(executor, options.project, options.study, options.shape)
-    found, failed = leave_one_out(target, *(options.fixes or []), fresh=options.fresh)
-    tell(options, lambda: plain_data(found), lambda: left_out_view(found))
-    note_failures(failed, target.study)
-    return int(found.microseconds is None or bool(failed))
 
 
 def run_all(options: AblateOptions, executor: Executor) -> int:

@@ -226,7 +226,6 @@ class AblateOptions(Briefed, Measured):
     fixes: Fixes = None
     shape: ShapeName = None
     all_shapes: bool = flag("--all-shapes", "Print a table for each shape and one for all shapes.")
-    leave_one_out: bool = flag("--leave-one-out", "Measure what each parameter contributes.")
     no_profile: NoProfile = False
     quick: bool = flag("--quick", "With --brief: stop at the first verdict, of 3 sessions.")
     fresh: Fresh = False

@@ -1,11 +1,9 @@
-"""Sweeps and leave-one-out: every combination by its time, and what each switch is worth."""
+"""A sweep of parameters: every combination by its time."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from workbench.derive.speedup import Ratio
-from workbench.judge.leave_one_out import LeftOut, Worth
 from workbench.judge.parameter_sweep import Combination, Fate, Sweep
 from workbench.render.document.blocks import (
     Block,
@@ -29,11 +27,10 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.sentences import sentence, sentences
-from workbench.render.numbers import ends, factor, interval, microseconds, shorten
-from workbench.study.params import value_text
+from workbench.render.numbers import ends, factor, interval, shorten
 from workbench.words import ABSENT, NONE, Origin
 
-WHY, WHY_UNTIMED = 60, 70  # characters
+WHY = 60  # characters
 INTERVAL = "[95 % interval]"
 
 
@@ -183,68 +180,3 @@ def _against(sweep: Sweep) -> str:
     """What the picking sessions said, where that is another figure."""
     picked = sweep.best.over_default if sweep.best else None
     return f" (when it was picked {factor(picked.ratio)})" if picked else ""
-
-
-def _time_without(one: Worth) -> Content:
-    if one.microseconds is None:
-        return shorten(sentence(one.why), WHY_UNTIMED) or NONE
-    return figure_cell(one.microseconds.value, note=ends(one.microseconds))
-
-
-def _came(one: Worth) -> Text:
-    switch = one.switch
-    return line(code(switch.step), " on ", code(switch.parent)) if switch.step else words(NONE)
-
-
-FIELDS: list[Field[Worth]] = [
-    field("switch", "switch", lambda w: code(f"{w.switch.name}={value_text(w.switch.value)}")),
-    field("back", "put back to", lambda w: value_text(w.switch.default), rank=2),
-    numeric("time", "time without it", _time_without, unit="µs", note=INTERVAL, rank=1),
-    numeric("end", f"worth at the end {INTERVAL}", lambda w: interval_cell(w.at_the_end)),
-    numeric("came", f"when it came {INTERVAL}", lambda w: interval_cell(w.when_it_came)),
-    field("step", "as the step", _came, rank=3),
-]
-
-
-def left_out_view(found: LeftOut) -> list[Block]:
-    took = microseconds(found.microseconds.value) if found.microseconds else sentence(found.why)
-    return [
-        paragraph(
-            code(found.variant),
-            f" at {found.shape} on {found.gpu}, {_how(found.evidence)}: {took}, chained; every "
-            "variant of the table in the same sessions",
-        ),
-        *warned(sentences(found.warnings)),
-        table("leave-one-out", FIELDS, found.switches, key=lambda w: w.switch.without),
-        Bullets(tuple(left_out_account(found))),
-    ]
-
-
-def left_out_account(found: LeftOut) -> list[Text]:
-    """All together, and whether they are independent of each other."""
-    if found.together is None:
-        return [line("all together over ", code(found.base), f": {NONE}")]
-    parts = [line("all together: ", interval(found.together), " of ", code(found.base))]
-    if found.product is not None and len(found.switches) > 1:
-        parts.append(words(independence(found.product, found.together)))
-    unsure = [w for w in found.switches if w.at_the_end and not is_clear(w.at_the_end)]
-    if unsure:
-        names = ", ".join(w.switch.name for w in unsure)
-        parts.append(words(f"{names}: the interval at the end holds 1, so nothing is shown for it"))
-    return parts
-
-
-def independence(product: float, together: Ratio) -> str:
-    """What each is worth at the end, multiplied, beside what all are worth."""
-    text = f"what each is worth at the end multiplies to {factor(product)}"
-    low, high = together.low, together.high
-    if low is not None and high is not None and low <= product <= high:
-        return f"{text}: no interaction of the switches is measurable"
-    if product < together.ratio:
-        return f"{text}, less than all together: with one gone others do a part of its work"
-    return f"{text}, more than all together: a part of what one gains depends on another"
-
-
-def is_clear(ratio: Ratio) -> bool:
-    """Whether its interval excludes 1.0."""
-    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high

@@ -84,7 +84,6 @@ SENTENCES: Mapping[str, str] = {
     "missing.package": "not collected: it needs {package}",
     "untimed.wrong_outputs": "the outputs of timed calls of {variant} were wrong: it has no time",
     "untimed.adds_nothing": "a call of {variant} adds no time to its neighbours",
-    "untimed.not_beside": "not timed beside the others",
     "lines.none": "no source lines: {why}",
     "lines.generated": "no source lines of its own files: those shown are of code generated {by}",
     # gates
