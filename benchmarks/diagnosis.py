@@ -44,8 +44,8 @@ class Diagnosis(NamedTuple):
         return next((self.lines[kind] for kind in self.advised if kind in self.repairs), None)
 
 
-def advised(study: str, variant: str) -> dict[str, Any]:
-    return answer("advise", variant, "--study", study, "--project", str(WORKSPACE), "--json")
+def told(verb: str, study: str, variant: str) -> dict[str, Any]:
+    return answer(verb, variant, "--study", study, "--project", str(WORKSPACE), "--json")
 
 
 def kinds_of(title: str) -> frozenset[str]:
@@ -54,16 +54,17 @@ def kinds_of(title: str) -> frozenset[str]:
 
 def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
     variant = f"kernel[fault={fault}]"
-    found = advised(study, variant)
+    found = told("advise", study, variant)
     repairs = frozenset(REPAIRS[study, fault].split())
     advice = found["advice"] or []
     source = (WORKSPACE / "kernels" / study / "kernel.cu").read_text().splitlines()
-    estimates = sorted(found["nvidia"], key=lambda rule: -(rule["estimate_pct"] or 0))
+    rules = [limit for limit in told("show", study, variant)["bottlenecks"] if limit["rule"]]
+    rules.sort(key=lambda rule: -(rule["estimated_speedup_pct"] or 0))
     return Diagnosis(
         (study, fault),
         repairs,
         tuple(each["change"] for each in advice),
-        tuple(kinds_of(rule["rule"]) for rule in estimates[:TOP]),
+        tuple(kinds_of(rule["title"]) for rule in rules[:TOP]),
         {each["change"]: each["line"] and each["line"]["line"] for each in advice},
         frozenset(n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")),
         found["microseconds"] / repaired,
@@ -118,7 +119,7 @@ def faults(found: Sequence[Diagnosis]) -> str:
 def main() -> int:
     found: list[Diagnosis] = []
     for study in dict.fromkeys(study for study, _ in REPAIRS):
-        repaired = advised(study, "kernel")["microseconds"]
+        repaired = told("advise", study, "kernel")["microseconds"]
         found += [diagnose(study, fault, repaired) for s, fault in REPAIRS if s == study]
     for title, some in (
         ("All", found),

@@ -20,7 +20,6 @@ from workbench.derive.largest_changes import (
     surprise,
 )
 from workbench.evidence.records import BuiltKernel, CaptureIndex
-from workbench.judge.bottlenecks import READABLE
 from workbench.ncu.capture import Capture
 from workbench.ncu.catalog import catalog
 from workbench.study.config import CommitGate
@@ -58,13 +57,6 @@ def compare(
         ),
         largest_changes=largest_changes(old, new, factors),
     )
-
-
-def rule_words(rule: str, title: str) -> str:
-    """Which rule it is, for people."""
-    if not title:
-        return READABLE.get(rule, rule)
-    return f"{title} (launch configuration)" if rule == "LaunchConfiguration" else title
 
 
 # What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio

@@ -14,7 +14,7 @@ from workbench.derive.recordings import OverRecordings
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord, Tried
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.comparison import Comparison, rule_words
+from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import Score
@@ -248,13 +248,6 @@ class ReportLines(msgspec.Struct, frozen=True, kw_only=True):
     sass: Sequence[InstructionCost] | msgspec.UnsetType
 
 
-class RuleEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a rule of Nsight Compute."""
-
-    rule: str
-    estimate_pct: float
-
-
 class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Of ``advise``: ids that stay, and less than 4 KB for a variant."""
 
@@ -266,7 +259,6 @@ class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     microseconds: float | None
     advice: list[AdvisedChange] | None
     record_of: Data
-    nvidia: list[RuleEstimate]
     warnings: tuple[Finding, ...]
 
 
@@ -279,14 +271,6 @@ def advised(found: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> Ad
         microseconds=round(row.time.value, DIGITS) if row.time else None,
         advice=to_try(row.advice, found.record),
         record_of=shown_fields(found.record, "kinds"),
-        nvidia=[
-            RuleEstimate(
-                rule=rule_words(limit.rule, limit.title),
-                estimate_pct=round(limit.estimated_speedup_pct, 1),
-            )
-            for limit in row.bottlenecks
-            if limit.rule
-        ],
         warnings=warnings,
     )
 
