@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,19 @@ def test_the_copy_is_a_variant_of_its_own(root: Path, builds_here: None, capsys:
     capsys.readouterr()
     (built,) = json_of(capsys, "build", "fix2", project=root)["builds"]
     assert [kernel["source"] for kernel in built["kernels"]] == ["fix2.cu"]
+
+
+def test_two_commands_at_once_lose_no_step(root: Path) -> None:
+    """Each adds steps to the ladder as it is when it writes."""
+    names = [f"at{n}" for n in range(1, 7)]
+    command = [sys.executable, "-m", "workbench", "new", "--from", "baseline", *CHANGE]
+    running = [
+        subprocess.Popen([*command, name, "--project", str(root)], stdout=subprocess.DEVNULL)
+        for name in names
+    ]
+    assert [process.wait(60) for process in running] == [0] * len(names)
+    steps = [step.variant for step in find_workspace(root).study().ladder.steps]
+    assert sorted(steps[-len(names) :]) == names
 
 
 def test_the_ladder_keeps_its_comments_and_gains_a_step(root: Path) -> None:

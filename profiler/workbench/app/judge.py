@@ -39,7 +39,7 @@ from workbench.judge.rows import Ablation, Row
 from workbench.judge.snapshot import snapshot
 from workbench.study.config import Config
 from workbench.study.model import Step
-from workbench.study.own_files import write_bytes
+from workbench.study.own_files import alone, write_bytes
 from workbench.study.text import stands
 from workbench.words import GateState, Origin, Status, Verdict
 
@@ -91,7 +91,7 @@ def _with_record(
     if whole and judged.shape == study.default_shape:
         known[study.name] = judged.record
         if path and kept.get(study.name) != judged.record and not workspace.packaged:
-            _write(path, {**kept, study.name: judged.record})
+            _write(path, study.name, judged.record)
     order = sorted(known, key=lambda name: (name != study.name, name))
     return replace(judged, record=together([known[name] for name in order]))
 
@@ -104,10 +104,13 @@ def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:
         return {}, f"{error.message}; advice is ranked without a track record ({error.hint})"
 
 
-def _write(path: Path, known: Mapping[str, AdviceRecord]) -> None:
-    """A workspace that takes no files has no record, and everything else."""
-    data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(known.items()))})
-    with suppress(WorkbenchError, OSError):
+def _write(path: Path, study: str, record: AdviceRecord) -> None:
+    """Beside those of other studies, as they are now. A workspace that takes no files has no
+    record, and everything else.
+    """
+    with suppress(WorkbenchError, OSError), alone(path.parent):
+        known = {**_read(path)[0], study: record}
+        data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(known.items()))})
         write_bytes(path, msgspec.json.format(data, indent=1) + b"\n")
 
 

@@ -17,7 +17,14 @@ from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import literal
 from workbench.study.model import Prediction, Step, Study, Variant
-from workbench.study.own_files import all_or_nothing, resolved, write_bytes, write_new
+from workbench.study.own_files import (
+    all_or_nothing,
+    alone,
+    make_folder,
+    resolved,
+    write_bytes,
+    write_new,
+)
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.text import read_text, stands
@@ -184,7 +191,7 @@ def for_agents() -> dict[Path, bytes]:
 
 def add_agents(root: Path) -> list[Path]:
     """Write the files for coding agents that a workspace lacks; returns those written."""
-    with all_or_nothing() as made:
+    with alone(root), all_or_nothing() as made:
         return [n for n, data in for_agents().items() if write_new(root / n, data, root, made)]
 
 
@@ -193,14 +200,14 @@ def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWork
     and where there is a study already.
     """
     files = (for_agents() if agents else {}) | files_of(template)
-    if studies := sorted(path.parent.name for path in root.glob(f"kernels/*/{STUDY}")):
-        raise UsageError(
-            f"{resolved(root)} has a study already: {', '.join(studies)}",
-            hint="`workbench new NAME --from VARIANT` adds a variant to it; "
-            "`workbench init DIR` makes another workspace",
-        )
     ignored = files.pop(Path(IGNORED.lstrip("."))).decode().splitlines()
-    with all_or_nothing() as made:
+    with all_or_nothing() as made, alone(make_folder(root, made)):
+        if studies := sorted(path.parent.name for path in root.glob(f"kernels/*/{STUDY}")):
+            raise UsageError(
+                f"{resolved(root)} has a study already: {', '.join(studies)}",
+                hint="`workbench new NAME --from VARIANT` adds a variant to it; "
+                "`workbench init DIR` makes another workspace",
+            )
         written = [n for n, data in files.items() if write_new(root / n, data, root, made)]
         lines = merged(root / IGNORED, ignored)
     left = [name for name in files if name not in written]
@@ -265,9 +272,9 @@ def change_text(given: str) -> str:
 def added(study: Study, step: Step, files: Mapping[Path, str]) -> None:
     """The step with its files, all of it or nothing. Raises UsageError where a file is there."""
     ladder = study.ladder.path
-    read_text(ladder)  # says what is wrong with the file itself
-    longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
-    with all_or_nothing() as made:
+    with alone(ladder.parent), all_or_nothing() as made:
+        read_text(ladder)  # says what is wrong with the file itself
+        longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
         for path, text in files.items():
             if not write_new(path, text.encode(), study.folder, made):
                 raise UsageError(f"{path} is there already", hint="take another name")

@@ -13,7 +13,7 @@ from workbench.evidence.layout import listed
 from workbench.judge.view import ladder_sources
 from workbench.render.chart.scene import Scene
 from workbench.render.document.blocks import Block
-from workbench.study.own_files import write_bytes
+from workbench.study.own_files import alone, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 
@@ -91,10 +91,11 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
     files that are not the workbench's.
     """
     try:
-        if workspace.packaged:
-            claim(folder)
-        for name, text in texts.items():
-            write_bytes(folder / name, text.encode(errors="replace"))
+        with alone(folder):
+            if workspace.packaged:
+                claim(folder)
+            for name, text in texts.items():
+                write_bytes(folder / name, text.encode(errors="replace"))
     except OSError as error:
         raise EnvironmentLacks(
             f"no report could be written to {shown_path(folder)}: {error.strerror or error}",

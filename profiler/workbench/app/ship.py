@@ -32,7 +32,7 @@ from workbench.render.templates import PackageText, render_report, template_envi
 from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
-from workbench.study.own_files import write_bytes
+from workbench.study.own_files import alone, write_bytes
 
 VERSION = "0.1.0"
 
@@ -155,7 +155,8 @@ def ship(
         made = Path(scratch) / folder.name
         made.mkdir()
         shipped = written(subject, distribution, package, made)
-        folder.mkdir(exist_ok=True)
-        for each in sorted(made.iterdir()):
-            shutil.move(each, folder)
+        with alone(folder):
+            packaging.require_room(folder)
+            for each in sorted(made.iterdir()):
+                shutil.move(each, folder)
     return Shipment(folder, subject, shipped)

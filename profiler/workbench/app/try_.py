@@ -31,7 +31,7 @@ from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
-from workbench.study.own_files import all_or_nothing, write_new
+from workbench.study.own_files import all_or_nothing, alone, write_new
 from workbench.study.text import is_plain_name, stands
 from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
@@ -262,19 +262,26 @@ def require_free(name: str, project: Path | None) -> Path:
         )
     if not (is_plain_name(name) and name.isidentifier()):
         raise UsageError(f"'{name}' is no name of a study", hint="letters, digits and '_'")
-    for folder in (workspace.kernels / name, workspace.ablations / name):
+    require_none(workspace.root, name)
+    return workspace.root
+
+
+def require_none(root: Path, study: str) -> None:
+    for folder in (root / "kernels" / study, root / "ablations" / study):
         if stands(folder):
             raise UsageError(
                 f"{shown_path(folder)} is there already", hint="keep it under another name"
             )
-    return workspace.root
 
 
 def kept(done: Attempt, root: Path) -> Path:
-    """Copy the study into the workspace, all of it or nothing; ``study.py`` comes last."""
+    """Copy the study into the workspace, all of it or nothing; ``study.py`` comes last. Raises
+    UsageError where another command was faster.
+    """
     tops = [done.folder / part / done.study for part in ("ablations", "kernels")]
     files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
-    with all_or_nothing() as made:
+    with alone(root), all_or_nothing() as made:
+        require_none(root, done.study)
         for path in sorted(files, key=lambda path: path.name == STUDY_FILE):
             if "__pycache__" not in path.parts:
                 write_new(root / path.relative_to(done.folder), path.read_bytes(), root, made)

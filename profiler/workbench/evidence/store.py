@@ -12,8 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,26 +151,6 @@ def write(path: Path, record: Record) -> None:
     write_bytes(path, encoded(record, path))
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else is inside for this folder, which is made where it is not there: what is read and
-    then written, or deleted for what was read, is not another command's meanwhile. Not to be
-    nested. Raises EnvironmentLacks where the disk is full.
-    """
-    require_inside(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise disk_full(folder, error) or error from None
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def append(path: Path, *records: Record) -> None:
     """Add records as the last lines of a file, for good when this returns, ending a torn line
     first. Raises EnvironmentLacks where the disk is full.
@@ -182,6 +161,8 @@ def append(path: Path, *records: Record) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
             whole = b"\n" * torn + b"".join(lines)

@@ -13,14 +13,12 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Protocol, TypeVar
 
-from msgspec import structs
-
 from workbench.app.doctor import Diagnosis
 from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import JournalEntry, SessionEntry
-from workbench.evidence.layout import gpu_slug, is_there
+from workbench.evidence.layout import gpu_slug
 from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Record
 from workbench.evidence.timing import Timing
 from workbench.judge.open_verdicts import Deciding
@@ -39,7 +37,7 @@ from workbench.remote.job import (
 from workbench.run.gpu import Gpu
 from workbench.run.plan import MeasuredPlan
 from workbench.run.protocol import ErrorText
-from workbench.run.recording import Recorder, stamp, typed, write_captures
+from workbench.run.recording import Recorder, typed, write_captures
 from workbench.study.params import parameters_of_derived
 
 R = TypeVar("R", bound=Record)
@@ -118,9 +116,7 @@ class Intake:
             raise refused(f"{variant} was measured with other sources")
 
     def timing(self, timing: Timing) -> None:
-        path = self.recorder.free(stamp(timing.provenance.date))
-        store.write(path, timing)
-        self.recorder.note_timing(path, timing)
+        self.recorder.note_timing(self.recorder.new_timing(timing), timing)
 
     def cut_short(self) -> None:
         """Timings that ended early left only a line."""
@@ -133,11 +129,7 @@ class Intake:
     def captured(self, indexes: list[CaptureIndex]) -> None:
         for name in dict.fromkeys(index.report for index in indexes):
             mine = [index for index in indexes if index.report == name]
-            report, kept = self.files[f"reports/{name}"], name
-            if is_there(self.folder.reports / name):  # two GPUs in one second
-                kept = f"{name.removesuffix('.ncu-repz')}-{digest(report)[:8]}.ncu-repz"
-            new = [structs.replace(index, report=kept) for index in mine]
-            write_captures(self.folder, kept, report, new)
+            write_captures(self.folder, name, self.files[f"reports/{name}"], mine)
 
 
 def refused(why: str) -> ToolFailed:

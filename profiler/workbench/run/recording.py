@@ -36,8 +36,10 @@ from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
 from workbench.study.model import Study
-from workbench.study.own_files import delete, write_bytes
+from workbench.study.own_files import alone, delete, write_bytes
 from workbench.study.sources import Fingerprints, source_files
+
+REPORT = ".ncu-repz"  # at the end of the name of one that is kept
 
 
 def compressed(report: bytes) -> bytes:
@@ -49,11 +51,14 @@ def write_captures(
     folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
 ) -> None:
     """Keep a compressed report, then the indexes that name it, and say so in the journal; drop
-    what no index names any more.
+    what no index names any more. The report gets another name where there is one of this name.
     """
-    with store.alone(folder.root):  # or the report is nobody's yet when another command cleans up
+    with alone(folder.root):  # or the report is nobody's yet when another command cleans up
+        if is_there(folder.reports / name):  # two GPUs in one second
+            digest = hashlib.sha256(report).hexdigest()[:8]
+            name = f"{name.removesuffix(REPORT)}-{digest}{REPORT}"
         write_bytes(folder.reports / name, report)
-        for index in indexes:
+        for index in (structs.replace(index, report=name) for index in indexes):
             store.write(folder.capture_index(index.shape, index.variant), index)
             journal.append(folder, journal.capture_entry(index))
         remove_unused(folder)
@@ -126,20 +131,22 @@ class Recorder:
         To be called before anything is measured. What is in the journal already is not noted again:
         its first entry counts.
         """
-        noted = {d for e in journal.load_journal(self.folder).predictions for d in e.predictions}
-        known = journal.known_of(self.folder)
-        for step in self.study.ladder.steps:
-            new = tuple(d for d in map(step.digest, step.predictions) if d not in noted)
-            if new:
-                entry = PredictionEntry(
-                    date=now(),
-                    workbench=workbench.__version__,
-                    variant=step.variant,
-                    parent=step.parent,
-                    predictions=new,
-                    known=known.get(step.variant, known[""]),
-                )
-                journal.append(self.folder, entry)
+        with alone(self.folder.root):
+            entries = journal.load_journal(self.folder).predictions
+            noted = {digest for entry in entries for digest in entry.predictions}
+            known = journal.known_of(self.folder)
+            for step in self.study.ladder.steps:
+                new = tuple(d for d in map(step.digest, step.predictions) if d not in noted)
+                if new:
+                    entry = PredictionEntry(
+                        date=now(),
+                        workbench=workbench.__version__,
+                        variant=step.variant,
+                        parent=step.parent,
+                        predictions=new,
+                        known=known.get(step.variant, known[""]),
+                    )
+                    journal.append(self.folder, entry)
 
     def note_derived(self, others: Iterable[str]) -> None:
         """Note what a shape is that the study does not list, before anything is measured there."""
@@ -190,7 +197,7 @@ class Recorder:
     def add_checks(self, new: Checks) -> None:
         """Beside what is recorded of these sources at other shapes."""
         path = self.folder.check(new.variant)
-        with store.alone(self.folder.root):
+        with alone(self.folder.root):
             known = store.read(path, Checks).shapes if is_there(path) else {}
             still = {
                 shape: check
@@ -234,18 +241,21 @@ class Recorder:
             ways={name: ways for name, ways in self._ways.items() if ways},
         )
         if self._timing is None:
-            self._timing = self.free(stamp(record.provenance.date))
-        store.write(self._timing, record)
+            self._timing = self.new_timing(record)
+        else:
+            store.write(self._timing, record)
         self._on_record = record
         return record
 
-    def free(self, stem: str) -> Path:
-        """Where a timing of another command, or of before the clock was set back, is not."""
+    def new_timing(self, timing: Timing) -> Path:
+        """Write it where no timing of another command, or of before the clock was set back, is."""
+        stem, number = stamp(timing.provenance.date), 1
         path = self.folder.timing(self.shape, f"{stem}.json")
-        number = 1
-        while is_there(path):
-            number += 1
-            path = self.folder.timing(self.shape, f"{stem}_{number}.json")  # sorts behind the first
+        with alone(self.folder.root):
+            while is_there(path):
+                number += 1  # sorts behind the first
+                path = self.folder.timing(self.shape, f"{stem}_{number}.json")
+            store.write(path, timing)
         return path
 
     def end_timing(self) -> None:
@@ -255,8 +265,9 @@ class Recorder:
     def note_timing(self, path: Path, timing: Timing) -> None:
         """In the journal; older timings of no others than its variants go."""
         name = timing_name(path.name)
-        journal.append(self.folder, journal.timing_entry(name, timing))
-        remove_superseded(self.folder, self.shape, name, set(timing.fingerprints))
+        with alone(self.folder.root):
+            journal.append(self.folder, journal.timing_entry(name, timing))
+            remove_superseded(self.folder, self.shape, name, set(timing.fingerprints))
 
     def captures(
         self,
@@ -273,9 +284,7 @@ class Recorder:
         sha256, flags = hashlib.sha256(data).hexdigest(), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)
-        name = f"{self.shape}-{stamp(origin.date)}.ncu-repz"
-        if is_there(self.folder.reports / name):
-            name = f"{self.shape}-{stamp(origin.date)}-{sha256[:8]}.ncu-repz"
+        name = f"{self.shape}-{stamp(origin.date)}{REPORT}"
         indexes = [
             CaptureIndex(
                 variant=variant,

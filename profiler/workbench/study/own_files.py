@@ -5,6 +5,7 @@ only what is recorded as its own is deleted.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
@@ -63,6 +64,26 @@ def delete(path: Path, recorded: Collection[str]) -> None:
 
 
 @contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Lock a folder, which is made if it is not there: nobody else is inside meanwhile. Every use
+    case that writes or deletes files because of what it read holds the lock of the folder above
+    them all. Not to be nested. Raises EnvironmentLacks where the disk is full.
+    """
+    require_inside(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_full(folder, error) or error from None
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def all_or_nothing() -> Iterator[list[Path]]:
     """What is made inside is added to the list, and deleted again where anything fails."""
     made: list[Path] = []
@@ -82,13 +103,16 @@ def write_new(path: Path, data: bytes, top: Path, made: list[Path]) -> bool:
     if stands(path):
         return False
     require_inside(path, top)
-    _make_folder(path.parent, made)
+    make_folder(path.parent, made)
     write_bytes(path, data)
     made.append(path)
     return True
 
 
-def _make_folder(folder: Path, made: list[Path]) -> None:
+def make_folder(folder: Path, made: list[Path]) -> Path:
+    """The folder; it and those above that it makes are added to ``made``. Raises UsageError where
+    one of them is a file.
+    """
     for each in reversed([folder, *folder.parents]):
         if each.is_dir():
             continue
@@ -97,8 +121,10 @@ def _make_folder(folder: Path, made: list[Path]) -> None:
                 f"{each} is a file, where a folder is needed",
                 hint="move it away, or name another folder",
             )
-        each.mkdir()
-        made.append(each)
+        with suppress(FileExistsError):  # another command was faster
+            each.mkdir()
+            made.append(each)
+    return folder
 
 
 def disk_full(path: Path, error: OSError) -> EnvironmentLacks | None:

@@ -1,0 +1,119 @@
+"""Two commands at once: each that writes because of what it read waits for the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from snapshots import session as timed_session
+from workbench.app import judge, report, try_
+from workbench.app.new import add_agents, new_step, new_workspace
+from workbench.errors import UsageError
+from workbench.evidence.layout import EvidenceFolder
+from workbench.judge.advice.ranking import AdviceRecord
+from workbench.run.protocol import TimedSession
+from workbench.run.recording import Recorder
+from workbench.study.own_files import alone
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, make
+
+Use = tuple[Path, Callable[[], object]]
+PREDICTION = """
+[[step.prediction]]
+figure = "time"
+factor = [0.8, 0.9]
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = make(tmp_path / "ws", {"baseline": GOOD, "fix1": GOOD})
+    with (made / "ablations/scale/ablation.toml").open("a") as file:
+        file.write(PREDICTION)
+    monkeypatch.chdir(made)
+    return made
+
+
+def of_new(root: Path) -> Use:
+    study = find_workspace(root).study()
+    return root / "ablations/scale", lambda: new_step(study, "fix9", "fix1", "x", [], by_name=False)
+
+
+def of_init(root: Path) -> Use:
+    empty = root.with_name("empty")
+    return empty, lambda: new_workspace(empty, "cuda")
+
+
+def of_agents(root: Path) -> Use:
+    return root, lambda: add_agents(root)
+
+
+def of_advice(root: Path) -> Use:
+    record = AdviceRecord(steps=3)
+    return root / "ablations", lambda: judge._write(root / "ablations/advice.json", "a", record)
+
+
+def of_report(root: Path) -> Use:
+    folder = root / "reports/scale"
+    return folder, lambda: report.write_files(find_workspace(root), folder, {"a.md": "x"})
+
+
+def of_keep(root: Path) -> Use:
+    """``kept`` asks only for these two of an attempt."""
+    tried = SimpleNamespace(folder=root.with_name("tried"), study="scale")
+    make(tried.folder, {"baseline": GOOD})
+    (into := root.with_name("into")).mkdir()
+    return into, lambda: try_.kept(tried, into)  # type: ignore[arg-type]
+
+
+def recorder_of(root: Path) -> Recorder:
+    study = find_workspace(root).study()
+    folder = EvidenceFolder(root / "ablations/scale/evidence/h100")
+    return Recorder(study, study.default_shape, folder, study.variants)
+
+
+def of_predictions(root: Path) -> Use:
+    recorder = recorder_of(root)
+    return recorder.folder.root, recorder.predictions
+
+
+def of_timing(root: Path) -> Use:
+    recorder = recorder_of(root)
+    event = TimedSession(session=timed_session(1, {"fix1": 5.0}), nodes={})
+    return recorder.folder.root, lambda: recorder.session(event, 1)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "of",
+    [of_new, of_init, of_agents, of_advice, of_report, of_keep, of_predictions, of_timing],
+    ids=lambda of: of.__name__,
+)
+def test_a_command_waits_for_another_that_is_writing(of: Callable[[Path], Use], root: Path) -> None:
+    folder, use = of(root)
+    thread = threading.Thread(target=use)
+    with alone(folder):
+        before = contents(folder)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert contents(folder) == before
+    thread.join(30)
+    assert not thread.is_alive()
+    assert contents(folder) != before
+
+
+def test_of_two_that_keep_a_study_at_once_the_second_is_refused(root: Path) -> None:
+    into, keep = of_keep(root)
+    keep()
+    before = (into / "kernels/scale/study.py").stat()
+    with pytest.raises(UsageError, match="is there already"):
+        keep()
+    assert (into / "kernels/scale/study.py").stat() == before
