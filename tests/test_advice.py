@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from benchmarks import diagnosis
 from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
+from workbench.app.judge import TrackRecord
 from workbench.app.show import current_capture
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import Figure, stall_shares
+from workbench.evidence import store
 from workbench.judge.advice.ranking import (
     Advice,
     AdviceRecord,
@@ -315,7 +318,7 @@ def test_told_in_words() -> None:
     )
     assert "Limit: latency; long scoreboard stalls take 71 %" in text
     assert "`kernel.cu:7`, 90 % of the stall time" in text
-    assert "Record" not in text
+    assert "Tried here" not in text
 
 
 def test_the_budget_is_the_time_of_the_busiest_sm() -> None:
@@ -340,42 +343,20 @@ def test_the_catalogue_is_whole() -> None:
     assert all(alone.values()), [reason for reason, stages in alone.items() if not stages]
 
 
-def trial(kind: Change, verdict: Verdict = Verdict.KEPT, saved: float = 0.4) -> Trial:
-    return Trial(
-        variant="fix1",
-        parent="baseline",
-        shape="s",
-        kind=kind,
-        verdict=verdict,
-        ratio=1 / (1 - saved),
-        saved=saved,
-        advised=given(Kernel(GLOBAL, issue=0.2)),
-    )
+def trial(kind: Change, verdict: Verdict = Verdict.KEPT) -> Trial:
+    return Trial("fix1", "baseline", "s", kind, verdict)
 
 
-def test_a_promise_came_true_where_it_was_answered_kept_and_half_of_it_came() -> None:
-    good, poor = trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, saved=0.2)
-    bad = trial(Change.ASYNC_COPY, Verdict.SLOWER, saved=0.5)
-    other = trial(Change.EARLY)
-    known = together([record("a", [good, poor, bad]), record("b", [other]), record("c", [])])
-    assert known.studies == ("a", "b")
-    assert (known.steps, known.told) == (4, 4)
-    copies = known.of(Change.ASYNC_COPY)
-    assert (copies.tried, copies.kept, copies.advised, copies.came_true) == (3, 2, 3, 1)
-    assert copies.ratio == pytest.approx(1 / 0.6)
-    assert (known.of(Change.EARLY).tried, known.of(Change.EARLY).advised) == (1, 0)
-    assert known.of(Change.TENSOR) == KindRecord()
+def test_the_record_counts_tried_and_kept_by_kind() -> None:
+    copies = [trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, Verdict.SLOWER)]
+    known = together([record(copies), record([trial(Change.EARLY)]), record([])])
+    assert known.of(Change.ASYNC_COPY) == KindRecord(tried=2, kept=1)
+    assert known.of(Change.EARLY, Change.ASYNC_COPY, Change.TENSOR) == KindRecord(tried=3, kept=2)
+    assert known.of(Change.TENSOR) == known.of() == KindRecord()
+    assert record([trial(Change.CHOOSE)]) == AdviceRecord(), "a dispatcher makes no change"
 
 
-def test_what_is_no_trial_counts_for_nothing() -> None:
-    unjudged = trial(Change.TENSOR, Verdict.INCONCLUSIVE)
-    choice = trial(Change.CHOOSE)
-    untold = dataclasses.replace(trial(Change.TENSOR), kind=None)
-    known = record("a", [unjudged, choice, untold])
-    assert (known.steps, known.told, dict(known.kinds)) == (1, 0, {})
-
-
-def test_what_never_came_true_here_does_not_lead() -> None:
+def test_what_was_never_kept_here_does_not_lead() -> None:
     advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
     assert advice[0].change == Change.EARLY
     poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
@@ -392,7 +373,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
     kept = dataclasses.replace(first, tried=(Tried("fix1", Verdict.KEPT),))
     ranked = not_none(to_try((kept, *others)))
     assert ranked[0] == kept
-    assert "tried here: `fix1` kept" in markdown.blocks(told(ranked, AdviceRecord()))
+    assert "Tried here: `fix1` kept" in markdown.blocks(told(ranked, AdviceRecord()))
 
 
 @pytest.fixture(scope="module")
@@ -427,30 +408,32 @@ def test_what_is_advised_on_the_recorded_ladder(ladder: Ablation) -> None:
     assert all("registers" not in each for ids in first.values() for each in ids)
 
 
-def test_a_trial_knows_nothing_of_what_came_after(ladder: Ablation) -> None:
-    found = next(trial for trial in ladder.trials if trial.variant == "fix7")
-    assert found.advised is not None
-    assert all(one.tried == () for one in found.advised)
-    shown = not_none(ladder.row("fix6").advice)
-    assert [one.id for one in shown] == [one.id for one in found.advised]
-    assert any(step.variant == "fix7" for one in shown for step in one.tried)
-
-
 def test_the_verb_prints_the_list_and_the_record(capsys: Capsys) -> None:
     text = text_of(capsys, "advise", "fix6", *HERE)
     assert "## What to try next after `fix6`" in text
-    assert "tried here: `fix7` kept" in text
+    assert "Tried here: `fix7` kept" in text
     assert "`fix6.cu:24`" in text
+    (kept, tried) = map(int, re.findall(r"were kept in (\d+) of (\d+) recorded steps", text)[0])
+    record = json_of(capsys, "advise", "fix6", *HERE)["recorded_steps"]
+    assert record == {"tried": tried, "kept": kept}
+    assert 0 < kept < tried
 
 
 def test_the_verb_prints_json(capsys: Capsys) -> None:
     data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
     assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
-    assert data["record_of"]["steps"] > 15  # of the ladder at its own shape
+    assert data["recorded_steps"]["tried"] > 2  # of the ladder at its own shape
+
+
+ADVISE_TMA = ("advise", "tma", "--study", "transpose")
 
 
 def record_of(root: Path, verb: str, study: str, capsys: Capsys) -> Any:
-    return json_of(capsys, *verb.split(), "--study", study, project=root).get("record_of")
+    return json_of(capsys, *verb.split(), "--study", study, project=root).get("recorded_steps")
+
+
+def read_records(path: Path) -> Mapping[str, AdviceRecord]:
+    return store.read(path, TrackRecord).studies
 
 
 def test_the_record_stands_in_a_file_that_ablate_updates(
@@ -460,23 +443,27 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     root = tmp_path / "fixture"
     shutil.copytree(FIXTURE, root)
     file = root / "ablations" / "advice.json"
-    written = file.read_bytes()
+    recorded = read_records(file)
+    assert recorded.keys() == {"attention", "softmax", "transpose"}
     file.unlink()
-    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == 0
+    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
     for study in ("transpose", "attention", "softmax"):
         record_of(root, "ablate", study, capsys)
-    assert file.read_bytes() == written
+    assert read_records(file) == recorded, "what older versions wrote as well is not written"
+    written = file.read_bytes()
     before = file.stat().st_mtime_ns
     record_of(root, "ablate", "softmax", capsys)
-    found = record_of(root, "advise fused", "softmax", capsys)
-    assert found["studies"] == ["softmax", "attention", "transpose"]
+    found = record_of(root, "advise tma", "transpose", capsys)
+    changes = [one["change"] for one in json_of(capsys, *ADVISE_TMA, project=root)["advice"]]
+    assert found == dataclasses.asdict(together(recorded.values()).of(*changes))
+    assert found["tried"] > recorded["transpose"].of(*changes).tried
     assert file.stat().st_mtime_ns == before
     record_of(root, "ablate fix1", "attention", capsys)
     assert file.read_bytes() == written  # a part of a ladder is not written
     shutil.rmtree(root / "ablations" / "softmax")
-    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == found["steps"]
+    assert record_of(root, "advise tma", "transpose", capsys) == found
     file.write_text("{")
-    assert record_of(root, "advise tma", "transpose", capsys)["steps"] == 0
+    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
     for verb in ("advise tma", "show tma", "profile tma", "ablate", "report"):
         assert main([*verb.split(), "--study", "transpose", "--project", str(root)]) == 0
         told = "".join(capsys.readouterr())

@@ -48,7 +48,8 @@ RENAMED: dict[str, str | None] = {
     r"(/tables/[^/]+)?/noise/": None,
     r".*/sharpness(/|$)": None,
     r".*/predictions/(groups/|alpha$)": None,
-    # `diff` has what else moved, `advise` the details of its advice and of the track record.
+    r".*/advice/.+/record(/|$)": None,
+    # `diff` has what else moved, `advise` the details of its advice.
     r".*/(whole|against_parent)/(moves|launch|following_duration)(/|$)": None,
     r".*/(whole|against_parent|comparison)/rules(/|$)": None,
     r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,

@@ -14,11 +14,12 @@ from workbench.app import judge, report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.judge.advice.ranking import AdviceRecord
+from workbench.judge.advice.ranking import AdviceRecord, KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study.own_files import alone
 from workbench.study.workspace import find_workspace
+from workbench.words import Change
 from workspaces import GOOD, make
 
 Use = tuple[Path, Callable[[], object]]
@@ -53,7 +54,7 @@ def of_agents(root: Path) -> Use:
 
 
 def of_advice(root: Path) -> Use:
-    record = AdviceRecord(steps=3)
+    record = AdviceRecord({Change.TAIL: KindRecord(tried=3)})
     return root / "ablations", lambda: judge._write(root / "ablations/advice.json", "a", record)
 
 

@@ -1,5 +1,5 @@
-"""Ladders measured and judged, with the track record of the workspace: what came of advice on each;
-and one step in two stages, a quick verdict first.
+"""Ladders measured and judged, with the track record of the workspace: how often each kind of
+change was kept. And one step in two stages, a quick verdict first.
 
 The record stands in one file with an entry a study, which judging that study's whole ladder
 updates: no verb judges the ladder of another study for it.
@@ -92,8 +92,7 @@ def _with_record(
         known[study.name] = judged.record
         if path and kept.get(study.name) != judged.record and not workspace.packaged:
             _write(path, study.name, judged.record)
-    order = sorted(known, key=lambda name: (name != study.name, name))
-    return replace(judged, record=together([known[name] for name in order]))
+    return replace(judged, record=together(known.values()))
 
 
 def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:

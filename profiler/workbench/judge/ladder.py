@@ -45,7 +45,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
     table, only = views.table, snapshot.only
     steps = asked_for(snapshot.steps, only, snapshot.shape) if only else snapshot.steps
     judged = tuple(_step(views, table, step) for step in steps)
-    trials = tuple(trials_of(views, judged))
+    trials = tuple(trials_of(judged, snapshot.shape))
     shown = [r for r in judged if not only or r is judged[0] or r.variant in only]
     rows = with_trials(shown, trials, snapshot.shape)
     references = with_trials(_references(table), trials, snapshot.shape)
@@ -91,8 +91,7 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(snapshot, snapshot.shape),
-        trials=trials,
-        record=record(snapshot.study, trials),
+        record=record(trials),
         work=table.evidence.work,
         claimed=claimed(snapshot, table.times, best_of(rows)),
     )
@@ -253,39 +252,26 @@ def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
     return view.compare(rows[0].variant, best.variant)
 
 
-def trials_of(views: Views, rows: Iterable[Row]) -> Iterator[Trial]:
-    """One a step that changes another to be faster, at the shape where it is judged."""
+def trials_of(rows: Iterable[Row], shape: str) -> Iterator[Trial]:
+    """Steps that change another to be faster, each at the shape where it is judged: that of the
+    table, ``shape``, or its own.
+    """
     for row in rows:
-        if row.step is None or row.step.parent is None or row.step.corrects:
-            continue
-        view = views.at(row.judged_at) if row.judged_at else views.table
-        compared = row.against_parent_at or views.table.shape
-        pair = row.against_parent if compared == view.shape else None
-        yield Trial(
-            variant=row.variant,
-            parent=row.step.parent,
-            shape=view.shape,
-            kind=row.step.kind,
-            verdict=row.verdict,
-            ratio=row.deciding_speedup.ratio if row.deciding_speedup else None,
-            saved=1 - 1 / pair.decomposition.ratio if pair and pair.decomposition else None,
-            advised=view.advice(row.step.parent),
-        )
+        step = row.step
+        if step and step.parent and step.kind and not step.corrects and row.verdict in JUDGED:
+            at = row.judged_at or shape
+            yield Trial(row.variant, step.parent, at, step.kind, row.verdict)
 
 
 def with_trials(rows: Iterable[Row], trials: Iterable[Trial], shape: str) -> tuple[Row, ...]:
     """Rows of one shape, their advice with what came of it so far."""
-    here = [trial for trial in trials if trial.shape == shape and trial.verdict in JUDGED]
+    here = [trial for trial in trials if trial.shape == shape]
     return tuple(_with_answers(row, [t for t in here if t.parent == row.variant]) for row in rows)
 
 
 def _with_answers(row: Row, trials: Iterable[Trial]) -> Row:
     if row.advice is None:
         return row
-    tried = grouped(
-        (trial.kind, Tried(trial.variant, trial.verdict))
-        for trial in trials
-        if trial.kind and trial.verdict
-    )
+    tried = grouped((trial.kind, Tried(trial.variant, trial.verdict)) for trial in trials)
     parts = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
     return replace(row, advice=tuple(parts))

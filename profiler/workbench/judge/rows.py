@@ -14,7 +14,7 @@ from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.evidence.records import Build, Check, Environment
 from workbench.evidence.timing import GraphNode
-from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord, Trial
+from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
@@ -202,14 +202,13 @@ NO_RECORDINGS = Recordings()
 class Ablation:
     """A ladder and its references at one shape; ``source`` is where its figures come from.
 
-    ``whole`` compares the best step with the baseline; None where a capture is missing, or where
-    no step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but
-    at the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where no
+    step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but at
+    the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are its steps as answers to
-    what was advised at their parents; ``record`` what came of all such, of other
-    ladders too. ``work`` is what one call has to do at ``shape``. ``claimed`` is the best step over
-    the fastest reference by all recordings at ``shape``.
+    first. ``recordings`` are the timing runs at ``shape``. ``record`` says how often each kind of
+    change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
+    ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     """
 
     study: str
@@ -233,7 +232,6 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
-    trials: tuple[Trial, ...] = ()
     record: AdviceRecord = NO_RECORD
     work: Work | None = None
     claimed: OverRecordings | None = None

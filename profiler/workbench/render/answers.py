@@ -79,7 +79,6 @@ class AdvisedChange(msgspec.Struct, frozen=True, kw_only=True):
     limit: AdvisedLimit
     line: AdvisedLine | None
     gain_up_to: float
-    record: KindRecord | None
     tried: tuple[Tried, ...]
 
 
@@ -258,19 +257,20 @@ class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Data
     microseconds: float | None
     advice: list[AdvisedChange] | None
-    record_of: Data
+    recorded_steps: KindRecord
     warnings: tuple[Finding, ...]
 
 
 def advised(found: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
+    advice = to_try(row.advice, found.record)
     return answer(
         AdviceAnswer,
         found,
         variant=row.variant,
         evidence=_evidence(found),
         microseconds=round(row.time.value, DIGITS) if row.time else None,
-        advice=to_try(row.advice, found.record),
-        record_of=shown_fields(found.record, "kinds"),
+        advice=advice,
+        recorded_steps=found.record.of(*(one.change for one in advice or ())),
         warnings=warnings,
     )
 
@@ -280,15 +280,14 @@ def to_try(
 ) -> list[AdvisedChange] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
     first = ranked.to_try(advice, record)
-    return None if first is None else [_advice(one, record) for one in first]
+    return None if first is None else list(map(_advice, first))
 
 
 def _gain(one: Advice) -> float:
     return round(one.gain, DIGITS - 1)
 
 
-def _advice(one: Advice, record: AdviceRecord | None) -> AdvisedChange:
-    known = record.of(one.change) if record else KindRecord()
+def _advice(one: Advice) -> AdvisedChange:
     limit, spot, recipe = one.limit, one.spot, CATALOGUE[one.change]
     return AdvisedChange(
         id=one.id,
@@ -312,6 +311,5 @@ def _advice(one: Advice, record: AdviceRecord | None) -> AdvisedChange:
         if spot
         else None,
         gain_up_to=_gain(one),
-        record=known if known.tried else None,
         tried=one.tried[:MOST_TRIED],
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
 from workbench.judge.advice import ranking
-from workbench.judge.advice.ranking import Advice, AdviceRecord
+from workbench.judge.advice.ranking import Advice
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
@@ -114,7 +114,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "budget_left_gpu_s": number(left_s),
         "notes": len(found.warnings),
     }
-    return {**data, "next": next_kinds(advice, found.record)}
+    return {**data, "next": next_kinds(advice)}
 
 
 def _state(row: Row) -> str | None:
@@ -173,14 +173,12 @@ def _place(found: Spot | HotLine | None) -> str | None:
     return f"{found.file.removeprefix(TOP)}:{found.line}" if found else None
 
 
-def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> list[Data] | None:
+def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
     """Kinds of change, the best first; None where nothing was collected."""
     if advice is None:
         return None
     found: list[Data] = []
     for one in advice:
-        known = record.of(one.change) if record else None
-        tried = {"tried": known.tried, "kept": known.kept} if known and known.tried else {}
         here = [{"step": t.variant, "verdict": t.verdict} for t in one.tried[:2]]
         found.append(
             {
@@ -188,7 +186,6 @@ def next_kinds(advice: Sequence[Advice] | None, record: AdviceRecord | None) -> 
                 "max_gain": number(one.gain),
                 "why": short(sentence(one.why)),
                 "at": _place(one.spot),
-                **tried,
                 **({"tried_here": here} if here else {}),
             }
         )
@@ -300,7 +297,7 @@ def kernel(found: Details, launches: int) -> Data:
         "launches": launches,
         "figures": {name: number(figure.value) for name, figure in found.figures.items()},
         **limit(found.advice),
-        "next": next_kinds(found.advice, None),
+        "next": next_kinds(found.advice),
         "bottlenecks": [_bottleneck(each) for each in found.bottlenecks[:5]],
     }
 

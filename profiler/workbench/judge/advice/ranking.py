@@ -1,23 +1,17 @@
 """The candidates of all rules, ranked by what they could bring: three kinds of change at most.
 
-The track record: what came of advice where a step followed it. Pure.
-
-A trial is a step, with what was advised at its parent by the parent's capture alone. A promise came
-true if the step answered it (it is of that kind), was kept, and saved at least half of what was
-promised of the duration under ncu. A promise that nobody tried says nothing.
+The track record says how often each kind of change was tried and kept. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
-from workbench.derive.figures import added
 from workbench.judge.advice import latency, throughput
 from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot
 from workbench.judge.findings import Finding, finding
-from workbench.words import Change, Stage, Verdict, shown
+from workbench.words import Change, Stage, Verdict, grouped
 
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
@@ -101,113 +95,57 @@ def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
     )
 
 
-HALF = 0.5
 JUDGED = tuple(each for each in Verdict if each == Verdict.KEPT or each.is_rejected)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A step as an answer to its parent, at the shape where it is judged. ``advised`` is what the
-    parent's capture says, the best first. ``ratio`` is the chained one that decided, ``saved`` the
-    share of the duration under ncu that went. None is not collected.
-    """
+    """A step that made a kind of change to its parent, and was kept or rejected at ``shape``."""
 
     variant: str
     parent: str
     shape: str
-    kind: Change | None
-    verdict: Verdict | None
-    ratio: float | None
-    saved: float | None
-    advised: tuple[Advice, ...] | None
-
-    @property
-    def was_kept(self) -> bool:
-        return self.verdict == Verdict.KEPT
-
-    @property
-    def answered(self) -> Advice | None:
-        """The advice of its kind; None if that was not among the first."""
-        return next((one for one in (self.advised or ())[:TOP] if one.change == self.kind), None)
-
-    def fulfils(self, promised: float) -> bool:
-        """Whether it was kept and saved at least half of this share of the duration."""
-        return self.was_kept and self.saved is not None and self.saved >= HALF * promised
+    kind: Change
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
 class KindRecord:
-    """A kind of change: steps of it that were judged, those kept, the ``ratios`` of all over their
-    parents; those that had been advised at their parent, and of these those that were realised.
-    """
+    """How many steps tried a kind of change, and how many of these were kept."""
 
     tried: int = 0
     kept: int = 0
-    advised: int = 0
-    came_true: int = 0
-    ratios: tuple[float, ...] = field(default=(), repr=False)
-
-    @property
-    @shown
-    def ratio(self) -> float | None:
-        """The median of ``ratios``; None without any."""
-        return median(self.ratios) if self.ratios else None
 
 
 @dataclass(frozen=True)
 class AdviceRecord:
-    """Of some ladders: judged steps, those that also have a kind, and what came of each kind."""
+    """The record of each kind of change, in one study or in several."""
 
-    studies: tuple[str, ...] = ()
-    steps: int = 0
-    told: int = 0
     kinds: Mapping[Change, KindRecord] = field(default_factory=dict)
 
-    def of(self, change: Change) -> KindRecord:
-        """Zeros if it was never tried."""
-        return self.kinds.get(change, KindRecord())
+    def of(self, *changes: Change) -> KindRecord:
+        """The sum over kinds of change; zeros if none was ever tried."""
+        return total(self.kinds[change] for change in changes if change in self.kinds)
 
 
-def record(study: str, trials: Iterable[Trial]) -> AdviceRecord:
-    """Of one ladder. A step without a verdict is no trial, nor one that only chooses."""
-    judged = [t for t in trials if t.verdict in JUDGED and t.kind != Change.CHOOSE]
-    parts = [trial for trial in judged if trial.kind]
-    kinds = dict.fromkeys(trial.kind for trial in parts if trial.kind)
-    return AdviceRecord(
-        studies=(study,) if judged else (),
-        steps=len(judged),
-        told=len(parts),
-        kinds={kind: _kind([t for t in parts if t.kind == kind]) for kind in kinds},
+def total(records: Iterable[KindRecord]) -> KindRecord:
+    counts = [(one.tried, one.kept) for one in records]
+    return KindRecord(*map(sum, zip(*counts, strict=True)))
+
+
+def record(trials: Iterable[Trial]) -> AdviceRecord:
+    """The record of one ladder. A dispatcher makes no change of its own."""
+    kinds = grouped(
+        (trial.kind, KindRecord(1, int(trial.verdict == Verdict.KEPT)))
+        for trial in trials
+        if trial.kind != Change.CHOOSE
     )
+    return AdviceRecord({kind: total(counts) for kind, counts in kinds.items()})
 
 
-def _kind(trials: Sequence[Trial]) -> KindRecord:
-    answers = [(trial, trial.answered) for trial in trials]
-    return KindRecord(
-        tried=len(trials),
-        kept=sum(trial.was_kept for trial in trials),
-        advised=sum(advice is not None for _, advice in answers),
-        came_true=sum(advice is not None and t.fulfils(advice.saved) for t, advice in answers),
-        ratios=tuple(trial.ratio for trial in trials if trial.ratio),
-    )
-
-
-def together(records: Sequence[AdviceRecord]) -> AdviceRecord:
-    kinds = dict.fromkeys(kind for each in records for kind in each.kinds)
-    return AdviceRecord(
-        studies=tuple(study for each in records for study in each.studies),
-        steps=sum(each.steps for each in records),
-        told=sum(each.told for each in records),
-        kinds={kind: _sum([each.of(kind) for each in records]) for kind in kinds},
-    )
-
-
-def _sum(found: Sequence[KindRecord]) -> KindRecord:
-    counts = ("tried", "kept", "advised", "came_true")
-    return KindRecord(
-        **{name: int(added(getattr(each, name) for each in found)) for name in counts},
-        ratios=tuple(ratio for each in found for ratio in each.ratios),
-    )
+def together(records: Iterable[AdviceRecord]) -> AdviceRecord:
+    kinds = grouped(pair for each in records for pair in each.kinds.items())
+    return AdviceRecord({kind: total(counts) for kind, counts in kinds.items()})
 
 
 NO_RECORD = AdviceRecord()

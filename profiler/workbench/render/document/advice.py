@@ -1,4 +1,4 @@
-"""What to try next, and how often such advice was realised on the ladders of the workspace."""
+"""What to try next, and how often such changes were kept on the ladders of the workspace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import ranking as ranked
-from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord
+from workbench.judge.advice.ranking import Advice, AdviceRecord
 from workbench.judge.advice.subject import LEAST, Limit, Spot
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
@@ -29,7 +29,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.phrases import names
 from workbench.render.document.sentences import resource, sentence
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
@@ -81,7 +80,7 @@ def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) 
         return [paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
     blocks: list[Block] = [paragraph(_room(room))] if room else []
-    items = [_whole(one, first[:place], record) for place, one in enumerate(first)]
+    items = [_whole(one, first[:place]) for place, one in enumerate(first)]
     return [*blocks, Bullets(tuple(items), ordered=True)]
 
 
@@ -94,15 +93,13 @@ def _room(one: Advice) -> str:
     )
 
 
-def _whole(one: Advice, before: Sequence[Advice], record: AdviceRecord | None) -> Text:
-    """The change, the limit with its reason unless it stands ``before``, and the record."""
-    known = recorded(record.of(one.change)) if record else ""
-    past = joined([*([words(known)] if known else []), *tried(one)], "; ")
+def _whole(one: Advice, before: Sequence[Advice]) -> Text:
+    """The change, the limit with its reason unless it stands ``before``, and earlier attempts."""
     return line(
         strong(CATALOGUE[one.change].title),
         f", {gain(one)}: {CATALOGUE[one.change].how}. Limit: ",
         _limit(one, before),
-        *((". Record: ", past) if past else ()),
+        *((". Tried here: ", tried(one)) if one.tried else ()),
         ".",
     )
 
@@ -133,47 +130,23 @@ def spot(found: Spot | None) -> Text:
     return line(place, f", {percent(found.share)} of the stall time" if found.share else "")
 
 
-def recorded(known: KindRecord) -> str:
-    """How often this kind of change was kept, and how often what was promised of it came; "" where
-    it was never tried.
-    """
-    if not known.tried:
-        return ""
-    text = f"kept {known.kept} of {known.tried}"
-    if known.ratio:
-        text += f", median {factor(known.ratio)}"
-    if known.advised:
-        text += f"; advice realised {known.came_true} of {known.advised} times"
-    return text
-
-
-def tried(one: Advice) -> list[Text]:
-    """What was tried on this variant already."""
-    steps = [line(code(step.variant), f" {step.verdict.label}") for step in one.tried]
-    return [line("tried here: ", joined(steps))] if steps else []
-
-
-def size(record: AdviceRecord) -> Text:
-    """Of what the record is made."""
-    if not record.steps:
-        return words("No track record yet: no step of a ladder was kept or rejected.")
-    return line(
-        f"Track record: {record.steps} judged steps of ",
-        names(list(record.studies)),
-        f", {record.told} with a kind. Advice is realised if the step that followed it was "
-        "kept and saved at least half of the promised time under ncu.",
-    )
+def tried(one: Advice) -> Text:
+    """The steps that made this change to this variant already."""
+    return joined([line(code(step.variant), f" {step.verdict.label}") for step in one.tried])
 
 
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
-    blocks = [*listed(row.advice, ablation.record), paragraph(size(ablation.record))]
+    changes = [one.change for one in ranked.to_try(row.advice, ablation.record) or ()]
+    known = ablation.record.of(*changes)
+    text = f"Changes of these kinds were kept in {known.kept} of {known.tried} recorded steps."
+    blocks = [*listed(row.advice, ablation.record), *([paragraph(text)] if known.tried else [])]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:
-    """A row an advice: kernel, line, change, gain and record. It is of the best version, or of the
-    last step before it that was profiled.
+    """A row for each advice: kernel, line, change, gain and earlier attempts. It is about the best
+    version, or the last step before it that was profiled.
     """
     path = ablation.path[::-1]
     row = next((row for row in path if row.advice is not None), ablation.best)
@@ -187,21 +160,17 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
         field("line", "line", lambda one: spot(one.spot)),
         numeric("gain", "gain at most", lambda one: factor(one.gain)),
         field("limit", "limit", lambda one: _limit_words(one)),
-        field("record", "this kind so far", lambda one: _paid(one, ablation.record)),
     ]
+    if any(one.tried for one in first):
+        fields.append(field("tried", "tried here", tried))
     command = ["workbench", "advise", row.variant, "--study", ablation.study]
-    note = line("How to do each: ", code(shlex.join(command)), ". ", size(ablation.record))
+    note = line("How to do each: ", code(shlex.join(command)), ".")
     return (table("next", fields, first), paragraph(note))
 
 
 def _limit_words(one: Advice) -> str:
     limit = one.limit
     return f"{limit_title(limit)}: {percent(limit.share)} of the duration"
-
-
-def _paid(one: Advice, record: AdviceRecord) -> Text:
-    known = recorded(record.of(one.change))
-    return joined([words(known or "never tried"), *tried(one)], "; ")
 
 
 OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}
