@@ -37,7 +37,7 @@ from benchmarks.pages import table as markdown
 
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.gates import COMPILER
-from workbench.judge.regimes import geometric_mean
+from workbench.judge.times import geometric_mean
 from workbench.run import machine
 from workbench.study.own_files import write_bytes
 

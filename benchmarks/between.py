@@ -31,7 +31,6 @@ from workbench.derive.speedup import Ratio, ratio_of
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.judge.ladder import judge
-from workbench.judge.snapshot import snapshot
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE
 
@@ -230,7 +229,7 @@ def again(study: str, root: Path = ROOT) -> None:
     where there are none, or no times on this GPU model.
     """
     target = find_target(Local(), root, study, None)
-    ladder = judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+    ladder = judge(target.load_ladder(target.steps([])), target.workspace.config)
     names = [row.variant for row in (ladder.best, *ladder.references) if row and row.time]
     if not names:
         raise RuntimeError(f"{study} has no times on this GPU model")

@@ -13,9 +13,8 @@ from pathlib import Path
 from benchmarks.pages import DOCS, ROOT, write
 
 from workbench.evidence.layout import evidence_folders
-from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
-from workbench.judge.snapshot import snapshot
+from workbench.load import load_ladder
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.numbers import interval
 from workbench.study.workspace import Workspace, find_workspace
@@ -41,7 +40,7 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, str, Change, str]]:
         study = workspace.study(name)
         for folder in evidence_folders(workspace.ablations, name):
             steps = study.ladder.chain([])
-            known = snapshot(Evidence(study, study.default_shape, folder), steps, timed=steps)
+            known = load_ladder(study, folder, study.default_shape, steps, timed=steps)
             judged = judge(known, workspace.config)
             for ladder in judged.ladders:
                 for row in ladder.rows:

@@ -13,7 +13,7 @@ from typing import Any
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.timing import Timing
-from workbench.judge.known_evidence import TimedTogether
+from workbench.load import TimedTogether, timed_together
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def timings(evidence: Path) -> Iterator[TimedTogether]:
     """All that are recorded below a folder, at any shape."""
     for path in sorted(evidence.rglob("timings/*")):
         timing = store.read(path, Timing)
-        yield TimedTogether(path.name, frozenset(timing.fingerprints), timing)
+        yield timed_together(path.name, timing, timing.fingerprints)
 
 
 def write(made: Mapping[Path, str]) -> None:

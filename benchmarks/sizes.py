@@ -17,10 +17,8 @@ from workbench.app.executor import Local
 from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.known_evidence import ShapeTimes, main_timing
-from workbench.judge.regimes import AtShape, at_shape, geometric_mean
 from workbench.judge.sizes import OverSizes
-from workbench.judge.snapshot import at_one_shape
+from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean, main_timing
 from workbench.render import markdown
 from workbench.render.chart import svg
 from workbench.render.chart.time_charts import size_lines
@@ -165,7 +163,7 @@ def last_step(workspace: Workspace, shape: str) -> tuple[str, AtShape | None]:
     steps = [step.variant for step in reversed(ladder.steps)]
     references = [reference.name for reference in ladder.references]
     names = [*steps, *references]
-    evidence = at_one_shape(target.evidence(), names, captures=False)
+    evidence = target.load(names)
     times = ShapeTimes(evidence, main_timing(evidence, names))
     every = ((step, at_shape(times, references, step)) for step in steps)
     return next(((s, at) for s, at in every if at and at.speedup_over_fastest), ("", None))

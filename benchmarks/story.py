@@ -23,10 +23,10 @@ from pathlib import Path
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.figures import TIME, stall_times
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import View, Views, judge, view_of
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
-from workbench.judge.view import View, Views
+from workbench.load import LadderEvidence, load_ladder
+from workbench.study.config import Config
 from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +48,8 @@ class Evidence:
     """The study's ladder with its verdicts, and every shape of it."""
 
     judged: Ablation
+    loaded: LadderEvidence
+    config: Config
     views: Views
 
     @cached_property
@@ -56,7 +58,7 @@ class Evidence:
         verdicts = [row.verdict for row in rows]
         kept, open_ = (verdicts.count(v) for v in (Verdict.KEPT, Verdict.INCONCLUSIVE))
         times = [p for row in rows for p in row.predictions if p.figure == TIME]
-        across, config = self.judged.across, self.views.config
+        across, config = self.judged.across, self.config
         assert across is not None
         return {
             "ladder steps": len(rows),
@@ -79,11 +81,11 @@ class Evidence:
         """None if that is not recorded."""
         if label in self.counted:
             return self.counted[label]
-        found, snap = LABEL.fullmatch(label), self.views.snapshot
+        found, snap = LABEL.fullmatch(label), self.loaded
         shape = (found["shape"] or snap.shape) if found else ""
         if found is None or found["subject"] not in snap.names or shape not in snap.shapes:
             return None
-        return _value(self.views.at(shape), found, REGIMES[found["regime"]])
+        return _value(self.views[shape], found, REGIMES[found["regime"]])
 
 
 def _value(view: View, label: re.Match[str], regime: Regime) -> float | None:
@@ -150,9 +152,10 @@ def evidence(root: Path = ROOT) -> Evidence:
     """Of the attention study of a workspace."""
     target = find_target(Local(), root, "attention", None)
     steps = target.study.ladder.chain([])
-    known = snapshot(target.evidence(), steps, timed=steps)
+    known = load_ladder(target.study, target.folder, target.shape, steps, timed=steps)
     config = target.workspace.config
-    return Evidence(judge(known, config), Views(known, config, known.names))
+    views = {shape: view_of(known, config, shape, known.names) for shape in known.shapes}
+    return Evidence(judge(known, config), known, config, views)
 
 
 if __name__ == "__main__":

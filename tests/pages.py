@@ -27,12 +27,10 @@ from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
 from workbench.judge.gates import Gate
-from workbench.judge.known_evidence import Snapshot
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row
-from workbench.judge.snapshot import snapshot
-from workbench.judge.view import ladder_sources
+from workbench.load import LadderEvidence
 from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
@@ -56,9 +54,9 @@ def render(found: Ablation, sources: Sources | None = None) -> str:
 
 
 @lru_cache
-def evidence() -> tuple[Snapshot, Config]:
+def evidence() -> tuple[LadderEvidence, Config]:
     target = find_target(Local(), FIXTURE, None, None)
-    return snapshot(target.evidence(), target.steps([]), sources=True), target.workspace.config
+    return target.load_ladder(target.steps([]), sources=True), target.workspace.config
 
 
 @lru_cache

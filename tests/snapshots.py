@@ -15,14 +15,16 @@ from typing import Any
 import msgspec
 
 from handmade import build_of, built_kernel, made_index
+from workbench.derive.figures import figures
 from workbench.evidence.records import Build, CaptureIndex, Check, Provenance
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
-from workbench.judge.known_evidence import (
+from workbench.load import (
+    LadderEvidence,
     ShapeEvidence,
-    Snapshot,
     TimedTogether,
     VariantEvidence,
     shapes_of,
+    timed_together,
 )
 from workbench.ncu.capture import Capture, KeptTables, Launched
 from workbench.study.model import Ladder, Step, Variant, Work
@@ -156,7 +158,7 @@ def with_series(known: Timing, change: Callable[[Session, Series], Series | None
     return msgspec.structs.replace(known, sessions=tuple(sessions))
 
 
-def with_timings(found: Snapshot, shape: str, *timings: TimedTogether) -> Snapshot:
+def with_timings(found: LadderEvidence, shape: str, *timings: TimedTogether) -> LadderEvidence:
     """The snapshot with other timings at a shape."""
     changed = dataclasses.replace(found.shapes[shape], timings=timings)
     return dataclasses.replace(found, shapes={**found.shapes, shape: changed})
@@ -164,9 +166,7 @@ def with_timings(found: Snapshot, shape: str, *timings: TimedTogether) -> Snapsh
 
 def together(found: Timing) -> TimedTogether:
     """A timing whose variants are all as they were."""
-    return TimedTogether(
-        file=f"{found.shape}.json", timed=frozenset(found.fingerprints), timing=found
-    )
+    return timed_together(f"{found.shape}.json", found, found.fingerprints)
 
 
 def capture(microseconds: float) -> Capture:
@@ -184,6 +184,7 @@ def variant(
     name: str, shapes: Sequence[str], shape: str = "", microseconds: float | None = None
 ) -> VariantEvidence:
     """Built, correct at all shapes, and timed; profiled where it took so many ``microseconds``."""
+    captured = None if microseconds is None else capture(microseconds)
     return VariantEvidence(
         variant=name,
         title=name,
@@ -192,7 +193,8 @@ def variant(
         build=build(name),
         checks={shape: check() for shape in shapes},
         index=None if microseconds is None else index(name, shape),
-        capture=None if microseconds is None else capture(microseconds),
+        capture=captured,
+        figures=figures(captured.metrics) if captured else {},
     )
 
 
@@ -203,7 +205,7 @@ def snapshot(
     *,
     captured: bool = True,
     **made: Any,
-) -> Snapshot:
+) -> LadderEvidence:
     """``times`` are microseconds by shape and variant; the first shape is the study's own. Without
     being ``captured`` nothing testifies of them.
 
@@ -213,7 +215,7 @@ def snapshot(
     table = next(iter(times))
     assert set(shapes_of(steps, table)) <= set(times)
     names = [*(s.variant for s in steps), reference]
-    return Snapshot(
+    return LadderEvidence(
         study="made",
         gpu="nvidia-h200",
         ladder=Ladder(

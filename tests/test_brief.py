@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,15 @@ import pytest
 from answers import Capsys, Patch, error_of
 from standin import StandIn
 from workbench.app.executor import Local
-from workbench.app.judge import on_record
-from workbench.app.target import find_target
+from workbench.app.target import Target, find_target
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.recorded import Evidence
 from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
-from workbench.judge.known_evidence import ShapeTimes, main_timing
+from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import at_one_shape
-from workbench.ncu.captures import current_capture
+from workbench.judge.times import ShapeTimes, main_timing
+from workbench.load import calibration_of
 from workbench.render import brief
 from workbench.render.as_json import plain_data
 from workbench.run.measurement import Measurement
@@ -48,7 +46,7 @@ def answer(
 @pytest.fixture(scope="module", params=STUDIES)
 def judged(request: pytest.FixtureRequest) -> Ablation:
     target = find_target(Local(), ROOT, request.param, None)
-    return on_record(target.evidence(), target.workspace.config)
+    return judge(target.load_ladder(), target.workspace.config)
 
 
 @pytest.mark.slow
@@ -65,28 +63,29 @@ def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) 
 class Measured:
     """A study's evidence at any shape, read without the ladder that is judged by it."""
 
-    evidence: Evidence
+    target: Target
     ceilings: Mapping[str, float]
 
     def times(self, shape: str) -> ShapeTimes:
-        ladder = self.evidence.study.ladder
+        ladder = self.target.study.ladder
         names = [s.variant for s in ladder.chain([])] + [r.name for r in ladder.references]
-        known = at_one_shape(self.evidence.at(shape), names, captures=False)
+        known = replace(self.target, shape=shape).load(names)
         return ShapeTimes(known, main_timing(known, names))
 
     def advice(self, shape: str, variant: str) -> set[tuple[str, str, float | None]]:
         """Limit, kind of change and gain of all advice by the capture at a shape."""
-        capture = current_capture(self.evidence.at(shape), variant)
+        here = replace(self.target, shape=shape).load([variant], captures=True)
+        capture = here.variants[variant].capture
         if capture is None:
             return set()
-        of = subject(capture, None, self.ceilings, self.evidence.study.work(shape))
+        of = subject(capture, None, self.ceilings, self.target.study.work(shape))
         return {(a.limit.id, a.change, brief.number(a.gain)) for a in advise(of) or ()}
 
 
 def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
     """The keys of an answer whose value is not the one that was measured at its shape."""
     variant, shape = told["step"], told["shape"]
-    times, ladder = measured.times(shape), measured.evidence.study.ladder
+    times, ladder = measured.times(shape), measured.target.study.ladder
     time = times.time(variant)
     if told["time_us"] != (time and brief.number(time.value)):
         yield "time_us"
@@ -111,9 +110,9 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: Ablation) -> None:
-    evidence = find_target(Local(), ROOT, judged.study, None).evidence()
-    known = evidence.calibration
-    measured = Measured(evidence, known.values if known else {})
+    target = find_target(Local(), ROOT, judged.study, None)
+    known = calibration_of(target.folder)
+    measured = Measured(target, known.values if known else {})
     elsewhere = {row.variant: row.judged_at for row in judged.rows if row.judged_at}
     for row in judged.everything:
         told = brief.step(judged, row)

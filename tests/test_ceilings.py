@@ -26,8 +26,8 @@ from workbench.derive.roofline.point import (
 )
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import CeilingsFile
+from workbench.evidence.store import load_calibration
 from workbench.judge.rows import Ablation
 from workbench.ncu.capture import ColumnTable
 from workbench.render import answers, markdown

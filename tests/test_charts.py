@@ -18,9 +18,9 @@ import pages
 from answers import not_none
 from synthetic import CEILINGS, ablation, not_current, with_row
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.regimes import AcrossShapes, AtShape
 from workbench.judge.rows import Ablation
 from workbench.judge.sizes import OverSizes
+from workbench.judge.times import AcrossShapes, AtShape
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, FILES, chart_files, page_scenes, scene
 from workbench.render.chart.scene import (

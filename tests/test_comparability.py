@@ -12,12 +12,13 @@ import pytest
 from answers import not_none
 from handmade import made_index, metrics
 from snapshots import snapshot, step, timing, together, with_series, with_timings
+from workbench.derive.figures import figures
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.evidence.timing import Series, Session
 from workbench.judge.comparability import environment
-from workbench.judge.known_evidence import Snapshot, TimedTogether
 from workbench.judge.ladder import judge
 from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
+from workbench.load import LadderEvidence, timed_together
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.command import INTERVAL, counting
 from workbench.render.document.sentences import sentences
@@ -49,7 +50,7 @@ def capture(variant: str, clock: float) -> Capture:
     return Capture(Path(f"{variant}.ncu-repz"), (launch,))
 
 
-def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> Snapshot:
+def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> LadderEvidence:
     """Two variants with captures at these SM clocks, in Hz."""
     taken = snapshot(
         [step("base", None), step("fix", "base")],
@@ -60,12 +61,13 @@ def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> Snap
 
 
 def with_captures(
-    taken: Snapshot, at: str, clocks: dict[str, float], indexes: dict[str, CaptureIndex]
-) -> Snapshot:
+    taken: LadderEvidence, at: str, clocks: dict[str, float], indexes: dict[str, CaptureIndex]
+) -> LadderEvidence:
     shape = taken.shapes[at]
     variants = dict(shape.variants)
     for name, clock in clocks.items():
-        own: Any = {"capture": capture(name, clock), "index": indexes[name]}
+        made = capture(name, clock)
+        own: Any = {"capture": made, "figures": figures(made.metrics), "index": indexes[name]}
         variants[name] = dataclasses.replace(variants[name], **own)
     shapes = {**taken.shapes, at: dataclasses.replace(shape, variants=variants)}
     return dataclasses.replace(taken, shapes=shapes)
@@ -158,7 +160,7 @@ def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
     slowed = with_series(known, at)
     sessions = (msgspec.structs.replace(one, throttled=1.0) for one in slowed.sessions)
     throttled = msgspec.structs.replace(slowed, sessions=tuple(sessions))
-    taken = TimedTogether("s.json", frozenset({"fix", "base"}), throttled)
+    taken = timed_together("s.json", throttled, {"fix", "base"})
     facts = not_none(timing_facts(taken, ""))
     assert facts.throttling is not None
     assert (facts.throttling.variant, facts.throttling.sm_clock_mhz) == ("fix", 1500.0)

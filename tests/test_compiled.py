@@ -15,8 +15,8 @@ from handmade import build_of, built_kernel, made_index
 from workbench.cli.progress import Progress
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel, Provenance
-from workbench.judge.evaluate import lines_missing
 from workbench.judge.gates import captured_gate, gate_of
+from workbench.judge.ladder import lines_missing
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources, resources_of

@@ -19,8 +19,8 @@ from workbench.cli.streams import Stderr
 from workbench.cuda import compiler
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
+from workbench.load import load
 from workbench.render.document.phrases import reason, verdict
 from workbench.render.document.sentences import sentence, sentences
 from workbench.study.config import Config, read_config
@@ -228,8 +228,9 @@ def test_what_is_not_installed_is_told_once_and_not_measured(study: Study, capsy
 def test_what_is_installed_is_measured(study: Study, monkeypatch: Patch) -> None:
     monkeypatch.setattr(compiler, "package_version", lambda name: "1.0")
     assert measuring.collectable(Local(), study, ["baseline", "theirs"]) == ["baseline", "theirs"]
-    evidence = Evidence(study, "large", EvidenceFolder(study.folder / "none"))
-    assert measuring.plan(evidence, ["theirs"], fresh=False).timed == ("theirs",)
+    folder = EvidenceFolder(study.folder / "none")
+    evidence = load(study, folder, {"large": ["theirs"]})["large"]
+    assert measuring.plan(study, evidence, ["theirs"], fresh=False).timed == ("theirs",)
 
 
 def test_versions_are_those_of_installed_distributions() -> None:

@@ -20,9 +20,8 @@ from workbench.derive.diff.alignment import is_wait
 from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts
 from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff
 from workbench.derive.diff.source_diff import source_diff
-from workbench.judge.known_evidence import Snapshot
-from workbench.judge.snapshot import snapshot
-from workbench.judge.view import pair_sources
+from workbench.judge.ladder import pair_sources
+from workbench.load import LadderEvidence
 from workspaces import FIXTURE, copy_of_fixture, ladder_steps
 
 HERE = ["--project", str(FIXTURE)]
@@ -32,16 +31,16 @@ CAPTURED = [pair for pair in STEPS if not ABSENT & set(pair)]
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Snapshot:
+def evidence() -> LadderEvidence:
     target = find_target(Local(), FIXTURE, None, None)
-    return snapshot(target.evidence(), target.steps([]), sources=True)
+    return target.load_ladder(target.steps([]), sources=True)
 
 
 def run(capsys: Capsys, *arguments: str) -> str:
     return text_of(capsys, *arguments, *HERE)
 
 
-def test_every_step_but_a_wrong_one_was_captured(evidence: Snapshot) -> None:
+def test_every_step_but_a_wrong_one_was_captured(evidence: LadderEvidence) -> None:
     known = evidence.shapes[evidence.shape].variants
     assert {name for name, found in known.items() if found.capture is None} == ABSENT
     found = pair_sources(evidence, "fix2", "fix3")
@@ -53,7 +52,7 @@ def test_every_step_but_a_wrong_one_was_captured(evidence: Snapshot) -> None:
 
 @pytest.mark.parametrize(("before", "after"), CAPTURED)
 def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
-    before: str, after: str, evidence: Snapshot
+    before: str, after: str, evidence: LadderEvidence
 ) -> None:
     found = pair_sources(evidence, before, after)
     assert found.has_costs
@@ -80,7 +79,7 @@ def test_hunks_and_the_rest_add_up_to_all_that_was_sampled(
 
 @pytest.mark.parametrize(("before", "after"), STEPS)
 def test_the_diff_turns_one_variant_into_the_other(
-    before: str, after: str, evidence: Snapshot
+    before: str, after: str, evidence: LadderEvidence
 ) -> None:
     known = evidence.shapes[evidence.shape].variants
     found = pair_sources(evidence, before, after)
@@ -94,7 +93,9 @@ def test_the_diff_turns_one_variant_into_the_other(
     assert changed or before.split("[")[0] == after.split("[")[0]
 
 
-def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(evidence: Snapshot) -> None:
+def test_what_the_tiles_changed_is_found_on_the_lines_that_read_k_and_v(
+    evidence: LadderEvidence,
+) -> None:
     """The reads of K moved from global to shared memory without a change of their line."""
     found = pair_sources(evidence, "baseline", "fix1")
     first = found.shifts[0]
@@ -116,7 +117,7 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     source = folder / "fix1.cu"
     source.write_text('#include "tools.cuh"\n' + source.read_text())
     target = find_target(Local(), root, None, None)
-    evidence = snapshot(target.evidence(), target.steps([]), sources=True)
+    evidence = target.load_ladder(target.steps([]), sources=True)
     found = pair_sources(evidence, "baseline", "fix1")
     assert [file.after.rsplit("/")[-1] for file in found.files] == [
         "fix1.py",
@@ -132,7 +133,7 @@ def hunks(found: SourceDiff) -> list[int]:
     return [hunk.number for hunk in found.hunks]
 
 
-def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: Snapshot) -> None:
+def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: LadderEvidence) -> None:
     data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
     found = pair_sources(evidence, "fix4", "fix5")
     assert [h["number"] for h in data["hunks"]] == hunks(found)

@@ -12,11 +12,10 @@ import pytest
 
 from answers import not_none
 from snapshots import build, check, snapshot, step
-from workbench.judge.evaluate import standing
 from workbench.judge.findings import Finding, Value, finding
-from workbench.judge.known_evidence import Snapshot, VariantEvidence
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import judge, standing
 from workbench.judge.rows import Row
+from workbench.load import LadderEvidence, VariantEvidence
 from workbench.render.document.phrases import note, verdict
 from workbench.render.document.sentences import SENTENCES, sentence
 from workbench.study.config import Config
@@ -135,7 +134,7 @@ TAKEN = snapshot(
 FIX = TAKEN.shapes["s"].variants["fix"]
 
 
-def with_fix(evidence: VariantEvidence) -> Snapshot:
+def with_fix(evidence: VariantEvidence) -> LadderEvidence:
     shape = TAKEN.shapes["s"]
     variants = {**shape.variants, "fix": evidence}
     return dataclasses.replace(TAKEN, shapes={"s": dataclasses.replace(shape, variants=variants)})

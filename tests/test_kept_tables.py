@@ -172,9 +172,8 @@ def test_a_capture_stands_on_its_tables(tmp_path: Path, capsys: Capsys) -> None:
     assert "was not kept" in error_of(capsys, *other, project=without)
     (tables,) = (folder.root / "tables").iterdir()
     shutil.copy(FOLDER.tables(OTHER.name), tables)
-    assert find_target(Local(), without, "transpose", None).evidence().capture_index(
-        "padded"
-    ).state == (Status.DAMAGED)
+    evidence = find_target(Local(), without, "transpose", None).load(["padded"])
+    assert evidence.variants["padded"].state["capture"] == Status.DAMAGED
     assert main(["show", "padded", "--source", "--project", str(without)]) == 4
 
 
@@ -249,7 +248,7 @@ def test_a_package_is_made_from_what_is_on_record(
 
 def test_the_library_reads_it_too(other: None) -> None:
     found = workbench.study("transpose", project=FIXTURE).evidence()
-    assert found.folder.gpu == "nvidia-h200"
+    assert found.target.folder.gpu == "nvidia-h200"
 
 
 def of_two(root: Path, study: str) -> Path:

@@ -17,13 +17,11 @@ from snapshots import snapshot as by_hand
 from workbench.app.executor import Local
 from workbench.app.judge import named
 from workbench.app.target import find_target
-from workbench.derive.speedup import Ratio
 from workbench.errors import UsageError
 from workbench.judge.advice.ranking import KindRecord
-from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
-from workbench.judge.snapshot import snapshot
+from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_table import ladder_table, shapes_table
@@ -257,7 +255,7 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
     assert [result.shape for result in across.shapes] == ["normal", "large"]
 
 
-def with_checks(timed: Snapshot, variant: str, **results: CheckResult) -> Snapshot:
+def with_checks(timed: LadderEvidence, variant: str, **results: CheckResult) -> LadderEvidence:
     """With these results of a variant's checks by shape beside those that it has."""
     there = timed.shapes["normal"]
     own = there.variants[variant]
@@ -333,7 +331,7 @@ def test_a_bug_fix_is_right_at_unseen_shapes_and_no_faster_there(
     timed = with_checks(timed, "right", normal=CheckResult.CORRECT, ragged=CheckResult.CORRECT)
     there = timed.shapes["normal"]
     right = replace(
-        there.variants["right"], unseen={"odd": check(drawn)}, unseen_over=Ratio(1, 0.99, 1.01, 5)
+        there.variants["right"], unseen=UnseenEvidence({"odd": check(drawn)}, "5eed", there)
     )
     own = replace(there, variants={**there.variants, "right": right})
     (ladder,) = judge(replace(timed, shapes={**timed.shapes, "normal": own}), Config()).ladders
@@ -494,7 +492,7 @@ def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_b
 
 def test_a_snapshot_pulls_of_other_shapes_only_what_is_judged_or_shown_there() -> None:
     target = find_target(Local(), FIXTURE, None, None)
-    taken = snapshot(target.evidence(), target.steps([]))
+    taken = target.load_ladder(target.steps([]))
     judged = {"b2h8s512d64", "b4h16s2048d64", "b4h16s2048d128", "b4h16s2048d128-causal"}
     for name, shape in taken.shapes.items():
         if name in judged:

@@ -24,7 +24,6 @@ from workbench.app.target import find_target
 from workbench.app.try_ import Attempt
 from workbench.app.try_ import attempt as once
 from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageError, WorkbenchError
-from workbench.evidence.recorded import Evidence
 from workbench.judge.rows import Ablation, Row
 from workbench.library.results import Shown
 from workbench.ncu.report_file import Report
@@ -144,8 +143,7 @@ def test_a_study_is_opened_by_name_and_has_its_evidence() -> None:
     study = wb.study("attention", project=FIXTURE)
     assert isinstance(study, Study)
     evidence = study.evidence("b4h16s2048d64")
-    assert isinstance(evidence, Evidence)
-    assert evidence.folder.root == EVIDENCE
+    assert evidence.target.folder.root == EVIDENCE
     assert evidence.table().loc["fix10", "timing"] == "current"
     assert evidence.ladder.shape == "b4h16s2048d64"
     assert evidence.row("fix10").verdict == evidence.ladder.row("fix10").verdict

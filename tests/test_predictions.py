@@ -13,12 +13,12 @@ from answers import Capsys, Patch
 from snapshots import step as bare_step
 from standin import Run, StandIn
 from workbench.app.executor import Local
-from workbench.app.judge import on_record
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.derive.figures import Figure
 from workbench.errors import UsageError
 from workbench.evidence.journal import Journal, PredictionEntry
+from workbench.judge.ladder import judge
 from workbench.judge.predictions import judge_predictions, restated, score, written
 from workbench.render.document import step as predicted
 from workbench.run.protocol import SessionsJob, VariantsJob
@@ -327,7 +327,7 @@ def test_ranges_that_are_none_are_refused(root: Path, text: str) -> None:
 
 def states(root: Path) -> dict[str, GateState]:
     target = find_target(Local(), root, "scale", None)
-    (row,) = [r for r in on_record(target.evidence(), target.workspace.config).rows
+    (row,) = [r for r in judge(target.load_ladder(), target.workspace.config).rows
               if r.variant == "fix"]  # fmt: skip
     return {gate.name: gate.state for gate in row.gates}
 

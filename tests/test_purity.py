@@ -25,11 +25,9 @@ from rich.console import Console
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.line_diff import SourceDiff, Sources
-from workbench.judge.known_evidence import Snapshot
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import VariantPair, judge, judge_pair, ladder_sources, pair_sources
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
-from workbench.judge.view import VariantPair, judge_pair, ladder_sources, pair_sources
+from workbench.load import LadderEvidence
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, templates, terminal
 from workbench.render import pair_answers as diff_json
@@ -166,7 +164,7 @@ def judge_and_render() -> None:
     import_everything()
     every = writers()
     target = find_target(Local(), FIXTURE, None, None)
-    evidence = snapshot(target.evidence(), target.steps([]), sources=True)
+    evidence = target.load_ladder(target.steps([]), sources=True)
     guard = Guard()
     with guard.watching():
         judged = judge_all(evidence, target.workspace.config)
@@ -174,7 +172,7 @@ def judge_and_render() -> None:
     print(json.dumps({"seen": guard.seen, "outputs": outputs}))
 
 
-def judge_all(evidence: Snapshot, config: Config) -> Judged:
+def judge_all(evidence: LadderEvidence, config: Config) -> Judged:
     found = judge(evidence, config)
     first, last = found.rows[0], found.rows[-1]
     return Judged(

@@ -17,8 +17,8 @@ from guide import cells
 from workbench.cli.main import VERBS, command
 from workbench.evidence import store
 from workbench.evidence.layout import evidence_folders
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex
+from workbench.load import load
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
@@ -251,10 +251,11 @@ def test_recorded_evidence_is_current() -> None:
     folder = evidence_folders(workspace.ablations, study.name)[0]
     elsewhere = {step.variant: step.shape for step in study.ladder.steps if step.shape}
     for name, variant in study.variants.items():
-        evidence = Evidence(study, elsewhere.get(name, study.default_shape), folder)
-        states = set(evidence.state(name).values())
+        shape = elsewhere.get(name, study.default_shape)
+        evidence = load(study, folder, {shape: [name]}, samples=False)[shape].variants[name]
+        states = set(evidence.state.values())
         optional = bool(variant.needs) and states == {"missing"}
-        check = evidence.check(name).current
+        check = evidence.checks.get(shape)
         if check is not None and check.status in ("wrong", "unsupported"):
             # It is neither timed nor captured.
             states.discard("missing")

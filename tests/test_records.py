@@ -17,7 +17,6 @@ from snapshots import timing
 from workbench.errors import UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -27,6 +26,7 @@ from workbench.evidence.records import (
     Provenance,
     Record,
 )
+from workbench.evidence.store import load_calibration
 from workbench.evidence.timing import Timing
 from workbench.run import recording
 from workbench.run.recording import provenance

@@ -28,12 +28,13 @@ from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.findings import finding
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
+from workbench.judge.times import ShapeTimes
+from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, markdown, page
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.document import ladder_report, phrases, result, timings, variant
@@ -79,7 +80,7 @@ def in_regimes(by_regime: By, sessions: int = 5, alone: float | None = None) -> 
     )
 
 
-def taken(known: Timing) -> Snapshot:
+def taken(known: Timing) -> LadderEvidence:
     """With captures that bear the first round of each variant out."""
     every = (series for session in known.sessions for series in session.series)
     times = {

@@ -21,6 +21,7 @@ ROOMS = (
     "ncu",
     "run",
     "derive",
+    "load",
     "judge",
     "render",
     "app",
@@ -31,11 +32,12 @@ ROOMS = (
 )
 MOST_UNTYPED = 11  # places with dict[str, Any] or Mapping[str, Any]
 PURE = ("derive", "judge", "render")
-# What opens files, starts processes or knows a GPU; only the snapshot may pull.
-IMPURE = ("subprocess", "torch", "cuda", "ncu_report", "pynvml", "tempfile", "workbench.run")
-PULLS = ("workbench.evidence.recorded", "workbench.ncu.captures", "workbench.ncu.reader")
-FORBIDDEN = (*IMPURE, *PULLS)
-SNAPSHOT = "workbench.judge.snapshot"
+# What opens files, starts processes or knows a GPU.
+FORBIDDEN = (
+    *("subprocess", "torch", "cuda", "ncu_report", "pynvml", "tempfile", "workbench.run"),
+    *("workbench.evidence.store", "workbench.ncu.captures", "workbench.ncu.reader"),
+)
+LOADS = {"load", "load_ladder"}
 
 
 @cache
@@ -87,7 +89,7 @@ def is_within(name: str, package: str) -> bool:
 
 
 def test_imports_are_seen_wherever_they_stand() -> None:
-    assert {"workbench.derive.figures", "workbench.study.config"} <= imports("workbench.judge.view")
+    assert {"workbench.load", "workbench.study.config"} <= imports("workbench.judge.ladder")
     assert "workbench.run.side_jobs" in imports("workbench.app.executor")
     assert "workbench.evidence.timing" in imports("workbench.derive.speedup")
     assert "workbench.evidence.timing" not in imports("workbench.derive.speedup", typing=False)
@@ -120,12 +122,12 @@ def test_no_import_goes_round_in_a_circle() -> None:
 
 
 def test_pure_rooms_import_nothing_that_opens_runs_or_measures() -> None:
-    pure = [name for name in modules() if room(name) in PURE and name != SNAPSHOT]
     wrong = [
         (name, other)
-        for name in [*pure, SNAPSHOT]
+        for name in modules()
+        if room(name) in PURE
         for other in imports(name, typing=False)
-        if any(is_within(other, bad) for bad in (IMPURE if name == SNAPSHOT else FORBIDDEN))
+        if any(is_within(other, bad) for bad in FORBIDDEN)
     ]
     assert wrong == []
 
@@ -134,9 +136,16 @@ def test_the_rooms_are_those_of_the_design() -> None:
     assert {room(name) for name in modules() if room(name)} == set(ROOMS)
 
 
-def test_the_snapshot_is_taken_by_use_cases_alone() -> None:
-    users = [name for name in modules() if SNAPSHOT in imports(name)]
-    assert {room(name) for name in users} == {"app"}
+def test_use_cases_alone_load() -> None:
+    """The stages after it take types from ``load``, and never read with it."""
+    users = {
+        room(name)
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "workbench.load"
+        if LOADS & {alias.name for alias in node.names}
+    }
+    assert users == {"app"}
 
 
 def test_only_the_command_line_knows_of_options_and_the_terminal() -> None:

@@ -23,9 +23,9 @@ from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex, Checks, Provenance
 from workbench.evidence.timing import Session, Timing
+from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
 from workbench.run import machine, measurement
 from workbench.run.compilation import worker_stopped
@@ -369,10 +369,10 @@ def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -
     _, folder, _ = play(CHECKED, clock=clock, more=[()])
     (path,) = folder.timing_files("large")
     study = find_workspace(folder.root.parents[1] / "ws").study()
-    assert Evidence(study, "large", folder).timings
+    assert load(study, folder, {"large": []})["large"].timings
     whole = store.read(path, Timing)
     store.write(path, structs.replace(whole, sessions=whole.sessions[:3]))
-    assert not Evidence(study, "large", folder).timings
+    assert not load(study, folder, {"large": []})["large"].timings
 
 
 @pytest.mark.parametrize(("sessions", "kept"), [(2, False), (6, True)])
@@ -506,12 +506,16 @@ def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path:
         recorder.build(name)
         recorder.check(name, "odd", status=CheckResult.CORRECT, why="")
     names = ["baseline", "bad"]
-    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline", "bad")
+
+    def odd() -> ShapeEvidence:
+        return load(study, folder, {"odd": names})["odd"]
+
+    assert plan(study, odd(), names, fresh=False).timed == ("baseline", "bad")
     recorder.check("bad", "large", status=CheckResult.UNSUPPORTED, why="too large")
-    assert not settled(Evidence(study, "odd", folder), "bad")
+    assert not settled(study, "odd", odd().variants["bad"])
     recorder.check("bad", "large", status=CheckResult.WRONG, why="max error 1")
-    assert plan(Evidence(study, "odd", folder), names, fresh=False).timed == ("baseline",)
-    assert plan(Evidence(study, "odd", folder), names, fresh=True).timed == ("baseline", "bad")
+    assert plan(study, odd(), names, fresh=False).timed == ("baseline",)
+    assert plan(study, odd(), names, fresh=True).timed == ("baseline", "bad")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import derived_shapes
+from workbench.evidence.store import derived_shapes
 from workbench.judge.sizes import ranges
 from workbench.render.numbers import percent
 from workbench.run import machine

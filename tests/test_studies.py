@@ -26,7 +26,8 @@ from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence, load_calibration
+from workbench.evidence.store import load_calibration
+from workbench.load import calibration_of, load
 from workbench.render import markdown
 from workbench.render.document.checks import CheckRow, checks
 from workbench.run.worker import job_worker as worker_main
@@ -228,10 +229,9 @@ def test_ceilings_are_the_cards_and_not_one_studys() -> None:
     workspace = find_workspace(FIXTURE)
     theirs = not_none(load_calibration(EvidenceFolder(EVIDENCE)))
     for name in ("softmax", "transpose"):
-        study = workspace.study(name)
         folder = EvidenceFolder(workspace.evidence_base(name) / EVIDENCE.name)
         assert not folder.ceilings.exists()
-        assert Evidence(study, study.default_shape, folder).calibration == theirs
+        assert calibration_of(folder) == theirs
 
 
 def test_all_evidence_together_stays_small() -> None:
@@ -255,14 +255,15 @@ def test_evidence_is_current_and_shown(name: str, capsys: Capsys) -> None:
 def test_steps_are_profiled_where_they_are_judged(tmp_path: Path) -> None:
     """At a shape that is not captured by itself, those alone, and their parents."""
     study = find_workspace(ROOT).study("softmax")
-    nothing = Evidence(study, "32x131072-bf16", EvidenceFolder(tmp_path / "evidence" / "gpu"))
-    names = list(study.variants)
-    assert plan(nothing, names, fresh=False).captured == ("online", "split")
-    assert plan(nothing, names, fresh=False, capture=names).captured == tuple(names)
-    with_one = plan(nothing, names, fresh=False, capture=["fused"])
+    names, folder = list(study.variants), EvidenceFolder(tmp_path / "evidence" / "gpu")
+    every = load(study, folder, dict.fromkeys(["32x131072-bf16", "8192x1024", "4096x8192"], names))
+    nothing = every["32x131072-bf16"]
+    assert plan(study, nothing, names, fresh=False).captured == ("online", "split")
+    assert plan(study, nothing, names, fresh=False, capture=names).captured == tuple(names)
+    with_one = plan(study, nothing, names, fresh=False, capture=["fused"])
     assert set(with_one.captured) == {"online", "split", "fused"}
-    assert plan(nothing.at("8192x1024"), names, fresh=False).captured == ()
-    assert plan(nothing.at("4096x8192"), names, fresh=False).captured == tuple(names)
+    assert plan(study, every["8192x1024"], names, fresh=False).captured == ()
+    assert plan(study, every["4096x8192"], names, fresh=False).captured == tuple(names)
 
 
 def is_installed(package: str) -> bool:

@@ -15,6 +15,7 @@ import snapshots
 from answers import not_none
 from handmade import ORIGIN, made_index
 from snapshots import MHZ
+from workbench.derive.figures import figures
 from workbench.derive.roofline.ceilings import counted_flops
 from workbench.derive.speedup import two_clocks
 from workbench.evidence.records import CaptureIndex
@@ -30,7 +31,7 @@ from workbench.judge.cross_checks import (
     work_gate,
 )
 from workbench.judge.cross_checks import cross_check_gates as gates_of
-from workbench.judge.known_evidence import VariantEvidence
+from workbench.load import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
 from workbench.ncu.captures import tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
@@ -144,6 +145,7 @@ def case(
         correct=True,
         index=index(variant, flags),
         capture=found,
+        figures=figures(found.metrics),
     )
     return Case(evidence, timing(variant, time, nodes, **more), WORK[shape])
 
@@ -424,7 +426,8 @@ def test_reads_of_another_launch_do_not_shorten_the_longest() -> None:
         for us, read in ((100.0, 0.0), (70.0, 150e6))
     ]
     found = case("fix7", 40.0)
-    evidence = replace(found.evidence, capture=Capture(Path("a.ncu-rep"), tuple(launches)))
+    made = Capture(Path("a.ncu-rep"), tuple(launches))
+    evidence = replace(found.evidence, capture=made, figures=figures(made.metrics))
     gate = duration_gate(replace(found, evidence=evidence, ceilings={"dram": 3e12}))
     assert gate.state == GateState.FAILED
 
@@ -437,7 +440,7 @@ def test_tables_kept_without_it_leave_the_kernels_open(tmp_path: Path) -> None:
     ]
     old = Capture(found.path, tuple(kept))
     assert old.launched is None
-    evidence = replace(case("fix7").evidence, capture=old)
+    evidence = replace(case("fix7").evidence, capture=old, figures=figures(old.metrics))
     assert kernels_gate(replace(case("fix7"), evidence=evidence)).state == GateState.OPEN
     report = recorded_range(CAUSAL, "fix10")[0]
     fresh = [tables_of(report, tmp_path / "kept.json.zst")[0][0] for _ in range(2)]

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shutil
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,9 @@ from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.evidence import store
-from workbench.evidence.recorded import Evidence
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
-from workbench.judge.snapshot import snapshot
 from workbench.ncu.capture import Capture
-from workbench.ncu.captures import current_capture
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,7 +125,7 @@ def copy_of_fixture(root: Path, *studies: str) -> Path:
 @cache
 def recorded_ladder(workspace: Path = FIXTURE, study: str | None = None) -> Ablation:
     target = find_target(Local(), workspace, study, None)
-    return judge(snapshot(target.evidence(), target.steps([])), target.workspace.config)
+    return judge(target.load_ladder(target.steps([])), target.workspace.config)
 
 
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:
@@ -151,15 +149,14 @@ def recorded_report(shape: str, variant: str) -> Path:
 
 
 @cache
-def recorded_evidence(shape: str) -> Evidence:
-    """That of attention at a shape."""
-    return find_target(Local(), FIXTURE, None, shape).evidence()
+def recorded_captures(shape: str) -> Mapping[str, Capture | None]:
+    """Those of attention at a shape, by variant, from the kept tables."""
+    every = find_target(Local(), FIXTURE, None, shape).load(captures=True).variants
+    return {name: evidence.capture for name, evidence in every.items()}
 
 
 def recorded_capture(shape: str, variant: str) -> Capture:
-    """From the kept tables."""
-    found = not_none(current_capture(recorded_evidence(shape), variant))
-    return found
+    return not_none(recorded_captures(shape)[variant])
 
 
 @cache

@@ -27,12 +27,13 @@ from benchmarks.honest.corpus import Point, points, study_of
 from workbench import Work
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
+from workbench.derive.figures import figures
 from workbench.derive.speedup import TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
 from workbench.judge.cross_checks import CLOCKS, Case, added_time, cross_check_gates, profiled
-from workbench.judge.known_evidence import VariantEvidence
+from workbench.load import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.command import RANGE_PREFIX, range_name
@@ -202,7 +203,13 @@ def case_of(one: Found, report: Path, work: Work) -> Case:
     )  # fmt: skip
     state = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
     evidence = VariantEvidence(
-        one.name, "", state, True, index=index if capture else None, capture=capture
+        one.name,
+        "",
+        state,
+        True,
+        index=index if capture else None,
+        capture=capture,
+        figures=figures(capture.metrics) if capture else {},
     )
     timing = Timing(
         study="honest", shape="it", fingerprints={}, nodes={one.name: one.call}, stride=1,

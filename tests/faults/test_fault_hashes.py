@@ -20,12 +20,10 @@ from workbench.cli.main import main
 from workbench.errors import BadCapture
 from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED
-from workbench.judge.known_evidence import Snapshot
-from workbench.judge.snapshot import snapshot
+from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables
-from workbench.ncu.captures import LAUNCHES, current_capture, tables_of
+from workbench.ncu.captures import LAUNCHES, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
@@ -59,13 +57,16 @@ def study(workspace: Path) -> Study:
     return find_workspace(workspace).study()
 
 
-def evidence_of(workspace: Path, shape: str = SHAPE) -> Evidence:
-    return Evidence(study(workspace), shape, EvidenceFolder(in_copy(workspace, EVIDENCE)))
+def evidence_of(workspace: Path, variant: str) -> VariantEvidence:
+    folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
+    return load(study(workspace), folder, {SHAPE: [variant]}, captures=[SHAPE])[SHAPE].variants[
+        variant
+    ]
 
 
-def pulled(workspace: Path, shape: str) -> Snapshot:
-    evidence = evidence_of(workspace, shape)
-    return snapshot(evidence, evidence.study.ladder.chain([]), sources=True)
+def pulled(workspace: Path, shape: str) -> LadderEvidence:
+    whole, folder = study(workspace), EvidenceFolder(in_copy(workspace, EVIDENCE))
+    return load_ladder(whole, folder, shape, whole.ladder.chain([]), sources=True)
 
 
 @pytest.mark.parametrize("damage", ["exchanged", "one bit", "cut", "empty"])
@@ -83,10 +84,10 @@ def test_a_report_that_is_another_costs_its_variants_their_captures_alone(
         }[damage]
     )
     shapes = pulled(workspace, "b4h16s2048d128").shapes
-    hurt = evidence_of(workspace).capture_index("fix10")
-    assert hurt.state == Status.DAMAGED
-    assert hurt.current is None
-    assert hurt.why == f"{report.name} {EXCHANGED}"
+    hurt = evidence_of(workspace, "fix10")
+    assert hurt.state["capture"] == Status.DAMAGED
+    assert hurt.index is None
+    assert hurt.damage == f"{report.name} {EXCHANGED}"
     assert all(v.capture for v in shapes["b4h16s2048d128"].variants.values() if v.index)
 
 
@@ -127,7 +128,7 @@ def test_an_edited_index_is_no_way_around(workspace: Path) -> None:
     kept = path.read_text()
     path.write_text(kept.replace(recorded_index(SHAPE, "sdpa")["sha256"], "0" * 64))
     try:
-        assert evidence_of(workspace).capture_index("sdpa").state == Status.DAMAGED
+        assert evidence_of(workspace, "sdpa").state["capture"] == Status.DAMAGED
     finally:
         path.write_text(kept)
 
@@ -140,9 +141,9 @@ def test_no_flipped_bit_and_no_cut_is_evidence(workspace: Path, bit: int, cut: b
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data[: bit // 8] if cut else data)
     try:
-        evidence = evidence_of(workspace)
-        assert current_capture(evidence, "fix10") is None
-        assert evidence.capture_index("fix10").state == Status.DAMAGED
+        evidence = evidence_of(workspace, "fix10")
+        assert evidence.capture is None
+        assert evidence.state["capture"] == Status.DAMAGED
     finally:
         path.write_bytes(WHOLE)
 

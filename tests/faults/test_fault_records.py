@@ -19,8 +19,8 @@ from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
-from workbench.evidence.recorded import load_calibration
 from workbench.evidence.records import Build, CaptureIndex, Checks, Record
+from workbench.evidence.store import load_calibration
 from workbench.evidence.timing import Timing, TimingHead
 from workbench.study import json_text
 from workspaces import EVIDENCE, told_in

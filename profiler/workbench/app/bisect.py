@@ -12,6 +12,7 @@ from pathlib import Path
 from workbench.app.executor import Executor, Task
 from workbench.app.sides import (
     Side,
+    at_own_shape,
     build_all,
     measure_together,
     recorded_anew,
@@ -142,8 +143,8 @@ def kept(executor: Executor, trees: Worktrees, bad: Commit, sought: Sought) -> C
     for commit in repository.touching(paths, bad.sha) if paths else []:
         with trees.at(commit) as workspace:
             side = side_of(commit, workspace, sought.study, [name])
-            held = side.evidence if name in side.names else None
-            if held and held.check(name).current is not None and not wrong_in(held, name):
+            held = side.evidence.get(name)
+            if held and side.study.default_shape in held.checks and not wrong_in(held):
                 if commit.sha == bad.sha:
                     break
                 executor.note(f"from {commit.short} {commit.subject}: its evidence says correct")
@@ -165,19 +166,21 @@ def changed(repository: Repository, commits: Sequence[Commit]) -> list[Commit]:
 def is_wrong(history: History, side: Side) -> bool | None:
     """None where that is not known: a note says why. Raises Interrupted."""
     name, here = history.sought.variant, history.executor
-    if side.evidence is not None and side.evidence.check(name).current is not None:
-        return bool(wrong_in(side.evidence, name))
+    known = side.evidence.get(name)
+    if known is not None and side.study.default_shape in known.checks:
+        return bool(wrong_in(known))
     why = "no check of these sources is recorded"
     if here.gpu is not None:
         folder = EvidenceFolder(history.scratch / side.commit.sha / "checked" / here.gpu.slug)
         plan = Plan(side.study.default_shape, checked=(name,))
         task = Task(history.workspace, side.study, side.workspace.config, folder, plan)
         here.measure([task])
-        build = task.evidence.build(name).current
+        known = at_own_shape(side.study, folder, [name]).variants[name]
+        build = known.build
         if build is not None and build.error:  # neither right nor wrong
             why = f"does not compile: {build.error.splitlines()[0]}"
-        elif any(task.evidence.check(name, shape).current for shape in side.study.shapes):
-            return bool(wrong_in(task.evidence, name))
+        elif known.checks:
+            return bool(wrong_in(known))
         else:
             why = "was not checked"
     here.note(f"{side.commit.short}: {why}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from workbench.app.executor import Executor, Hear, Task
 from workbench.app.target import find_study
 from workbench.derive.roofline.ceilings import Peaks, peaks
 from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
-from workbench.errors import BadCapture, Interrupted, ToolFailed
+from workbench.errors import Interrupted, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.recorded import Evidence, load_calibration
-from workbench.ncu.captures import current_capture
+from workbench.evidence.store import load_calibration
+from workbench.load import load
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingsJob
 from workbench.run.side_jobs import CEILINGS
@@ -41,11 +40,10 @@ def calibrate(
 
 def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
     """Of the first capture of this GPU that has them, the default shape's before others'."""
-    evidence = Evidence(study, study.default_shape, folder)
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
-        for variant in study.variants:
-            with suppress(BadCapture):  # another will have them
-                capture = current_capture(evidence.at(shape), variant)
-                if capture is not None and (found := peaks(capture.metrics)) is not None:
-                    return found
+        every = load(study, folder, {shape: study.variants}, captures=[shape], samples=False)
+        captures = [known.capture for known in every[shape].variants.values() if known.capture]
+        for capture in captures:
+            if (found := peaks(capture.metrics)) is not None:
+                return found
     return None

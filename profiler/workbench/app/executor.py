@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.layout import EvidenceFolder
-    from workbench.evidence.recorded import Evidence
     from workbench.judge.open_verdicts import Deciding, Run
     from workbench.run.plan import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
@@ -63,12 +62,6 @@ class Task:
     plan: Plan
     deciding: Deciding | None = None
     instead: TrialJob | CeilingsJob | None = None
-
-    @property
-    def evidence(self) -> Evidence:
-        from workbench.evidence.recorded import Evidence
-
-        return Evidence(self.study, self.plan.shape, self.folder)
 
 
 def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:

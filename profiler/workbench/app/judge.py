@@ -28,16 +28,13 @@ from workbench.app.measure import (
 from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence import store
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import Record
 from workbench.judge.advice.ranking import AdviceRecord, together
 from workbench.judge.gates import UNSEEN, for_bug_fix, shows_bug, verdict
-from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import seconds_of
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.snapshot import snapshot
-from workbench.study.config import Config
+from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.study.own_files import alone, write_bytes
 from workbench.study.text import stands
@@ -52,11 +49,6 @@ class TrackRecord(Record, frozen=True):
     studies: Mapping[str, AdviceRecord]
 
 
-def on_record(evidence: Evidence, config: Config) -> Ablation:
-    """The whole ladder judged by present evidence, without a track record."""
-    return judge(snapshot(evidence, evidence.study.ladder.chain([])), config)
-
-
 def judged(
     target: Target,
     only: Sequence[str] = (),
@@ -66,16 +58,15 @@ def judged(
     sources: bool = False,
     everywhere: bool = True,
     keep: bool = False,
-) -> tuple[Ablation, Snapshot]:
+) -> tuple[Ablation, LadderEvidence]:
     """The whole ladder, ``only`` some of it or up to some ``steps``, judged by the evidence as it
     is, ``everywhere`` or at the target's shape alone, with the track record of all ladders: its own
     from this one if it is the whole ladder at the study's default shape, which ``keep`` writes into
     the file.
     """
-    steps = target.study.ladder.chain([]) if steps is None else list(steps)
     path = target.workspace.ablations / "advice.json"
     kept, why = _read(path)
-    seen = snapshot(target.evidence(), steps, sources=sources, only=only, everywhere=everywhere)
+    seen = target.load_ladder(steps, sources=sources, only=only, everywhere=everywhere)
     seen = replace(seen, notes=(*seen.notes, why)) if why else seen
     found = judge(seen, target.workspace.config, source=source)
     return _with_record(found, target, kept, path if keep and not why else None), seen

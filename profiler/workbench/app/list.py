@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
-from workbench.evidence.recorded import Evidence
+from workbench.load import load
 from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
 from workbench.study.model import Study
 from workbench.study.sources import source_files
@@ -38,17 +38,13 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
     found: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
     for folder in folders(workspace, study.name):
-        evidence = Evidence(study, study.default_shape, folder)
-        for shape in shapes:
-            here = evidence.at(shape)
-            measured = here.measured
-            for name in [each for each in found if each in measured]:
-                state = here.state(name)
+        every = load(study, folder, dict.fromkeys(shapes), samples=False)
+        for shape, here in every.items():
+            for name, evidence in here.variants.items():
+                state = evidence.state
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    damaged = state["capture"] == Status.DAMAGED
-                    why = here.capture_index(name).why if damaged else ""
-                    found[name].append(EvidenceState(*of, **state, why=why))
+                    found[name].append(EvidenceState(*of, **state, why=evidence.damage))
     return found
 
 

@@ -13,9 +13,9 @@ from msgspec import structs
 from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, with_hint
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
+from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
 from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import Plan
 from workbench.study.front_ends import is_compiling
@@ -40,44 +40,40 @@ class Ensured:
     unsupported: dict[str, str] = field(default_factory=dict)
 
 
-def settled(evidence: Evidence, variant: str) -> bool:
+def settled(study: Study, shape: str, evidence: VariantEvidence) -> bool:
     """The present sources are known to fail: measuring again would give the same."""
-    check, build = evidence.check(variant).current, evidence.build(variant).current
+    check, build = evidence.checks.get(shape), evidence.build
     wrong = check is not None and check.status != CheckResult.CORRECT
-    return wrong or wrong_elsewhere(evidence, variant) or (build is not None and bool(build.error))
+    failed = build is not None and bool(build.error)
+    return wrong or failed or wrong_at(study, evidence, _always_checked(study))
 
 
-def wrong_as_declared(evidence: Evidence, variant: str) -> bool:
+def wrong_as_declared(study: Study, shape: str, evidence: VariantEvidence) -> bool:
     """Whether a step that the ladder keeps as a wrong example fails a check, as it should."""
-    step, check = evidence.study.ladder.step(variant), evidence.check(variant).current
-    if step is None or not step.expected:
-        return False
-    here = check is not None and check.status == CheckResult.WRONG
-    return here or wrong_elsewhere(evidence, variant)
+    step = study.ladder.step(evidence.variant)
+    expected = step is not None and bool(step.expected)
+    return expected and wrong_at(study, evidence, [shape, *_always_checked(study)])
 
 
-def wrong_elsewhere(evidence: Evidence, variant: str) -> bool:
-    """Whether it is wrong at another of the shapes that it is checked at: it is not timed then."""
-    others = [name for name, shape in evidence.study.shapes.items() if shape.always_checked]
-    checks = [evidence.check(variant, name).current for name in others if name != evidence.shape]
+def wrong_at(study: Study, evidence: VariantEvidence, shapes: Iterable[str]) -> bool:
+    """Whether a variant is wrong at one of these shapes: it is not timed then."""
+    checks = [evidence.checks.get(name) for name in shapes]
     return any(check is not None and check.status == CheckResult.WRONG for check in checks)
 
 
-def is_checked(evidence: Evidence, variant: str) -> bool:
+def _always_checked(study: Study) -> list[str]:
+    return [name for name, shape in study.shapes.items() if shape.always_checked]
+
+
+def is_checked(study: Study, shape: str, evidence: VariantEvidence) -> bool:
     """As it is now, at this shape and at those where it always is; nothing compiles at a call."""
-    study = evidence.study
-    here = evidence.check(variant).current is not None and is_checked_elsewhere(evidence, variant)
-    return here and not is_compiling(source_files(study, study.variants[variant]))
+    here = shape in evidence.checks and is_checked_elsewhere(study, shape, evidence)
+    return here and not is_compiling(source_files(study, study.variants[evidence.variant]))
 
 
-def is_checked_elsewhere(evidence: Evidence, variant: str) -> bool:
+def is_checked_elsewhere(study: Study, shape: str, evidence: VariantEvidence) -> bool:
     """As it is now, at all other shapes where every variant always is."""
-    shapes = [
-        name
-        for name, shape in evidence.study.shapes.items()
-        if shape.always_checked and name != evidence.shape
-    ]
-    return all(one.current for one in evidence.checks(variant, shapes).values())
+    return all(name in evidence.checks for name in _always_checked(study) if name != shape)
 
 
 def first_look(target: Target) -> Target:
@@ -94,9 +90,9 @@ def first_look(target: Target) -> Target:
     return replace(target, workspace=workspace)
 
 
-def judged_at(evidence: Evidence) -> set[str]:
+def judged_at(study: Study, shape: str) -> set[str]:
     """The steps that are judged at a shape other than the study's own, and their parents."""
-    steps = [s for s in evidence.study.ladder.steps if s.shape == evidence.shape]
+    steps = [step for step in study.ladder.steps if step.shape == shape]
     return {name for step in steps for name in (step.variant, step.parent) if name}
 
 
@@ -113,7 +109,8 @@ def collectable(executor: Executor, study: Study, variants: list[str]) -> list[s
 
 
 def plan(
-    evidence: Evidence,
+    study: Study,
+    evidence: ShapeEvidence,
     variants: list[str],
     *,
     fresh: bool,
@@ -126,21 +123,20 @@ def plan(
     At a shape that is not captured alone, nothing is profiled but ``capture``, the steps that
     are judged there, and their parents.
     """
-    usable = [v for v in variants if fresh or not settled(evidence, v)]
-    file = evidence.timing(usable)
-    held = (
-        set(evidence.chained(file.timing)) if file and len(file.timing.together) >= least else set()
-    )
-    checked = all(evidence.check(v).current and evidence.build(v).current for v in usable)
-    timed = usable if fresh or not checked or not set(usable) <= held else []
-    every = evidence.study.shapes[evidence.shape].captured
-    wanted = judged_at(evidence) | set(capture)
+    shape, every = evidence.shape, evidence.variants
+    usable = [v for v in variants if fresh or not settled(study, shape, every[v])]
+    timing = fullest_timing(evidence, usable)
+    enough = timing is not None and len(timing.timing.together) >= least
+    held = timing.chained if timing and enough else frozenset()
+    checked = all(shape in every[v].checks and every[v].build for v in usable)
+    timed = usable if fresh or not checked or not held >= set(usable) else []
+    wanted = judged_at(study, shape) | set(capture)
     captured = [
         v
         for v in usable
-        if (every or v in wanted) and (fresh or not evidence.capture_index(v).current)
+        if (study.shapes[shape].captured or v in wanted) and (fresh or not every[v].was_profiled)
     ]
-    return Plan(evidence.shape, timed=tuple(timed), captured=tuple(captured))
+    return Plan(shape, timed=tuple(timed), captured=tuple(captured))
 
 
 @dataclass(frozen=True)
@@ -170,19 +166,22 @@ class Wanted:
         """Where all that is timed is ``checked``, by this command or in current evidence, it is not
         checked again but at this shape.
         """
-        target, evidence = self.target, self.target.evidence()
-        known = collectable(target.executor, target.study, self.variants)
+        target, study, shape = self.target, self.target.study, self.target.shape
+        known = collectable(target.executor, study, self.variants)
+        evidence = target.load(known)
         refused = self.deciding.refused(target.workspace.config)
         if refused is not None and not fresh:
-            builds = {name: evidence.build(name).current for name in known}
+            builds = {name: evidence.variants[name].build for name in known}
             known = [name for name, build in builds.items() if build is None or not refused(build)]
         least = self.least or min(SEVERAL, target.workspace.config.timing.sessions)
-        todo = plan(evidence, known, fresh=fresh, capture=self.capture, least=least)
+        todo = plan(study, evidence, known, fresh=fresh, capture=self.capture, least=least)
+        every = evidence.variants
         if not (self.again or fresh):
-            todo = replace(todo, known=tuple(v for v in todo.timed if is_checked(evidence, v)))
+            done = [name for name in todo.timed if is_checked(study, shape, every[name])]
+            todo = replace(todo, known=tuple(done))
         due = set(todo.timed) - set(checked)
         if not fresh:
-            due = {name for name in due if not is_checked_elsewhere(evidence, name)}
+            due = {name for name in due if not is_checked_elsewhere(study, shape, every[name])}
         if not due:
             todo = replace(todo, others=())
         return replace(todo, captured=()) if self.timed or not self.profile else todo
@@ -244,11 +243,13 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
             done.append(Ensured(Origin.RECORDED))
             continue
         result = next(results)
-        evidence = one.target.evidence()
+        study, shape = one.target.study, one.target.shape
+        failed = one.target.load(name for name in result.failures if name in study.variants)
         failures = {
             name: with_hint(why, result.hints.get(name, ""))
             for name, why in result.failures.items()
-            if not wrong_as_declared(evidence, name)
+            if name not in failed.variants
+            or not wrong_as_declared(study, shape, failed.variants[name])
         }
         done.append(Ensured(Origin.MEASURED, plan.timed, failures, result.unsupported))
     return done
@@ -277,13 +278,13 @@ def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
     return failed
 
 
-def result(evidence: Evidence, name: str, shape: str) -> CheckRow:
-    build, entry = evidence.build(name).current, evidence.check(name, shape)
+def result(study: Study, evidence: VariantEvidence, shape: str) -> CheckRow:
+    name, build = evidence.variant, evidence.build
     if build is not None and build.error:
-        found = check_row(evidence.study, name, shape, None)
-        return replace(found, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
-    status = Status.STALE if entry.state == Status.STALE else ABSENT
-    return check_row(evidence.study, name, shape, entry.current, status)
+        row = check_row(study, name, shape, None)
+        return replace(row, status=CheckResult.FAILED, why=build.error, hint=build.hint or "")
+    status = Status.STALE if evidence.check_states[shape] == Status.STALE else ABSENT
+    return check_row(study, name, shape, evidence.checks.get(shape), status)
 
 
 def check_row(
@@ -327,18 +328,19 @@ def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -
     lost: dict[str, str] = {}
     checked: set[str] = set()  # at the shapes where every variant always is
     for target in targets:
-        names = target.variants(variants)
-        evidence = target.evidence()
+        names, study, failures = target.variants(variants), target.study, dict[str, str]()
         if target.live:
             known = tuple(collectable(target.executor, target.study, names))
             others = () if set(names) <= checked else None
             todo = Plan(target.shape, checked=known, everywhere=everywhere, others=others)
             (done,) = target.executor.measure([task(target, todo)])
-            evidence = target.evidence()
-            lost |= {v: why for v, why in done.failures.items() if not settled(evidence, v)}
+            failures = done.failures
+        every = target.load(names).variants
+        lost |= {v: w for v, w in failures.items() if not settled(study, target.shape, every[v])}
+        if target.live:
             checked |= set(names) - lost.keys()
-        shapes = [target.shape] if len(targets) > 1 else target.study.shapes
-        checks += [result(evidence, name, shape) for name in names for shape in shapes]
+        shapes = [target.shape] if len(targets) > 1 else study.shapes
+        checks += [result(study, every[name], shape) for name in names for shape in shapes]
     bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
     return CheckedStudy(
         study=target.study.name,

@@ -10,7 +10,7 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
-from workbench.judge.view import ladder_sources
+from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.scene import Scene
 from workbench.render.document.blocks import Block
 from workbench.study.own_files import alone, write_bytes

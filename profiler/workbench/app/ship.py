@@ -27,7 +27,6 @@ from workbench.app.target import Target
 from workbench.evidence import store
 from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
-from workbench.judge.snapshot import snapshot
 from workbench.render.templates import PackageText, render_report, template_environment, texts
 from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
@@ -52,7 +51,7 @@ def package_text(
         key_change=shipped.key_change,
         reference=(reference.title or reference.name) if reference else "the study's own reference",
         compared=compared,
-        gpu=shipped.environment.gpu or subject.evidence.folder.gpu,
+        gpu=shipped.environment.gpu or subject.target.folder.gpu,
         times=subject.times,
         dependencies=packaging.dependencies(python, kernels=bool(shipped.cubins)),
         archs=subject.archs if shipped.cubins else (),
@@ -120,7 +119,7 @@ def report_of(subject: Subject) -> Mapping[str, str]:
 
     target = subject.target
     steps = target.study.ladder.chain([subject.variant.name])
-    evidence = snapshot(target.evidence(), steps, sources=True)
+    evidence = target.load_ladder(steps, sources=True)
     judged = judge(evidence, target.workspace.config)
     environment = template_environment(target.workspace.template_folders)
     charts = chart_files(judged)

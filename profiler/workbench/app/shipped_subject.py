@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,10 +17,10 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, require_arch
 from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
-from workbench.evidence.recorded import Evidence
-from workbench.evidence.records import Provenance, Shipped, ShippedCubin, ShippedTime
+from workbench.evidence.records import Build, Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.evidence.timing import Timing
 from workbench.judge.rows import Row
+from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.render.document.phrases import NOT_JUDGED
 from workbench.render.document.sentences import sentence
 from workbench.render.templates import RESERVED
@@ -40,15 +40,15 @@ from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict
 MEASURE = "`workbench ablate` measures it where there is a GPU with ncu"
 
 
-def require_kept(row: Row, evidence: Evidence) -> None:
+def require_kept(row: Row, evidence: VariantEvidence) -> None:
     """Raises GateFailed for a variant that is no kept step by evidence of the present sources,
     at every shape that it was checked or timed at.
     """
     name, why = row.variant, sentence(row.problem)
     stale = [kind for kind, state in row.evidence_state.items() if state == Status.STALE]
     missing = [kind for kind, state in row.evidence_state.items() if state == Status.MISSING]
-    checks = {shape: evidence.check(name, shape).state for shape in evidence.study.shapes}
-    stale += [f"check at {shape}" for shape, state in checks.items() if state == Status.STALE]
+    checks = evidence.check_states.items()
+    stale += [f"check at {shape}" for shape, state in checks if state == Status.STALE]
     if stale or row.status == Status.STALE:
         raise GateFailed(
             f"the evidence of '{name}' is stale: {', '.join(stale) or why} of other "
@@ -67,23 +67,22 @@ def require_kept(row: Row, evidence: Evidence) -> None:
         )
 
 
-def shapes_of(evidence: Evidence, variant: str, result: CheckResult) -> tuple[str, ...]:
-    """Where its current check came to this, in the order of the study."""
-    checks = {s: evidence.check(variant, s).current for s in evidence.study.shapes}
-    return tuple(s for s, check in checks.items() if check is not None and check.status == result)
+def shapes_of(evidence: VariantEvidence, result: CheckResult) -> tuple[str, ...]:
+    """Shapes at which the current check came to this, in the order of the study."""
+    return tuple(s for s, check in evidence.checks.items() if check.status == result)
 
 
-def times_of(evidence: Evidence, variant: str, reference: str) -> Iterator[ShippedTime]:
+def times_of(
+    every: Mapping[str, ShapeEvidence], variant: str, reference: str
+) -> Iterator[ShippedTime]:
     """At every shape where it was timed, beside the reference where that was timed too."""
-    for shape in evidence.study.shapes:
-        here = evidence.at(shape)
-        file = here.timing([variant, reference] if reference else [variant])
-        chained = here.chained(file.timing) if file else ()
-        if file is None or variant not in chained:
+    for shape, evidence in every.items():
+        timing = fullest_timing(evidence, filter(None, [variant, reference]))
+        if timing is None or variant not in timing.chained:
             continue
-        beside = reference if reference in chained else ""
-        if found := timed(file.timing, variant, beside, file=f"{shape}/timings/{file.name}"):
-            check = here.check(variant).current
+        beside = reference if reference in timing.chained else ""
+        if found := timed(timing.timing, variant, beside, file=f"{shape}/timings/{timing.file}"):
+            check = evidence.variants[variant].checks.get(shape)
             yield structs.replace(found, times_reference=check.times_reference if check else None)
 
 
@@ -118,7 +117,7 @@ class Subject:
     """What is shipped: a variant that is kept, by evidence of the present sources."""
 
     target: Target
-    evidence: Evidence
+    evidence: Mapping[str, ShapeEvidence]  # by shape
     row: Row
     variant: Variant
     reference: Variant | None
@@ -131,16 +130,21 @@ class Subject:
     def study(self) -> Study:
         return self.target.study
 
+    @property
+    def build(self) -> Build | None:
+        return self.evidence[self.target.shape].variants[self.variant.name].build
+
 
 def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
     """Raises GateFailed for what is not kept, or stale, and UsageError for unknown names."""
     target.study, (name,) = including(target.study, [name])
     row = judged(target)[0].row(name)
-    evidence = target.evidence()
-    require_kept(row, evidence)
-    if not (checked := shapes_of(evidence, name, CheckResult.CORRECT)):
+    evidence = load(target.study, target.folder, {shape: [name] for shape in target.study.shapes})
+    own = evidence[target.shape].variants[name]
+    require_kept(row, own)
+    if not (checked := shapes_of(own, CheckResult.CORRECT)):
         raise GateFailed(f"'{name}' is recorded as correct at no shape", hint=MEASURE)
-    build = evidence.build(name).current
+    build = own.build
     kernels = build is not None and bool(build.kernels)
     for arch in archs:
         require_arch(arch)
@@ -154,7 +158,7 @@ def subject_of(target: Target, name: str, archs: Sequence[str]) -> Subject:
         variant=target.study.variants[name],
         reference=reference,
         checked=checked,
-        refused=shapes_of(evidence, name, CheckResult.UNSUPPORTED),
+        refused=shapes_of(own, CheckResult.UNSUPPORTED),
         times=tuple(times_of(evidence, name, reference.name if reference else beside)),
         archs=wanted if kernels else (),
     )
@@ -253,12 +257,11 @@ def _own_licence() -> tuple[str, bytes | None]:
 def environment_of(subject: Subject) -> Provenance:
     """That of the timing at the shape where the step is judged, else of its check."""
     shape = subject.row.judged_at or subject.target.shape
-    file = subject.evidence.at(shape).timing([subject.variant.name])
-    if file is not None:
-        return file.timing.provenance
-    checks = subject.evidence.build(subject.variant.name).current
-    assert checks is not None  # it is kept
-    return checks.provenance
+    timing = fullest_timing(subject.evidence[shape], [subject.variant.name])
+    if timing is not None:
+        return timing.timing.provenance
+    assert subject.build is not None  # it is kept
+    return subject.build.provenance
 
 
 def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path) -> Shipped:
@@ -291,7 +294,7 @@ def provenance_of(subject: Subject, facts: Facts, found: Packable, cubins: Path)
 
 def cubins_of(subject: Subject, folder: Path) -> Iterator[ShippedCubin]:
     """Those that were built, beside the machine code that was measured on its architecture."""
-    build = subject.evidence.build(subject.variant.name).current
+    build = subject.build
     known = {kernel.code for kernel in build.kernels if kernel.code} if build else set()
     there = build.arch if build else ""
     index = folder / "index.json"

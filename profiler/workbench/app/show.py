@@ -18,7 +18,6 @@ from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
-from workbench.evidence.layout import is_there
 from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks_of
@@ -34,7 +33,6 @@ from workbench.ncu.capture import (
     load_sources,
     require_lines,
 )
-from workbench.ncu.captures import current_capture as recorded_capture
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.launches import Details, PairRead
@@ -50,16 +48,15 @@ SIDES = ("before", "after")  # the names of files are too long to head a column
 
 def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, Capture]:
     """A variant's capture, and where its report is: None where its tables alone were kept."""
-    evidence = target.evidence()
-    entry = evidence.capture_index(variant)
-    index = entry.current
-    if index is None:
-        if entry.state == Status.DAMAGED:
+    evidence = target.load([variant], captures=True).variants[variant]
+    index, capture = evidence.index, evidence.capture
+    if index is None or capture is None:
+        if evidence.state["capture"] == Status.DAMAGED:
             raise BadCapture(
-                f"{variant} has a damaged capture at {target.shape}: {entry.why}",
+                f"{variant} has a damaged capture at {target.shape}: {evidence.damage}",
                 hint=PROFILE_AGAIN,
             )
-        missing = entry.state == Status.MISSING
+        missing = evidence.state["capture"] == Status.MISSING
         why = "has no capture" if missing else "has only a stale capture"
         indexes = target.folder.capture_indexes()
         at = [path.parts[-3] for path in indexes if path.stem == variant] if missing else []
@@ -69,9 +66,7 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
             if at
             else f"`workbench profile {quote(variant)}` where there is a GPU",
         )
-    capture = recorded_capture(evidence, variant)
-    assert capture is not None
-    return capture.path if is_there(capture.path) else None, index.range, capture
+    return None if evidence.tables_only else capture.path, index.range, capture
 
 
 @dataclass(frozen=True)

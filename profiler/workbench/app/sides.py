@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,19 +13,15 @@ from msgspec import structs
 
 from workbench.app.executor import Executor, Task
 from workbench.app.target import latest, profiled_shape
-from workbench.derive.figures import Figure, figures
-from workbench.derive.speedup import wrong_outputs
-from workbench.errors import BadCapture
+from workbench.derive.figures import Figure
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.records import CaptureIndex
 from workbench.judge.commits import Rules, TimedPair
 from workbench.judge.comparison import AtCommit
 from workbench.judge.gates import HARMLESS
-from workbench.judge.known_evidence import TimedTogether
 from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.sessions import timing_facts
-from workbench.ncu.captures import REPORTS, Reports, current_capture
+from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run.compilation import build_only
 from workbench.run.plan import Plan
 from workbench.run.protocol import Built, Event, Failed
@@ -58,28 +54,32 @@ class Side:
         return Fingerprints(self.study)
 
     @cached_property
-    def evidence(self) -> Evidence | None:
-        """The newest that the commit holds, at the study's own shape; None without any."""
+    def folder(self) -> EvidenceFolder | None:
+        """That of the newest evidence that the commit holds, at the study's own shape."""
         shape = self.study.default_shape
-        folder = latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
-        if folder is None:
-            return None
-        found = Evidence(self.study, shape, folder)
-        found.files.opened[REPORTS] = Reports(from_tables=False)
-        return found
+        return latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
+
+    @cached_property
+    def evidence(self) -> Mapping[str, VariantEvidence]:
+        """All variants of the study; empty without a folder."""
+        if self.folder is None:
+            return {}
+        return at_own_shape(self.study, self.folder, self.study.variants).variants
 
     def index(self, name: str) -> CaptureIndex | None:
-        """Of the present sources of a variant."""
-        return self.evidence.capture_index(name).current if self.evidence else None
+        """The capture of the present sources of a variant."""
+        known = self.evidence.get(name)
+        return known.index if known else None
 
     def without_report(self, name: str) -> bool:
         """Whether that capture has tables alone."""
-        index, of = self.index(name), self.evidence
-        return bool(index and of and not is_there(of.folder.reports / index.report))
+        index, folder = self.index(name), self.folder
+        return bool(index and folder and not is_there(folder.reports / index.report))
 
     def is_stale(self, name: str) -> bool:
         """Whether evidence was recorded of other sources; comments are part of them."""
-        return self.evidence is not None and Status.STALE in self.evidence.state(name).values()
+        known = self.evidence.get(name)
+        return known is not None and Status.STALE in known.state.values()
 
     def at(self, name: str, *, counters: bool) -> AtCommit | None:
         """None where there is no such variant; ``counters``: with the figures of its capture."""
@@ -105,11 +105,17 @@ class Side:
             warnings=event.warnings if isinstance(event, Built) else (),
             error="" if lacks else failed,
             lacks=failed if lacks else "",
-            wrong=wrong_in(self.evidence, name),
-            figures=figures_in(self.evidence, name) if counters else {},
+            wrong=wrong_in(self.evidence.get(name)),
+            figures=self.figures(name) if counters else {},
             index=self.index(name),
             without_report=self.without_report(name),
         )
+
+    def figures(self, name: str) -> Mapping[str, Figure]:
+        """Those of a report: tables without one do not count. Empty without a capture."""
+        if self.folder is None:
+            return {}
+        return at_own_shape(self.study, self.folder, [name], captures=True).variants[name].figures
 
     @cached_property
     def rules(self) -> Rules:
@@ -120,23 +126,20 @@ class Side:
         return study_digest(self.study)
 
 
-def figures_in(evidence: Evidence | None, name: str) -> dict[str, Figure]:
-    """Empty without a capture, or where it cannot be read."""
-    if evidence is None:
-        return {}
-    try:
-        capture = current_capture(evidence, name)
-    except BadCapture:
-        return {}
-    return figures(capture.metrics) if capture else {}
+def at_own_shape(
+    study: Study, folder: EvidenceFolder, names: Iterable[str], *, captures: bool = False
+) -> ShapeEvidence:
+    """Evidence at the study's own shape, with figures of reports alone."""
+    shape = study.default_shape
+    opened = [shape] if captures else []
+    every = load(study, folder, {shape: names}, captures=opened, from_tables=False, samples=False)
+    return every[shape]
 
 
-def wrong_in(evidence: Evidence | None, name: str) -> str:
+def wrong_in(evidence: VariantEvidence | None) -> str:
     """What is wrong by its current checks; "" where they found nothing, or are none."""
-    if evidence is None:
-        return ""
-    checks = {shape: evidence.check(name, shape).current for shape in evidence.study.shapes}
-    bad = {shape: c for shape, c in checks.items() if c and c.status not in HARMLESS}
+    checks = evidence.checks if evidence else {}
+    bad = {shape: c for shape, c in checks.items() if c.status not in HARMLESS}
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
 
 
@@ -195,33 +198,29 @@ def build_all(
 class Together:
     """What came of it: the evidence of the joint study, and why variants of it failed."""
 
-    evidence: Evidence
+    evidence: ShapeEvidence
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, known: AtCommit, name: str) -> AtCommit:
         """With what was measured of it; ``name`` is what it is called in the joint study."""
-        file = self.evidence.timing([name])
-        why = wrong_outputs(file.timing.sessions).get(name, "") if file else ""
-        index = self.evidence.capture_index(name).current
+        timing, evidence = fullest_timing(self.evidence, [name]), self.evidence.variants[name]
+        why = timing.wrong.get(name, "") if timing else ""
         return replace(
             known,
-            figures=figures_in(self.evidence, name),
+            figures=evidence.figures,
             without_report=False,
-            index=index or known.index,
+            index=evidence.index or known.index,
             wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
         )
 
     def timed(self, variant: str) -> TimedPair | None:
         """The newer over the older; None where they were not timed in the same sessions."""
         names = (older(variant), variant)
-        file = self.evidence.timing(names)
-        if file is None:
+        timing = fullest_timing(self.evidence, names)
+        if timing is None:
             return None
-        together = TimedTogether(
-            file.name, frozenset(self.evidence.timed(file.timing)), file.timing
-        )
-        facts = timing_facts(together, "")
-        found = timed_pair(file.timing, *names)
+        facts = timing_facts(timing, "")
+        found = timed_pair(timing.timing, *names)
         controls = [t for t in facts.controls if t.regime == HEADLINE] if facts else []
         return replace(found, controls=tuple(controls)) if found else None
 
@@ -255,7 +254,8 @@ def measure_together(
     paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
     task = Task(paid, study, workspace.config, target, plan, deciding)
     (result,) = executor.measure([task])
-    return Together(task.evidence, {**result.unsupported, **result.failures})
+    evidence = load(study, target, {name: study.variants}, captures=[name])[name]
+    return Together(evidence, {**result.unsupported, **result.failures})
 
 
 def control_of(base: Side, head: Side) -> str:

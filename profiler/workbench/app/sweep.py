@@ -13,7 +13,7 @@ from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.parameter_sweep import Sweep, judge_sweep
 from workbench.judge.sizes import OverSizes, over_sizes, ranges
-from workbench.judge.snapshot import at_one_shape
+from workbench.load import calibration_of
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document
 from workbench.render.document.timings import sizes_sections
@@ -73,14 +73,14 @@ def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
     pair = [name for name in pair if any(c.variant == name for c in found.timed)]
     again = found.default is not None and found.picked and found.again is None
     timed = tuple(filter(None, (*pair, reference))) if again else ()
-    evidence = target.evidence()
     wanted = target.study.shapes[target.shape].captured
-    captured = [name for name in pair if wanted and not evidence.capture_index(name).current]
+    every = target.load(pair).variants
+    captured = [name for name in pair if wanted and not every[name].was_profiled]
     return Plan(target.shape, timed=timed, captured=tuple(captured))
 
 
 def judged(target: Target, space: Space, source: Origin) -> Sweep:
-    evidence = at_one_shape(target.evidence(), list(space.combinations), captures=True)
+    evidence = target.load(space.combinations, captures=True)
     return judge_sweep(
         evidence,
         space.base,
@@ -121,13 +121,10 @@ def over_shapes(targets: Sequence[Target], variants: Sequence[str]) -> list[Over
     differ.
     """
     first = targets[0]
-    study, calibration = first.study, first.evidence().calibration
+    study, calibration = first.study, calibration_of(first.folder)
     references = [r.name for r in study.ladder.references]
     names = [name for name in variants if name not in references]
-    shapes = {
-        target.shape: at_one_shape(target.evidence(), [*names, *references], captures=False)
-        for target in targets
-    }
+    shapes = {target.shape: target.load([*names, *references]) for target in targets}
     return [
         over_sizes(
             [shapes[name] for name in found],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
-from workbench.evidence.recorded import Evidence
+from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, pick_shapes
 from workbench.study.sources import virtual_name
@@ -49,8 +49,32 @@ class Target:
     def note(self, text: str) -> None:
         self.executor.note(text)
 
-    def evidence(self) -> Evidence:
-        return Evidence(self.study, self.shape, self.folder)
+    def load(
+        self, variants: Iterable[str] | None = None, *, captures: bool = False
+    ) -> ShapeEvidence:
+        """The evidence of some variants, or of all of the study, at the shape."""
+        names = self.study.variants if variants is None else variants
+        opened = [self.shape] if captures else []
+        return load(self.study, self.folder, {self.shape: names}, captures=opened)[self.shape]
+
+    def load_ladder(
+        self,
+        steps: Sequence[Step] | None = None,
+        *,
+        only: Sequence[str] = (),
+        sources: bool = False,
+        everywhere: bool = True,
+    ) -> LadderEvidence:
+        """The evidence of some steps, or of the whole ladder: see ``load.load_ladder``."""
+        return load_ladder(
+            self.study,
+            self.folder,
+            self.shape,
+            self.study.ladder.chain([]) if steps is None else steps,
+            only=only,
+            sources=sources,
+            everywhere=everywhere,
+        )
 
     def variants(self, names: list[str]) -> list[str]:
         """The names as the study has them; all where none is named. Raises UsageError."""

@@ -16,10 +16,9 @@ from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.errors import GateFailed, UsageError
 from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.gates import Gate
-from workbench.judge.known_evidence import Snapshot
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.snapshot import snapshot
+from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, Problem, Request, split
 from workbench.problems.writing import TrialFacts
@@ -66,7 +65,7 @@ class Attempt:
     trial: Learned = field(repr=False)
     facts: TrialFacts = field(repr=False)
     judged: Ablation | None = field(default=None, repr=False)
-    evidence: Snapshot | None = field(default=None, repr=False)
+    evidence: LadderEvidence | None = field(default=None, repr=False)
     failures: dict[str, str] = field(default_factory=dict)
     kept: Path | None = None
     built: Built | Failed | None = field(default=None, repr=False)
@@ -237,7 +236,7 @@ def measured(
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
     ensured = ensure(Wanted(target, names, capture=names, profile=profile), fresh=fresh)
-    evidence = snapshot(target.evidence(), target.study.ladder.chain([]), sources=True)
+    evidence = target.load_ladder(sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})
 

@@ -15,7 +15,7 @@ from workbench.derive.matching import Matching
 from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
 from workbench.judge.findings import Finding
-from workbench.judge.view import judge_pair, pair_sources
+from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import brief, pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant

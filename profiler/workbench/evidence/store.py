@@ -21,12 +21,12 @@ import msgspec
 
 from workbench.errors import UsageError
 from workbench.evidence import frames
-from workbench.evidence.layout import PACKED, EvidenceFolder, is_there, unreadable
-from workbench.evidence.records import Record
+from workbench.evidence.layout import PACKED, EvidenceFolder, gpu_slug, is_there, unreadable
+from workbench.evidence.records import CeilingsFile, DerivedShape, Record
 from workbench.study import json_text
 from workbench.study.own_files import disk_full, require_inside, write_bytes
 from workbench.study.text import no_file, stands, too_large
-from workbench.words import SCHEMA_VERSION
+from workbench.words import SCHEMA_VERSION, Parameter
 
 R = TypeVar("R", bound=Record)
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
@@ -194,3 +194,27 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
         except (msgspec.DecodeError, ValueError) as error:
             parts.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
     return found, parts
+
+
+def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
+    """Name to parameters of recorded shapes that the study did not list when measured."""
+    paths = (folder.shape(path.name) for path in folder.shapes)
+    records = (read(path, DerivedShape) for path in paths if is_there(path))
+    return {record.shape: record.parameters for record in records}
+
+
+def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
+    """The ceilings that ``workbench calibrate`` measured; None without a file. Raises UsageError
+    for one that is damaged or of another GPU.
+    """
+    path = folder.ceilings
+    if not is_there(path):
+        return None
+    file = read(path, CeilingsFile)
+    gpu = file.provenance.gpu
+    if gpu is None:
+        why = f"{path} is damaged: its provenance has no `gpu`"
+        raise UsageError(why, hint=CeilingsFile.repair)
+    if gpu_slug(gpu) != folder.gpu:
+        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.repair)
+    return file

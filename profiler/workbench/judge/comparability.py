@@ -13,8 +13,9 @@ from workbench.derive.speedup import Ratio
 from workbench.evidence.layout import timing_name
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.judge.findings import Finding, finding
-from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, Snapshot
 from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder
+from workbench.judge.times import ShapeTimes
+from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.ncu.command import counting
 from workbench.ncu.report_file import OPTIONS, Report
 from workbench.study.config import Gates
@@ -36,22 +37,22 @@ def ladder_warnings(
             yield finding("captures.above_roof", variant=row.variant, shape=shape)
 
 
-def file_warnings(snapshot: Snapshot, of: Collection[str] | None = None) -> Iterator[Finding]:
+def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -> Iterator[Finding]:
     """Recorded captures that do not count, by reason, then other damage; ``of`` some variants or
     all.
     """
     hurt = grouped(
         (
             one.damage,
-            finding("variant", variant=one.variant, shape="" if name == snapshot.shape else name),
+            finding("variant", variant=one.variant, shape="" if name == evidence.shape else name),
         )
-        for name, shape in snapshot.shapes.items()
+        for name, shape in evidence.shapes.items()
         for one in shape.variants.values()
         if one.damage and (of is None or one.variant in of)
     )
     for damage, variants in hurt.items():
         yield finding("captures.damaged", text=damage, variants=tuple(variants))
-    for text in snapshot.notes:
+    for text in evidence.notes:
         yield finding("evidence.damaged", text=text)
 
 
@@ -177,14 +178,16 @@ def _first(sources: Iterable[Provenance | None], name: str) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
+def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
     """See ``_claimed``, with the model of GPU that the spread is of, if that is another one."""
-    found = _claimed(snapshot, times, best)
-    elsewhere = snapshot.between_of if snapshot.between_of != snapshot.gpu else ""
+    found = _claimed(evidence, times, best)
+    elsewhere = evidence.between_of if evidence.between_of != evidence.gpu else ""
     return replace(found, between_of=elsewhere) if found else None
 
 
-def _claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
+def _claimed(
+    evidence: LadderEvidence, times: ShapeTimes, best: Row | None
+) -> OverRecordings | None:
     """The best step over the fastest reference by all recordings of the same sources at the shape
     (those without samples by the journal's medians, varying as the table's), or alone if that is
     less.
@@ -193,22 +196,22 @@ def _claimed(snapshot: Snapshot, times: ShapeTimes, best: Row | None) -> OverRec
     if best is None or over is None:
         return None
     if best.claimed is not None and best.claimed is not over:
-        return over_recordings([best.claimed], snapshot.between)
+        return over_recordings([best.claimed], evidence.between)
     names = (best.chained.fastest, best.variant)
     own = times.together(*names)
     if own is None:
         return None
     wanted = {name: own.timing.fingerprints[name] for name in names}
     ratios, gpus = [over], {own.timing.provenance.gpu_uuid}
-    for entry in snapshot.journal.sessions if snapshot.journal else ():
+    for entry in evidence.journal.sessions if evidence.journal else ():
         prints = {name: entry.fingerprints.get(name) for name in names}
         before, after = (float(entry.medians.get(name, 0)) for name in names)
-        if entry.cut_short or entry.shape != snapshot.shape or entry.file == timing_name(own.file):
+        if entry.cut_short or entry.shape != evidence.shape or entry.file == timing_name(own.file):
             continue
         if prints == wanted and before > 0 and after > 0:
             ratios.append(_varying_as(over, before / after))
             gpus.add(entry.gpu_uuid)
-    return over_recordings(ratios, snapshot.between, len(gpus))
+    return over_recordings(ratios, evidence.between, len(gpus))
 
 
 def _varying_as(over: Ratio, ratio: float) -> Ratio:
@@ -216,11 +219,11 @@ def _varying_as(over: Ratio, ratio: float) -> Ratio:
     return replace(over, ratio=ratio, low=low, high=high)
 
 
-def recordings(snapshot: Snapshot, shape: str) -> Recordings:
+def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
     """What the journal and the timing files say of a shape."""
-    entries = snapshot.journal.sessions if snapshot.journal else ()
+    entries = evidence.journal.sessions if evidence.journal else ()
     noted = [entry for entry in entries if entry.shape == shape]
-    kept = {timing_name(timing.file) for timing in snapshot.shapes[shape].timings}
+    kept = {timing_name(timing.file) for timing in evidence.shapes[shape].timings}
     whole = [entry for entry in noted if not entry.cut_short]
     return Recordings(
         noted=len(noted),

@@ -18,8 +18,8 @@ from workbench.evidence.timing import GraphNode, Series, Timing
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import DURATION as DURATION_GATE
 from workbench.judge.gates import KERNELS, UNCHECKED, WORK, Gate
-from workbench.judge.known_evidence import VariantEvidence, clocks_finding
-from workbench.judge.view import View
+from workbench.judge.times import clocks_finding
+from workbench.load import VariantEvidence
 from workbench.ncu.capture import Launched
 from workbench.study.model import Work
 from workbench.words import GateState, NodeKind, Regime
@@ -133,21 +133,6 @@ class Case:
     def nodes(self) -> tuple[GraphNode, ...] | None:
         """Of the graph of one call; None where they were not recorded."""
         return self.timing.nodes.get(self.variant) if self.timing else None
-
-
-def case_of(view: View, variant: str, beside: str | None = None) -> Case:
-    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
-    to, ``beside`` is of; where they were not timed together, by that of the variant.
-    """
-    both = view.times.together(variant, beside) if beside else None
-    together = both or view.times.together(variant)
-    return Case(
-        evidence=view.variant(variant),
-        timing=together.timing if together else None,
-        work=view.evidence.work,
-        ceilings=view.ceilings,
-        clocks=together.two_clocks.get(variant) if together else None,
-    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from workbench.derive.figures import Figure
 from workbench.derive.speedup import LEVEL, Ratio
 from workbench.evidence.records import Build, CapturedKernel, Check
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.judge.known_evidence import VariantEvidence
+from workbench.load import UnseenEvidence, VariantEvidence
 from workbench.study.config import Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.words import CheckResult, GateState, Verdict, shown
@@ -75,29 +75,31 @@ def correct_gate(
 
 
 def unseen_gate(
-    evidence: VariantEvidence, gates: Gates, reference: str, *, timed: bool = True
-) -> Gate | None:
-    """Correct and accurate at every shape that was drawn for it, and, unless its parent has no
-    time, at the first not slower than its parent by the gate's speedup; None for a study without
-    ranges.
+    unseen: UnseenEvidence,
+    over_parent: Ratio | None,
+    gates: Gates,
+    reference: str,
+    *,
+    timed: bool = True,
+) -> Gate:
+    """A step must be correct and accurate at every shape that was drawn for it, and, unless its
+    parent has no time, at the first not slower than its parent by the gate's speedup.
     """
-    if not evidence.unseen:
-        return None
-    due = tuple(shape for shape, check in evidence.unseen.items() if check is None)
-    first, over = next(iter(evidence.unseen)), evidence.unseen_over
-    for shape, check in evidence.unseen.items():
+    due = tuple(shape for shape, check in unseen.checks.items() if check is None)
+    for shape, check in unseen.checks.items():
         if check is not None and check.status != CheckResult.CORRECT:
             return Gate(UNSEEN, GateState.FAILED, failed_check(check, shape))
-    known = {shape: check for shape, check in evidence.unseen.items() if check is not None}
+    known = {shape: check for shape, check in unseen.checks.items() if check is not None}
     accurate = accuracy_gate(known, gates, reference)
     if accurate.state == GateState.FAILED:
         return Gate(UNSEEN, GateState.FAILED, accurate.why)
     if not timed and not due:
-        return Gate(UNSEEN, GateState.PASSED, finding("unseen.correct", seed=evidence.seed))
-    if due or over is None or over.high is None:
+        return Gate(UNSEEN, GateState.PASSED, finding("unseen.correct", seed=unseen.seed))
+    first = next(iter(unseen.checks))
+    if due or over_parent is None or over_parent.high is None:
         return Gate(UNSEEN, GateState.OPEN, finding("correct.due", shapes=due or (first,)))
-    passed = over.high >= 1 / gates.min_speedup
-    why = finding("unseen.speed", shape=first, ratio=over.ratio, seed=evidence.seed)
+    passed = over_parent.high >= 1 / gates.min_speedup
+    why = finding("unseen.speed", shape=first, ratio=over_parent.ratio, seed=unseen.seed)
     return Gate(UNSEEN, GateState.PASSED if passed else GateState.FAILED, why)
 
 

@@ -1,13 +1,30 @@
-"""A ladder on one GPU, judged by a snapshot of recorded evidence. Pure."""
+"""Stage three, analyse: one function of the loaded evidence gives the judged ladder. Pure.
+
+``judge`` makes a ``View`` of each shape, judges every step at the shape that decides about it, and
+then builds the rows of each table, once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from workbench.derive.roofline.ceilings import DRAM, Peaks, peaks
-from workbench.derive.roofline.point import measured_ceilings
-from workbench.judge.advice.ranking import JUDGED, Trial, Tried, record
+from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
+from workbench.derive.diff.source_diff import profiled, source_diff
+from workbench.derive.figures import (
+    TIME,
+    Figure,
+    figure_label,
+    occupancy_limiters,
+    stall_shares,
+)
+from workbench.derive.roofline.ceilings import DRAM, L2, Peaks, peaks
+from workbench.derive.roofline.point import measured_ceilings, point
+from workbench.derive.speedup import Ratio
+from workbench.evidence.journal import Journal
+from workbench.judge.advice.ranking import JUDGED, Advice, Trial, Tried, advise, record
+from workbench.judge.advice.subject import Spot, subject
+from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparability import (
     ceiling_warnings,
     choice_warnings,
@@ -17,72 +34,180 @@ from workbench.judge.comparability import (
     ladder_warnings,
     recordings,
 )
-from workbench.judge.comparison import Comparison
-from workbench.judge.evaluate import reference_row, start_row, step_row
+from workbench.judge.comparison import Comparison, compare
+from workbench.judge.cross_checks import Case, compared_gates, cross_check_gates
 from workbench.judge.findings import Finding, finding
-from workbench.judge.known_evidence import (
-    Snapshot,
+from workbench.judge.gates import (
+    FASTER,
+    Gate,
+    accuracy_gate,
+    accuracy_of,
+    compiled_by,
+    compiler_failed,
+    correct_gate,
+    corrected_at,
+    failed_check,
+    faster_gate,
+    for_bug_fix,
+    gate_of,
+    given_up,
+    unseen_gate,
+    verdict,
+)
+from workbench.judge.predictions import PredictionOutcome, judge_predictions
+from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
+from workbench.judge.sessions import TimingFacts, company_gate, timing_facts, timing_warnings
+from workbench.judge.times import AcrossShapes, ShapeTimes, across_shapes, in_regimes, main_timing
+from workbench.load import (
+    LadderEvidence,
+    ShapeEvidence,
+    UnseenEvidence,
     VariantEvidence,
-    asked_for,
     judged_at,
     shapes_of,
     shown_at,
+    steps_shown,
 )
-from workbench.judge.regimes import AcrossShapes, across_shapes
-from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
-from workbench.judge.sessions import TimingFacts, timing_facts, timing_warnings
-from workbench.judge.view import View, Views
+from workbench.ncu.capture import Capture, has_lines
 from workbench.study.config import Config
-from workbench.study.model import Step, outcomes
-from workbench.words import Origin, Status, Verdict, grouped
+from workbench.study.model import Ladder, Step, outcomes
+from workbench.words import (
+    GENERATED_ROOT,
+    HEADLINE,
+    VIRTUAL_ROOT,
+    CheckResult,
+    GateState,
+    Origin,
+    Regime,
+    Role,
+    Status,
+    Verdict,
+    grouped,
+)
+
+Views = Mapping[str, "View"]  # by shape
 
 
-def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDED) -> Ablation:
-    """Judge the steps of the snapshot beside all references; of a snapshot of ``only`` some
-    variants, these and the baseline at this shape, and nothing else.
+@dataclass(frozen=True, eq=False)
+class View:
+    """One shape, with what follows of each capture alone.
+
+    ceilings: Measured ones by id; empty where nothing was calibrated.
+    advice: By variant with a capture: kinds of change to try, whatever was tried since; None
+        where the capture has nothing to judge by.
+    hottest: By variant with a capture: the line with the most stall time.
     """
-    views = Views(snapshot, config, snapshot.names)
-    table, only = views.table, snapshot.only
-    steps = asked_for(snapshot.steps, only, snapshot.shape) if only else snapshot.steps
-    judged = tuple(_step(views, table, step) for step in steps)
-    trials = tuple(trials_of(judged, snapshot.shape))
-    shown = [r for r in judged if not only or r is judged[0] or r.variant in only]
-    rows = with_trials(shown, trials, snapshot.shape)
-    references = with_trials(_references(table), trials, snapshot.shape)
+
+    evidence: ShapeEvidence
+    times: ShapeTimes
+    ladder: Ladder
+    config: Config
+    ceilings: Mapping[str, float]
+    journal: Journal | None
+    advice: Mapping[str, tuple[Advice, ...] | None]
+    hottest: Mapping[str, Spot | None]
+
+    @property
+    def shape(self) -> str:
+        return self.evidence.shape
+
+    def variant(self, name: str) -> VariantEvidence:
+        """The evidence of a variant at this shape."""
+        return self.evidence.variants[name]
+
+    def figure(self, variant: str | None, name: str) -> Figure | None:
+        """``time`` is the chained time; all else is from a capture made here: it was measured."""
+        if variant is None:
+            return None
+        if name != TIME:
+            evidence = self.variant(variant)
+            return evidence.figures.get(name) if evidence.was_profiled else None
+        time = self.times.time(variant)
+        label, unit = figure_label(TIME)
+        return Figure(TIME, label, time.value, unit, "", "lower") if time else None
+
+    def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
+        """None where either variant has no capture that counts; ``where`` is added to the names."""
+        parent, child = self.variant(before), self.variant(after)
+        if parent.capture is None or child.capture is None:
+            return None
+        return compare(
+            parent.capture,
+            child.capture,
+            names=(before + where, after + where),
+            known=(parent.figures, child.figures),
+        )
+
+
+def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequence[str]) -> View:
+    """``variants`` decide which timing the table's is."""
+    here, calibration = evidence.shapes[shape], evidence.calibration
+    ceilings = calibration.values if calibration else {}
+    kernels = {
+        name: subject(known.capture, known.figures, ceilings, here.work)
+        for name, known in here.variants.items()
+        if known.capture
+    }
+    return View(
+        evidence=here,
+        times=ShapeTimes(here, main_timing(here, variants)),
+        ladder=evidence.ladder,
+        config=config,
+        ceilings=ceilings,
+        journal=evidence.journal,
+        advice={name: advise(kernel) for name, kernel in kernels.items()},
+        hottest={name: kernel.hottest for name, kernel in kernels.items()},
+    )
+
+
+def judge(
+    evidence: LadderEvidence, config: Config, *, source: Origin = Origin.RECORDED
+) -> Ablation:
+    """Judge the steps of the evidence beside all references; with ``only`` some variants, these and
+    the baseline at this shape, and nothing else.
+    """
+    views = {shape: view_of(evidence, config, shape, evidence.names) for shape in evidence.shapes}
+    table, only = views[evidence.shape], evidence.only
+    steps = steps_shown(evidence.steps, only, evidence.shape) if only else evidence.steps
+    judged = {step.variant: judge_step(views, table, step) for step in steps}
+    trials = tuple(trials_of(judged.values(), evidence.shape))
+    shown = [step for step in steps if not only or step is steps[0] or step.variant in only]
+    rows = tuple(step_row(table, judged[step.variant], trials) for step in shown)
+    references = reference_rows(table, trials)
     everything = (*rows, *references)
-    profiled = [table.variant(row.variant) for row in everything if row.capture]
-    theory = _ceilings(profiled)
-    measured = measured_ceilings(snapshot.calibration, theory) if snapshot.calibration else None
+    captured = [table.variant(row.variant) for row in everything if row.capture]
+    theory = _ceilings(captured)
+    measured = measured_ceilings(evidence.calibration, theory) if evidence.calibration else None
     session = table.times.table
     provenance = environment(
-        [variant.index for variant in profiled if variant.index],
+        [variant.index for variant in captured if variant.index],
         session.timing.provenance if session else None,
     )
-    highest = _highest_mhz(snapshot)
-    ladders = tuple(_ladders(views, rows, references, trials, highest))
-    across = None if only else _across(views)
+    highest = _highest_mhz(evidence)
+    ladders = tuple(_ladders(evidence, views, rows, references, trials, highest))
+    across = None if only else _across(evidence, views)
     return Ablation(
-        study=snapshot.study,
-        title=snapshot.ladder.title,
-        summary=snapshot.ladder.summary,
-        shape=snapshot.shape,
+        study=evidence.study,
+        title=evidence.ladder.title,
+        summary=evidence.ladder.summary,
+        shape=evidence.shape,
         parameters=table.evidence.parameters,
-        gpu=provenance.gpu or snapshot.gpu,
+        gpu=provenance.gpu or evidence.gpu,
         source=source,
         date=provenance.day,
-        reference=snapshot.ladder.primary_reference,
+        reference=evidence.ladder.primary_reference,
         rows=rows,
         references=references,
         ceilings=theory,
         environment=provenance,
         timing_file=session.file if session else "",
         warnings=(
-            *file_warnings(snapshot),
+            *file_warnings(evidence),
             *ladder_warnings(everything, table.evidence),
             *_warnings_elsewhere(views, ladders[1:]),
-            *choice_warnings(ladders, config.gates, snapshot.shape),
-            *_other_timings(views, rows, ladders),
-            *timing_warnings(_facts(views, ladders, across, highest), snapshot.shape),
+            *choice_warnings(ladders, config.gates, evidence.shape),
+            *_other_timings(views, table, rows, ladders),
+            *timing_warnings(_facts(evidence, views, ladders, across, highest), evidence.shape),
             *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
@@ -90,44 +215,324 @@ def judge(snapshot: Snapshot, config: Config, *, source: Origin = Origin.RECORDE
         measured=measured,
         ladders=ladders,
         timing=ladders[0].timing,
-        recordings=recordings(snapshot, snapshot.shape),
+        recordings=recordings(evidence, evidence.shape),
         record=record(trials),
         work=table.evidence.work,
-        claimed=claimed(snapshot, table.times, best_of(rows)),
+        claimed=claimed(evidence, table.times, best_of(rows)),
     )
 
 
-def _step(views: Views, view: View, step: Step) -> Row:
-    """As measured in a view, with its comparison with the parent at the shape that decides."""
-    deciding = views.at(step.shape) if step.shape else view
-    row = step_row(view, deciding, step)
-    comparison, compared = _against_parent(view, deciding, row)
-    return replace(
-        row,
-        against_parent=comparison,
-        against_parent_at=compared.shape if compared is not view else "",
+@dataclass(frozen=True, eq=False)
+class StepJudgement:
+    """The verdict on a step, with all that decided it.
+
+    status, problem: At the shape of its table. gates, verdict, over_parent, predictions,
+        shapes_dropped: By the evidence at the shape that decides, ``judged_at`` if that is another.
+    comparison: Its capture with its parent's, at ``compared_at`` if that is another shape.
+    """
+
+    step: Step
+    status: Status
+    problem: Finding | None
+    verdict: Verdict | None
+    comparison: Comparison | None
+    compared_at: str
+    gates: tuple[Gate, ...] = ()
+    over_parent: Ratio | None = None
+    predictions: tuple[PredictionOutcome, ...] = ()
+    shapes_dropped: tuple[str, ...] = ()
+    judged_at: str = ""
+
+
+def judge_step(views: Views, view: View, step: Step) -> StepJudgement:
+    """A step of the table of ``view``, judged at its own shape where it has one."""
+    deciding = views[step.shape] if step.shape else view
+    elsewhere = deciding is not view
+    status, problem = standing(view.variant(step.variant), view.shape)
+    judgement = judgement_at(deciding, step)
+    comparison, compared = _against_parent(view, deciding, step, status)
+    compared_at = compared.shape if compared is not view else ""
+    ruling = judgement.verdict
+    if status == Status.STALE and not elsewhere:
+        ruling = ruling if ruling == Verdict.BASELINE else Verdict.INCONCLUSIVE
+        return StepJudgement(step, status, problem, ruling, comparison, compared_at)
+    if _is_unsupported(problem) and ruling != Verdict.BASELINE and not elsewhere:
+        ruling = None  # not supporting a shape is no fault
+    return StepJudgement(
+        step,
+        status,
+        problem,
+        ruling,
+        comparison,
+        compared_at,
+        gates=judgement.gates,
+        over_parent=judgement.over_parent,
+        predictions=prediction_outcomes(deciding, step),
+        shapes_dropped=_shapes_dropped(deciding, step),
+        judged_at=deciding.shape if elsewhere else "",
     )
 
 
-def _against_parent(view: View, deciding: View, row: Row) -> tuple[Comparison | None, View]:
+def _is_unsupported(problem: Finding | None) -> bool:
+    return problem is not None and problem.values.get("status") == CheckResult.UNSUPPORTED.value
+
+
+def _against_parent(
+    view: View, deciding: View, step: Step, status: Status
+) -> tuple[Comparison | None, View]:
     """By captures at the shape that decides, else by those of the table."""
-    parent = row.step.parent if row.step else None
-    if parent is None:
+    if step.parent is None:
         return None, view
     if deciding is not view:
-        comparison = deciding.compare(parent, row.variant, f" at {deciding.shape}")
+        comparison = deciding.compare(step.parent, step.variant, f" at {deciding.shape}")
         if comparison is not None:
             return comparison, deciding
-    if row.status != Status.CURRENT:
+    if status != Status.CURRENT:
         return None, view
-    return view.compare(parent, row.variant), view
+    return view.compare(step.parent, step.variant), view
 
 
-def _references(view: View) -> tuple[Row, ...]:
-    return tuple(reference_row(view, r.name) for r in view.ladder.references)
+def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:
+    """Steps that change another to be faster, each at the shape where it is judged: that of the
+    table, ``shape``, or its own.
+    """
+    for each in judged:
+        step, verdict = each.step, each.verdict
+        if step.parent and step.kind and not step.corrects and verdict in JUDGED:
+            yield Trial(step.variant, step.parent, each.judged_at or shape, step.kind, verdict)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on a step with the gates and the ratio that decided it."""
+
+    gates: tuple[Gate, ...]
+    verdict: Verdict | None
+    over_parent: Ratio | None = None
+
+
+def judgement_at(view: View, step: Step) -> Judgement:
+    """A step by the evidence at one shape."""
+    evidence, fails_at = view.variant(step.variant), _fails_at(view, step)
+    limits = for_bug_fix(view.config.gates) if fails_at else view.config.gates
+    dropped = _shapes_dropped(view, step)
+    gates = [
+        correct_gate(
+            evidence.checks,
+            view.shape,
+            dropped,
+            step.drops,
+            due=[*evidence.due, *_not_compared(view, step)],
+            unchecked=evidence.unchecked,
+        ),
+        gate_of(evidence, limits),
+        *_beside_reference(view, step),
+        *cross_check_gates(case_of(view, step.variant, step.parent)),
+    ]
+    if step.parent is None:
+        return Judgement(tuple(gates), Verdict.BASELINE)
+    parents = _parents(view, step)
+    beside = filter(None, (*parents, view.ladder.primary_reference))
+    gates += compared_gates(case_of(view, name, step.variant) for name in beside)
+    reference = view.ladder.primary_reference or ""
+    if evidence.unseen:
+        over_unseen = ratio_unseen(step, evidence.unseen)
+        limits_unseen = view.config.gates
+        gates.append(
+            unseen_gate(evidence.unseen, over_unseen, limits_unseen, reference, timed=bool(parents))
+        )
+    if not parents:
+        why = finding("faster.parent_untimed", parent=step.parent, fails_at=fails_at)
+        gates.append(Gate(FASTER, GateState.PASSED, why))
+        return Judgement(tuple(gates), verdict(gates, None, limits))
+    over, alone = (
+        view.times.ratio(step.parent, step.variant, regime, every=True)
+        for regime in (HEADLINE, Regime.ALONE)
+    )
+    absent = view.times.why_no_ratio(step.parent, step.variant)
+    idle = view.times.is_idle(step.variant)
+    faster = faster_gate(
+        *(over, limits, absent),
+        alone=alone,
+        idle=idle,
+        corrects=bool(step.corrects),
+        fails_at=fails_at,
+    )
+    gates.append(faster)
+    return Judgement(tuple(gates), verdict(gates, over, limits), over)
+
+
+def ratio_unseen(step: Step, unseen: UnseenEvidence) -> Ratio | None:
+    """A step over its parent at the first of the shapes that were drawn for it."""
+    names = (step.parent or "", step.variant)
+    times = ShapeTimes(unseen.first, main_timing(unseen.first, names))
+    return times.ratio(*names, every=True)
+
+
+def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
+    """Gates that a study without a reference does not have."""
+    reference = view.ladder.primary_reference
+    if not reference:
+        return
+    yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
+    yield company_gate(view.times.together(step.variant, *_parents(view, step)), reference)
+
+
+def _parents(view: View, step: Step) -> tuple[str, ...]:
+    """What a step is compared with: nothing where its parent fails and the step corrects that."""
+    if step.parent is None:
+        return ()
+    fails = standing(view.variant(step.parent), view.shape)[0] == Status.FAILED
+    return () if fails and _fails_at(view, step) else (step.parent,)
+
+
+def _fails_at(view: View, step: Step) -> str | None:
+    """Where a check of the parent shows the bug that the step says it corrects."""
+    if step.parent is None or not step.corrects:
+        return None
+    parent = view.variant(step.parent)
+    if parent.build and parent.build.error:
+        return view.shape
+    return corrected_at(view.variant(step.variant).checks, parent.checks, view.config.gates)
+
+
+def _shapes_dropped(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that the parent supports and the step does not."""
+    if step.parent is None:
+        return ()
+    return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
+
+
+def _not_compared(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that a step does not support or declare, and that its parent was not checked at."""
+    if step.parent is None:
+        return ()
+    own, parents = view.variant(step.variant).checks, view.variant(step.parent).checks
+    refused = (name for name, check in own.items() if check.status == CheckResult.UNSUPPORTED)
+    return tuple(name for name in refused if name not in parents and name not in step.drops)
+
+
+def prediction_outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
+    """What became of a step's predictions. What failed has no figures, whatever is recorded."""
+
+    def figure(variant: str | None, name: str) -> Figure | None:
+        if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
+            return None
+        return view.figure(variant, name)
+
+    return judge_predictions(step, figure, view.journal)
+
+
+def case_of(view: View, variant: str, beside: str | None = None) -> Case:
+    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
+    to, ``beside`` is of; where they were not timed together, by that of the variant.
+    """
+    both = view.times.together(variant, beside) if beside else None
+    together = both or view.times.together(variant)
+    return Case(
+        evidence=view.variant(variant),
+        timing=together.timing if together else None,
+        work=view.evidence.work,
+        ceilings=view.ceilings,
+        clocks=together.two_clocks.get(variant) if together else None,
+    )
+
+
+def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
+    """A step as measured at one shape, with its judgement."""
+    return _row(view, judged.step.variant, trials, step=judged.step, judged=judged)
+
+
+def start_row(view: View, step: Step, trials: Sequence[Trial]) -> Row:
+    """Its times and figures only: the verdict is reported at the shape where it is judged."""
+    return _row(view, step.variant, trials, step=step)
+
+
+def reference_rows(view: View, trials: Sequence[Trial]) -> tuple[Row, ...]:
+    """References as measured at one shape: they have neither gates nor a verdict."""
+    return tuple(
+        _row(view, reference.name, trials, needs=reference.needs)
+        for reference in view.ladder.references
+    )
+
+
+def _row(
+    view: View,
+    variant: str,
+    trials: Sequence[Trial],
+    *,
+    step: Step | None = None,
+    judged: StepJudgement | None = None,
+    needs: str = "",
+) -> Row:
+    evidence = view.variant(variant)
+    status, problem = standing(evidence, view.shape)
+    if needs and status == Status.MISSING:
+        problem = finding("missing.package", package=needs)
+    stale = status == Status.STALE
+    timed = not stale and status != Status.FAILED
+    timing = view.times.together(variant) if timed else None
+    parent = step.parent if step and judged else None
+    chosen, over_chosen = "", None
+    role = Role.REFERENCE if step is None else Role.START if judged is None else Role.STEP
+    if step and judged and step.chooses and not stale:
+        role = Role.CHOICE
+        chosen, over_chosen = view.times.least(step.chooses, variant)
+    capture = evidence.capture if timed and evidence.index else None
+    level = DRAM if evidence.index and evidence.index.was_flushed else L2
+    return Row(
+        variant=variant,
+        title=evidence.title,
+        step=step,
+        evidence_state=evidence.state,
+        status=status,
+        problem=problem,
+        regimes=in_regimes(view.times, view.ladder, variant, parent) if timed else {},
+        call=timing.timing.nodes.get(variant, ()) if timing else (),
+        accuracy=None if stale else accuracy_of(evidence.checks),
+        shapes_dropped=judged.shapes_dropped if judged else (),
+        figures=evidence.figures if capture else {},
+        stalls=stall_shares(capture.metrics) if capture else {},
+        occupancy_limiters=tuple(occupancy_limiters(capture.metrics)) if capture else (),
+        bottlenecks=bottlenecks_of(capture, evidence.figures) if capture else (),
+        roofline=point(capture.metrics, view.ceilings, level) if capture else None,
+        gates=judged.gates if judged else (),
+        verdict=judged.verdict if judged else None,
+        predictions=judged.predictions if judged else (),
+        kernels=capture.kernels if capture else (),
+        capture=capture.path.name if capture else "",
+        tables_only=evidence.tables_only if capture else False,
+        no_source_lines=lines_missing(capture, evidence.front_ends) if capture else None,
+        checks={} if stale else evidence.checks,
+        build=None if stale else evidence.build,
+        against_parent=judged.comparison if judged else None,
+        judged_at=judged.judged_at if judged else "",
+        deciding_speedup=judged.over_parent if judged else None,
+        against_parent_at=judged.compared_at if judged else "",
+        needs=needs,
+        role=role,
+        chosen=chosen,
+        over_chosen=over_chosen,
+        advice=_answered(view, variant, trials) if capture else None,
+        hottest=view.hottest.get(variant) if capture else None,
+    )
+
+
+def _answered(view: View, variant: str, trials: Iterable[Trial]) -> tuple[Advice, ...] | None:
+    """The advice on a variant, with what came of it so far at this shape."""
+    advice = view.advice.get(variant)
+    if advice is None:
+        return None
+    tried = grouped(
+        (trial.kind, Tried(trial.variant, trial.verdict))
+        for trial in trials
+        if trial.shape == view.shape and trial.parent == variant
+    )
+    return tuple(replace(each, tried=tuple(tried.get(each.change, ()))) for each in advice)
 
 
 def _ladders(
+    evidence: LadderEvidence,
     views: Views,
     rows: Sequence[Row],
     references: tuple[Row, ...],
@@ -135,23 +540,24 @@ def _ladders(
     highest_mhz: float | None,
 ) -> Iterator[ShapeLadder]:
     """One a shape at which a step is judged; that of the table is made of its rows."""
-    snapshot = views.snapshot
-    known = {row.variant: row for row in rows}
-    steps = [row.step for row in rows if row.step]
-    for shape in shapes_of(steps, snapshot.shape) if snapshot.everywhere else [snapshot.shape]:
-        view = views.at(shape)
-        judged = judged_at(steps, shape, snapshot.shape)
-        own = known if view is views.table else {s.variant: _step(views, view, s) for s in judged}
-        shown = tuple(
-            own[step.variant] if step in judged else start_row(view, step)
-            for step in shown_at(steps, shape, snapshot.shape)
-        )
-        others = references if view is views.table else _references(view)
+    steps, table = [row.step for row in rows if row.step], evidence.shape
+    for shape in shapes_of(steps, table) if evidence.everywhere else [table]:
+        view, judged = views[shape], judged_at(steps, shape, table)
+        if shape == table:
+            own = {row.variant: row for row in rows}
+        else:
+            own = {
+                step.variant: step_row(view, judge_step(views, view, step), trials)
+                for step in judged
+            }
         yield ShapeLadder(
             shape=shape,
             parameters=view.evidence.parameters,
-            rows=with_trials(shown, trials, shape),
-            references=with_trials(others, trials, shape),
+            rows=tuple(
+                own[step.variant] if step in judged else start_row(view, step, trials)
+                for step in shown_at(steps, shape, table)
+            ),
+            references=references if shape == table else reference_rows(view, trials),
             timing=_timing(view, highest_mhz),
         )
 
@@ -160,62 +566,98 @@ def _timing(view: View, highest_mhz: float | None) -> TimingFacts | None:
     return timing_facts(view.times.table, view.ladder.primary_reference, highest_mhz)
 
 
-def _highest_mhz(snapshot: Snapshot) -> float | None:
+def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | None]:
+    """A row's status, and why it is not current."""
+    if evidence.build and evidence.build.error:
+        return Status.FAILED, compiler_failed(evidence.build.error)
+    check = evidence.checks.get(shape)
+    if check is not None and check.status != CheckResult.CORRECT:
+        plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
+        return Status.FAILED, failed_check(check) if plain else finding("stopped", text=check.why)
+    return _standing_of_evidence(evidence.state)
+
+
+def _standing_of_evidence(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
+    late = tuple(kind for kind, value in state.items() if value == Status.STALE)
+    if late:
+        return Status.STALE, finding("stale", evidence=late)
+    if state["timing"] != Status.MISSING:
+        return Status.CURRENT, None
+    if state["capture"] == Status.DAMAGED:
+        return Status.MISSING, Finding("missing.damaged")
+    if state["capture"] == Status.MISSING:
+        return Status.MISSING, Finding("missing.unmeasured")
+    return Status.CURRENT, None
+
+
+def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
+    """That a capture has no source lines, or none of the user's own files; None where it has."""
+    if not has_lines(capture):
+        return finding("lines.none", front_ends=tuple(front_ends))
+    files = [str(file) for file in set(capture.lines["file"]) if file]
+    generated = [file.startswith(GENERATED_ROOT) for file in files]
+    own = [file.startswith(VIRTUAL_ROOT) for file in files]
+    if any(generated) and not any(own):
+        return finding("lines.generated", by=compiled_by(front_ends))
+    return None
+
+
+def _highest_mhz(evidence: LadderEvidence) -> float | None:
     """The highest SM clock recorded for this GPU, in captures and in timed graphs."""
-    shapes = snapshot.shapes.values()
+    shapes = evidence.shapes.values()
     captured = (v.figures.get("sm_clock") for shape in shapes for v in shape.variants.values())
     timed = (mhz for shape in shapes for timing in shape.timings for mhz in timing.clocks)
     return max((*(1e3 * clock.value for clock in captured if clock), *timed), default=None)
 
 
 def _facts(
+    evidence: LadderEvidence,
     views: Views,
     ladders: Sequence[ShapeLadder],
     across: AcrossShapes | None,
     highest_mhz: float | None,
 ) -> Mapping[str, TimingFacts]:
     """Of every shape whose times are shown, or that has none since outputs were wrong."""
-    across = across if views.snapshot.everywhere else None
     every = {ladder.shape: ladder.timing for ladder in ladders}
-    shown = {result.shape for result in across.shapes} if across else set()
-    for shape in views.snapshot.shapes if across else ():
-        if shape not in every:
-            facts = _timing(views.at(shape), highest_mhz)
-            if shape in shown or (facts and facts.wrong):
-                every[shape] = facts
+    if across and evidence.everywhere:
+        shown = {result.shape for result in across.shapes}
+        for shape in evidence.shapes:
+            if shape not in every:
+                facts = _timing(views[shape], highest_mhz)
+                if shape in shown or (facts and facts.wrong):
+                    every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
 
 
 def _other_timings(
-    views: Views, steps: Sequence[Row], ladders: Sequence[ShapeLadder]
+    views: Views, table: View, steps: Sequence[Row], ladders: Sequence[ShapeLadder]
 ) -> Iterator[Finding]:
     """Times and ratios of a table that are of other sessions than the rest of it; all ``steps``
-    have theirs at the shape that is looked at.
+    have theirs at the shape of the table.
     """
     for ladder in ladders:
-        times = views.at(ladder.shape).times
-        own_shape = ladder.shape == views.table.shape
+        times, own_shape = views[ladder.shape].times, ladder.shape == table.shape
         others: dict[str, list[Finding]] = {}
         for row in (*(steps if own_shape else ladder.rows), *ladder.references):
             if row.time is not None and (own := times.together(row.variant)) is not times.table:
-                one = finding("variant", variant=row.variant)
-                others.setdefault(own.file if own else "", []).append(one)
+                variant = finding("variant", variant=row.variant)
+                others.setdefault(own.file if own else "", []).append(variant)
             parent = row.step.parent if row.step and row.over_parent else ""
             for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
                 both = times.together(over, row.variant)
                 if both is not None and both is not times.table:
-                    one = finding("variant", variant=row.variant, over=over)
-                    others.setdefault(both.file, []).append(one)
+                    variant = finding("variant", variant=row.variant, over=over)
+                    others.setdefault(both.file, []).append(variant)
         shape = "" if own_shape else ladder.shape
-        for file, of in others.items():
-            yield finding("timing.other_file", file=file, shape=shape, variants=tuple(of))
+        for file, variants in others.items():
+            yield finding("timing.other_file", file=file, shape=shape, variants=tuple(variants))
 
 
 def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[Finding]:
-    """Of the captures at the other shapes at which steps are judged."""
+    """Warnings of the captures at the other shapes at which steps are judged."""
     for ladder in ladders:
         rows = (*ladder.rows, *ladder.references)
-        yield from ladder_warnings(rows, views.at(ladder.shape).evidence, ladder.shape)
+        yield from ladder_warnings(rows, views[ladder.shape].evidence, ladder.shape)
 
 
 def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:
@@ -224,24 +666,23 @@ def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:
     return next((found for found in every if found and {"fp32", DRAM} <= found.rates.keys()), None)
 
 
-def _across(views: Views) -> AcrossShapes | None:
+def _across(evidence: LadderEvidence, views: Views) -> AcrossShapes | None:
     """What the ladder comes to, at the study's default shape only: an outcome that was timed at
     fewer shapes than one before it, as a new one is at first, does not stand in for that.
     """
-    snapshot = views.snapshot
-    if not snapshot.steps or snapshot.shape != snapshot.default_shape:
+    if not evidence.steps or evidence.shape != evidence.default_shape:
         return None
-    every = [views.at(shape).times for shape in snapshot.shapes]
-    found = [
-        across_shapes(every, snapshot.ladder, step.variant) for step in outcomes(snapshot.steps)
+    times = [view.times for view in views.values()]
+    results = [
+        across_shapes(times, evidence.ladder, step.variant) for step in outcomes(evidence.steps)
     ]
-    at = max(range(len(found)), key=lambda at: (len(found[at].shapes), at))
-    shapes = {result.shape for result in found[at].shapes}
+    newest_of_most = max(range(len(results)), key=lambda place: (len(results[place].shapes), place))
+    shapes = {at_shape.shape for at_shape in results[newest_of_most].shapes}
     newer = {
-        each.variant: len(shapes & {result.shape for result in each.shapes})
-        for each in found[at + 1 :]
+        result.variant: len(shapes & {at_shape.shape for at_shape in result.shapes})
+        for result in results[newest_of_most + 1 :]
     }
-    return replace(found[at], newer=newer)
+    return replace(results[newest_of_most], newer=newer)
 
 
 def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
@@ -252,26 +693,64 @@ def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:
     return view.compare(rows[0].variant, best.variant)
 
 
-def trials_of(rows: Iterable[Row], shape: str) -> Iterator[Trial]:
-    """Steps that change another to be faster, each at the shape where it is judged: that of the
-    table, ``shape``, or its own.
+@dataclass(frozen=True)
+class VariantPair:
+    """Two variants: speedups by regime, and captures compared; None is not collected."""
+
+    before: Row
+    after: Row
+    speedups: Mapping[Regime, Ratio]
+    comparison: Comparison | None
+    warnings: tuple[Finding, ...]
+
+    @property
+    def speedup(self) -> Ratio | None:
+        """Chained."""
+        return self.speedups.get(Regime.CHAINED)
+
+
+def judge_pair(snapshot: LadderEvidence, config: Config, before: Row, after: Row) -> VariantPair:
+    """Two rows of the table that was judged on this snapshot."""
+    names = (before.variant, after.variant)
+    view = view_of(snapshot, config, snapshot.shape, names)
+    return VariantPair(
+        before=before,
+        after=after,
+        speedups=view.times.ratios(*names),
+        comparison=view.compare(*names),
+        warnings=(
+            *file_warnings(snapshot, names),
+            *ladder_warnings([before, after], view.evidence),
+        ),
+    )
+
+
+def ladder_sources(snapshot: LadderEvidence, ablation: Ablation) -> Sources:
+    """The sources of every variant with what their lines cost, and each step's diff, at the shape
+    whose captures decide about it. ``snapshot`` is what was judged, taken with its sources.
     """
-    for row in rows:
-        step = row.step
-        if step and step.parent and step.kind and not step.corrects and row.verdict in JUDGED:
-            at = row.judged_at or shape
-            yield Trial(row.variant, step.parent, at, step.kind, row.verdict)
+    table = snapshot.shapes[snapshot.shape]
+    sides = {row.variant: side(table, row.variant) for row in ablation.everything}
+    diffs, elsewhere = {}, {}
+    for row in ablation.rows:
+        if row.step is None or row.step.parent is None:
+            continue
+        pair = sides[row.step.parent], sides[row.variant]
+        if row.against_parent_at:
+            other = snapshot.shapes[row.against_parent_at]
+            pair = side(other, row.step.parent), side(other, row.variant)
+            elsewhere[row.variant] = pair
+        diffs[row.variant] = source_diff(*pair)
+    return Sources(sides, diffs, elsewhere)
 
 
-def with_trials(rows: Iterable[Row], trials: Iterable[Trial], shape: str) -> tuple[Row, ...]:
-    """Rows of one shape, their advice with what came of it so far."""
-    here = [trial for trial in trials if trial.shape == shape]
-    return tuple(_with_answers(row, [t for t in here if t.parent == row.variant]) for row in rows)
+def pair_sources(snapshot: LadderEvidence, before: str, after: str) -> SourceDiff:
+    """The diff of two variants at the shape that is looked at."""
+    table = snapshot.shapes[snapshot.shape]
+    return source_diff(side(table, before), side(table, after))
 
 
-def _with_answers(row: Row, trials: Iterable[Trial]) -> Row:
-    if row.advice is None:
-        return row
-    tried = grouped((trial.kind, Tried(trial.variant, trial.verdict)) for trial in trials)
-    parts = (replace(one, tried=tuple(tried.get(one.change, ()))) for one in row.advice)
-    return replace(row, advice=tuple(parts))
+def side(evidence: ShapeEvidence, variant: str) -> ProfiledSource:
+    """A variant's sources as they stand, and its line costs where its capture is current."""
+    known = evidence.variants[variant]
+    return profiled(known.texts, known.capture, known.state["capture"])

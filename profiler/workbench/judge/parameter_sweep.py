@@ -16,14 +16,9 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
-from workbench.judge.known_evidence import (
-    ShapeEvidence,
-    ShapeTimes,
-    TimedTogether,
-    VariantEvidence,
-    main_timing,
-)
 from workbench.judge.sessions import warnings_of
+from workbench.judge.times import ShapeTimes, main_timing
+from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
 from workbench.words import CheckResult, GateState, Origin, Parameter, shown
 

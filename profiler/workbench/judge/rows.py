@@ -21,8 +21,8 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome, Score, score
-from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.sessions import TimingFacts
+from workbench.judge.times import AcrossShapes, InRegime
 from workbench.study.model import Step, Work
 from workbench.words import ABSENT, CheckResult, Origin, Parameter, Regime, Role, Status, Verdict
 

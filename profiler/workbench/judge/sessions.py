@@ -18,7 +18,8 @@ from workbench.derive.speedup import (
 )
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
 from workbench.judge.gates import Gate
-from workbench.judge.known_evidence import TimedTogether
+from workbench.judge.times import lost_time
+from workbench.load import TimedTogether
 from workbench.words import ABSENT, GateState, Regime, grouped
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
@@ -243,7 +244,7 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     if timing is None:
         return Gate(INTERFERENCE, GateState.OPEN, NOT_COLLECTED)
     if (reference, Regime.CHAINED, False) not in timing.times:
-        lost = timing.lost(reference)
+        lost = lost_time(timing, reference)
         why = lost or finding("interference.not_timed", reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
     found = interference_of(timing, reference)
@@ -266,7 +267,7 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
     clocks = {
         variant: median(known)
         for (variant, regime, control), times in timing.times.items()
-        if regime == Regime.CHAINED and not control and variant in timing.timed
+        if regime == Regime.CHAINED and not control and variant in timing.current
         if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
     }
     slowest = min(clocks, key=clocks.__getitem__, default="")

@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.findings import Finding
-from workbench.judge.known_evidence import ShapeEvidence, ShapeTimes, main_timing
-from workbench.judge.regimes import LEAST_INTENSITY, AcrossShapes, AtShape, at_shape
 from workbench.judge.sessions import warnings_of
+from workbench.judge.times import (
+    LEAST_INTENSITY,
+    AcrossShapes,
+    AtShape,
+    ShapeTimes,
+    at_shape,
+    main_timing,
+)
+from workbench.load import ShapeEvidence
 from workbench.words import Parameter, grouped
 
 FEWEST = 2  # sizes that make a range

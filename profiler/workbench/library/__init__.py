@@ -19,7 +19,7 @@ from workbench.app.show import current_capture
 from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import unknown
 from workbench.judge.advice.ranking import Advice, to_try
-from workbench.judge.view import judge_pair, pair_sources
+from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.library.results import (
     Ablated,
     ComparedVariants,

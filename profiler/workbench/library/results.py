@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.app.executor import Local
-from workbench.app.judge import on_record
 from workbench.app.show import Metric, read, report_lines, report_metric
-from workbench.app.target import find_recorded
+from workbench.app.target import Target, find_recorded
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, unknown
-from workbench.evidence.recorded import Evidence
+from workbench.judge.ladder import VariantPair, judge
 from workbench.judge.parameter_sweep import Sweep
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.view import VariantPair
 from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart import svg
@@ -38,15 +36,15 @@ from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
 from workbench.run import machine
-from workbench.study.config import Config
 from workbench.study.model import Study
+from workbench.words import Status
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
     from workbench.app.try_ import Attempt
-    from workbench.judge.known_evidence import Snapshot
+    from workbench.load import LadderEvidence, VariantEvidence
     from workbench.ncu.capture import Capture
 
 REPR_LINES = 15
@@ -139,7 +137,7 @@ class TriedSource(Shown):
     """What became of a source that was tried; the attributes of an attempt, and ``ladder``."""
 
     judged: Ablation | None
-    evidence: Snapshot | None
+    evidence: LadderEvidence | None
     failures: Mapping[str, str]
 
     @property
@@ -285,34 +283,37 @@ class OpenStudy(Study):
         none.
         """
         target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu)
-        known = target.evidence()
-        return RecordedEvidence(
-            known.study, known.shape, known.folder, config=target.workspace.config
-        )
+        return RecordedEvidence(target)
 
 
 @dataclass(frozen=True, repr=False)
-class RecordedEvidence(Shown, Evidence):
+class RecordedEvidence(Shown):
     """The evidence of a study at one shape on one GPU; nothing is measured."""
 
-    config: Config = field(default_factory=Config, repr=False)
+    target: Target = field(repr=False)
+
+    @cached_property
+    def variants(self) -> Mapping[str, VariantEvidence]:
+        """Build, checks and capture of every variant of the study."""
+        return self.target.load(captures=True).variants
+
+    @property
+    def states(self) -> Mapping[str, Mapping[str, Status]]:
+        return {name: evidence.state for name, evidence in self.variants.items()}
 
     def table(self) -> pd.DataFrame:
         """One row a variant: whether its build, check, timing and capture are current."""
-        return as_table.states({name: self.state(name) for name in self.study.variants})
+        return as_table.states(self.states)
 
     @cached_property
     def ladder(self) -> Ablated:
-        return ablated(on_record(self, self.config))
+        return ablated(judge(self.target.load_ladder(), self.target.workspace.config))
 
     def row(self, variant: str) -> ProfiledVariant:
         """All that is known of one variant. Raises UsageError for what is none."""
-        if variant not in self.study.variants:
-            raise unknown("variant", variant, self.study.variants)
+        if variant not in self.target.study.variants:
+            raise unknown("variant", variant, self.target.study.variants)
         return profiled(self.ladder, variant)
 
     def _blocks(self) -> Sequence[Block]:
-        return [
-            variant.origin(self.ladder),
-            listing.states({name: self.state(name) for name in self.study.variants}),
-        ]
+        return [variant.origin(self.ladder), listing.states(self.states)]

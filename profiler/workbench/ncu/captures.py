@@ -19,7 +19,6 @@ import msgspec
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
 from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.recorded import Evidence
 from workbench.evidence.store import CONTENT, EXCHANGED, contents, digest_of
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
@@ -138,9 +137,6 @@ def _rows(found: Launches, report: Path) -> list[dict[str, object]]:
         raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
 
 
-REPORTS = "reports"
-
-
 class Reports:
     """The launches of reports and captures made of them, each read when it is first asked for:
     ``from_tables`` where these were kept. Their checksum finds damage, and no forgery: whoever
@@ -164,19 +160,3 @@ class Reports:
         if (path, wanted) not in self._captures:
             self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
         return self._captures[path, wanted]
-
-
-def reports_of(evidence: Evidence) -> Reports:
-    """What is read lives as long as the evidence, and is shared by all shapes."""
-    reports = evidence.files.opened.setdefault(REPORTS, Reports())
-    assert isinstance(reports, Reports)
-    return reports
-
-
-def current_capture(evidence: Evidence, variant: str) -> Capture | None:
-    """The variant's launches, where a current capture is recorded. Raises BadCapture."""
-    index = evidence.capture_index(variant).current
-    if index is None:
-        return None
-    folder = evidence.folder
-    return reports_of(evidence).capture(folder, index.report, index.sha256, index.range)

@@ -18,9 +18,9 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
 from workbench.judge.predictions import Score
-from workbench.judge.regimes import AcrossShapes, AtShape, InRegime
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sessions import TimingFacts
+from workbench.judge.times import AcrossShapes, AtShape, InRegime
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document import ladder_table

@@ -14,8 +14,8 @@ from workbench.judge.advice.ranking import Advice
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
+from workbench.judge.ladder import VariantPair
 from workbench.judge.rows import Ablation, Row
-from workbench.judge.view import VariantPair
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
 from workbench.render.document.checks import CheckedStudy, CheckRow

@@ -18,7 +18,6 @@ from workbench.errors import UsageError
 from workbench.evidence import frames, journal, store
 from workbench.evidence.journal import PredictionEntry
 from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
-from workbench.evidence.recorded import derived_shapes
 from workbench.evidence.records import (
     Build,
     BuiltKernel,
@@ -30,6 +29,7 @@ from workbench.evidence.records import (
     Environment,
     Provenance,
 )
+from workbench.evidence.store import derived_shapes
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name

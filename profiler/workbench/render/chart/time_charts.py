@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.regimes import AcrossShapes
 from workbench.judge.rows import Ablation, Row
 from workbench.judge.sizes import OverSizes, size_words
+from workbench.judge.times import AcrossShapes
 from workbench.render.chart.frame import (
     BEFORE,
     EDGE,

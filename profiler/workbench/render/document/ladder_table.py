@@ -7,8 +7,8 @@ from functools import partial
 
 from workbench.derive.figures import stall_label
 from workbench.derive.speedup import Ratio
-from workbench.judge.regimes import AtShape
 from workbench.judge.rows import Ablation, Row
+from workbench.judge.times import AtShape
 from workbench.render.document import result
 from workbench.render.document.blocks import (
     Cell,

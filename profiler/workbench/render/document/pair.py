@@ -11,8 +11,8 @@ from workbench.derive.matching import LaunchPair
 from workbench.judge.advice.ranking import AdviceRecord
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
+from workbench.judge.ladder import VariantPair
 from workbench.judge.rows import Row
-from workbench.judge.view import VariantPair
 from workbench.render.document import advice, hunks, launches, limits, variant, why
 from workbench.render.document.blocks import (
     Block,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.regimes import AcrossShapes, InRegime
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes, size_words
+from workbench.judge.times import AcrossShapes, InRegime
 from workbench.render.document.blocks import (
     Align,
     Block,

@@ -1,4 +1,4 @@
-"""One variant in every regime, and at all shapes of its study beside the fastest reference."""
+"""Times and ratios of variants, in every regime at one shape and at all shapes of a study. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,149 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from workbench.derive.figures import added
-from workbench.derive.speedup import Ratio, Time, smaller
+from workbench.derive.speedup import (
+    Ratio,
+    SessionTimes,
+    Time,
+    TwoClocks,
+    adds_nothing,
+    ratio_of,
+    smaller,
+    time_of,
+)
 from workbench.evidence.timing import GraphNode
-from workbench.judge.known_evidence import ShapeTimes
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
 from workbench.words import Parameter, Regime, shown
+
+NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
+
+
+def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
+    """The newest timing that has nearly the most of ``variants`` chained, of present sources;
+    else the one with most of them in any regime. Of equals one of several sessions, and the newest.
+    """
+    names = set(variants)
+
+    def worth(timing: TimedTogether) -> tuple[int, int, bool]:
+        several = len(timing.timing.together) > 1
+        return len(timing.chained & names), len(timing.current & names), several
+
+    best = max(reversed(evidence.timings), key=worth, default=None)
+    if best is None or not best.current & names:
+        return None
+    most, _, several = worth(best)
+    for timing in reversed(evidence.timings) if most else ():
+        held, _, also_several = worth(timing)
+        if held >= NEARLY * most and also_several >= several:
+            return timing
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeTimes:
+    """``table`` is the timing that the table is of.
+
+    Times and ratios are of the sessions that were planned, which have every variant, so that all of
+    a table are of the same; ``every`` takes those too that came where a verdict was open.
+    """
+
+    evidence: ShapeEvidence
+    table: TimedTogether | None
+
+    def together(self, *variants: str) -> TimedTogether | None:
+        """The table's timing if it has them all, else the newest with them, chained if possible."""
+        names = set(variants)
+        newest = [t for t in reversed(self.evidence.timings) if t.current >= names]
+        own = [t for t in newest if t is self.table]
+        chained = [t for t in newest if t.chained >= names]
+        return next(iter((*own, *chained, *newest)), None)
+
+    def instances(
+        self,
+        variant: str,
+        regime: Regime = Regime.CHAINED,
+        *,
+        beside: str = "",
+        every: bool = False,
+    ) -> SessionTimes:
+        """Those behind a time, in the timing that has ``beside`` too; empty if none is current."""
+        timing = self.together(*filter(None, (beside, variant)))
+        known = timing.times.get((variant, regime, False), {}) if timing else {}
+        if timing is None or every:
+            return known
+        return {number: found for number, found in known.items() if number in timing.planned}
+
+    def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """None where its present sources were not timed so, or where its calls add nothing."""
+        return time_of(self.instances(variant, regime), regime)
+
+    def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
+        """The time of the variant in the timing that its ratio over ``other`` is of."""
+        return time_of(self.instances(variant, regime, beside=other), regime)
+
+    def ratio(
+        self,
+        over: str | None,
+        variant: str,
+        regime: Regime = Regime.CHAINED,
+        *,
+        every: bool = False,
+    ) -> Ratio | None:
+        """How many times faster than ``over``; None unless both are correct."""
+        known = [self.evidence.variants.get(name) for name in (over, variant) if name]
+        if not over or not all(one and one.correct for one in known):
+            return None
+        timing, own = self.together(over, variant), self.together(variant)
+        if timing is None or own is None or timing.timing.method != own.timing.method:
+            return None
+        before = self.instances(over, regime, beside=variant, every=every)
+        after = self.instances(variant, regime, beside=over, every=every)
+        return ratio_of(before, after, timing.timing.first_planned) if before and after else None
+
+    def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
+        """In every regime in which there is one."""
+        every = {regime: self.ratio(over, variant, regime) for regime in Regime}
+        return {regime: ratio for regime, ratio in every.items() if ratio is not None}
+
+    def least(
+        self, others: Iterable[str], variant: str, regime: Regime = Regime.CHAINED
+    ) -> tuple[str, Ratio | None]:
+        """The one of ``others`` with the smallest ratio over it; "" if none was timed beside it."""
+        ratios = {name: self.ratio(name, variant, regime) for name in others}
+        known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+        least = min(known, key=lambda name: known[name].ratio, default="")
+        return least, known.get(least)
+
+    def is_idle(self, variant: str) -> bool:
+        """Whether a chained call of it adds no time to its neighbours."""
+        return adds_nothing(self.instances(variant, every=True))
+
+    def why_no_ratio(self, over: str, variant: str) -> Finding:
+        """Why there is no chained ratio of two variants."""
+        timing = self.together(over, variant)
+        if timing is None or not {over, variant} <= timing.chained:
+            return NOT_COLLECTED
+        for name in (variant, over):
+            if lost := lost_time(timing, name):
+                return lost
+        idle = next((name for name in (variant, over) if self.is_idle(name)), None)
+        return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
+
+
+def clocks_finding(clocks: TwoClocks) -> Finding:
+    """Both times; where they disagree, the measurement failed and not the kernel."""
+    code = "clocks.disagree" if clocks.disagree else "clocks.agree"
+    return finding(code, microseconds=clocks.stamps, by_events=clocks.events)
+
+
+def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
+    """Why a variant that was timed has no time; None where it was not timed or has one."""
+    if variant in timing.wrong:
+        return finding("untimed.wrong_outputs", variant=variant)
+    clocks = timing.two_clocks.get(variant)
+    return clocks_finding(clocks) if clocks and clocks.disagree else None
 
 
 @dataclass(frozen=True)

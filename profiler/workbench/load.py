@@ -1,0 +1,562 @@
+"""Stage one, load: reads what a study has recorded on one GPU, once, into plain records.
+
+``load`` reads some variants at some shapes, ``load_ladder`` all that judging the ladder needs.
+Nothing in a record reads a file later: the stages after this one compute with values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from workbench.derive.figures import Figure, figures
+from workbench.derive.speedup import (
+    Key,
+    SessionTimes,
+    TwoClocks,
+    session_times,
+    two_clocks,
+    wrong_outputs,
+)
+from workbench.errors import BadCapture
+from workbench.evidence import store
+from workbench.evidence.journal import Journal, known_between, load_journal
+from workbench.evidence.layout import EvidenceFolder, is_there
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Checks
+from workbench.evidence.timing import Timing, TimingHead
+from workbench.ncu.capture import Capture
+from workbench.ncu.captures import Reports
+from workbench.ncu.catalog import catalog
+from workbench.study.front_ends import front_ends_of
+from workbench.study.model import Ladder, Step, Study, Work, outcomes
+from workbench.study.sources import Fingerprints, source_files, source_texts
+from workbench.study.unseen import UnseenShapes, unseen_shapes
+from workbench.words import CheckResult, Parameter, Status
+
+S = TypeVar("S", bound=msgspec.Struct)
+F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
+
+
+@dataclass(frozen=True)
+class EvidenceEntry(Generic[S]):
+    """A record, if there is one, and whether it belongs to the present sources; ``why`` it is
+    damaged.
+    """
+
+    state: Status
+    record: S | None = None
+    why: str = ""
+
+    @property
+    def current(self) -> S | None:
+        return self.record if self.state == Status.CURRENT else None
+
+
+@dataclass(frozen=True)
+class UnseenEvidence:
+    """Checks of a step at the shapes drawn for it from the study's ranges (None: not collected),
+    in their order; the ``seed`` of the draw; and what is recorded of the step and its parent at the
+    first of these shapes, where they are timed.
+    """
+
+    checks: Mapping[str, Check | None]
+    seed: str
+    first: ShapeEvidence
+
+
+@dataclass(frozen=True, eq=False)
+class VariantEvidence:
+    """One variant at one shape.
+
+    state: Of the build, check, timing and capture at this shape.
+    correct: By the newest check at this shape, whatever its sources were.
+    build, checks (by shape), index, capture, figures: They belong to the present sources; None or
+        empty where there is no such record, or where it was not asked for.
+    check_states: Of the check at every shape of the study.
+    due: Shapes at which a variant is always checked, and this one was not as it is now.
+    unchecked: Other shapes without such a check.
+    texts: Sources by their name in the line table, where they were asked for.
+    damage: Why a recorded capture does not count.
+    tables_only: The report of the capture was not kept.
+    front_ends: Compilers other than the workbench, by the variant's sources.
+    unseen: None for a study without ranges, and for a variant that is no step with a parent.
+    """
+
+    variant: str
+    title: str
+    state: Mapping[str, Status]
+    correct: bool
+    build: Build | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    check_states: Mapping[str, Status] = field(default_factory=dict)
+    due: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    index: CaptureIndex | None = None
+    capture: Capture | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    damage: str = ""
+    tables_only: bool = False
+    front_ends: tuple[str, ...] = ()
+    unseen: UnseenEvidence | None = None
+
+    @property
+    def was_profiled(self) -> bool:
+        """Whether there is a capture of what was timed."""
+        return self.index is not None
+
+
+@dataclass(frozen=True, eq=False)
+class TimedTogether:
+    """One timing, with the instance times of its sessions.
+
+    current: Variants whose sources have not changed since.
+    chained: Those of them that were timed in the regime that decides.
+    times: By variant, regime and A/A control, of the sessions that held steps and references side
+        by side. ``alone``: of the sessions that held references only.
+    planned: Numbers of the sessions that held every variant, before others followed for
+        inconclusive verdicts.
+    wrong: Variants whose timed outputs were wrong, which have no time, and why.
+    two_clocks: Of the same sessions; empty for a method with one clock.
+    """
+
+    file: str
+    timing: Timing
+    current: frozenset[str]
+    chained: frozenset[str]
+    times: Mapping[Key, SessionTimes]
+    alone: Mapping[Key, SessionTimes]
+    planned: frozenset[int]
+    wrong: Mapping[str, str]
+    two_clocks: Mapping[str, TwoClocks]
+
+    @property
+    def clocks(self) -> Iterator[float]:
+        """SM clocks inside all timed graphs, in MHz."""
+        return (
+            mhz
+            for session in self.timing.sessions
+            for series in session.series
+            for mhz in series.mhz
+        )
+
+
+def timed_together(file: str, timing: Timing, current: Collection[str]) -> TimedTogether:
+    numbers = sorted(session.number for session in timing.together)
+    return TimedTogether(
+        file=file,
+        timing=timing,
+        current=frozenset(current),
+        chained=frozenset(current) & timing.chained,
+        times=session_times(timing.together),
+        alone=session_times(session for session in timing.sessions if session.alone),
+        planned=frozenset(numbers[: timing.first_planned]),
+        wrong=wrong_outputs(timing.together),
+        two_clocks=two_clocks(timing.together),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeEvidence:
+    """A shape with its timings, oldest first, and variants. ``work`` is None for a shape that is
+    only checked.
+    """
+
+    shape: str
+    parameters: Mapping[str, Parameter]
+    timings: tuple[TimedTogether, ...]
+    variants: Mapping[str, VariantEvidence]
+    work: Work | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LadderEvidence:
+    """All evidence that a judgement of a ladder needs, as it was at one moment.
+
+    steps: To be judged; ``only`` names those that are shown, where not all are.
+    shape: The shape of the table. ``shapes`` has it and every other that the judgement needs, in
+        the order of the study.
+    gpu: Name of the evidence folder.
+    notes: Damage of files that cost no variant its evidence.
+    everywhere: Whether tables at other shapes can be made of it, too.
+    between, between_of: See ``known_between``.
+    """
+
+    study: str
+    gpu: str
+    ladder: Ladder
+    steps: tuple[Step, ...]
+    shape: str
+    default_shape: str
+    shapes: Mapping[str, ShapeEvidence]
+    calibration: CeilingsFile | None = None
+    notes: tuple[str, ...] = ()
+    journal: Journal | None = None
+    only: tuple[str, ...] = ()
+    everywhere: bool = True
+    between: float | None = None
+    between_of: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The steps to be judged, and all references."""
+        return (*(s.variant for s in self.steps), *(r.name for r in self.ladder.references))
+
+
+def load(
+    study: Study,
+    folder: EvidenceFolder,
+    wanted: Mapping[str, Iterable[str] | None],
+    *,
+    captures: Collection[str] = (),
+    samples: bool = True,
+    from_tables: bool = True,
+) -> dict[str, ShapeEvidence]:
+    """Evidence by shape, of the ``wanted`` variants at each (None: all that were measured there).
+
+    captures: Shapes at which captures are opened. from_tables: See ``Reports``.
+    samples: Without them only states are loaded: no timing, no front ends, no drawn shapes.
+
+    Raises UsageError for a damaged file, and EnvironmentLacks for one that cannot be read.
+    """
+    reader = _EvidenceReader(study, folder, samples=samples, from_tables=from_tables)
+    return {
+        shape: reader.shape(shape, names, captures=shape in captures)
+        for shape, names in wanted.items()
+    }
+
+
+def load_ladder(
+    study: Study,
+    folder: EvidenceFolder,
+    shape: str,
+    steps: Sequence[Step],
+    *,
+    sources: bool = False,
+    timed: Sequence[Step] | None = None,
+    only: Sequence[str] = (),
+    everywhere: bool = True,
+) -> LadderEvidence:
+    """Evidence of ``steps`` and of all references at ``shape``, and of steps that are judged at
+    another shape what decides about them there.
+
+    timed: Steps whose times are wanted at all shapes; by default the outcomes of ``steps``.
+    only: Variants to be shown; what they are compared with is loaded too.
+    everywhere: Whether tables at the shapes of other steps are to be made. sources: with texts.
+    """
+    everywhere = everywhere and not only
+    if timed is None:
+        timed = outcomes(steps) if steps and not only else []
+    judged = steps_shown(steps, only, shape) if only else steps
+    reader = _EvidenceReader(study, folder, sources=sources)
+    journal = load_journal(folder)
+    shapes = {
+        name: reader.shape(name, variants, captures=whole)
+        for name, variants, whole in _wanted(study, shape, judged, timed)
+    }
+    between, between_of = known_between(folder.gpu)
+    return LadderEvidence(
+        study=study.name,
+        gpu=folder.gpu,
+        ladder=study.ladder,
+        steps=tuple(steps),
+        shape=shape,
+        default_shape=study.default_shape,
+        shapes=shapes,
+        calibration=calibration_of(folder),
+        notes=(*reader.reports.notes, *journal.notes),
+        journal=journal,
+        only=tuple(only),
+        everywhere=everywhere,
+        between=between,
+        between_of=between_of,
+    )
+
+
+def calibration_of(folder: EvidenceFolder) -> CeilingsFile | None:
+    """Measured ceilings of the GPU: those of this study, else the newest of another, or None."""
+    if calibration := store.load_calibration(folder):
+        return calibration
+    others = filter(None, map(store.load_calibration, folder.every_study))
+    return max(others, key=lambda file: file.provenance.date, default=None)
+
+
+def fullest_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:
+    """The newest timing with the most of ``variants`` chained, of present sources; or None."""
+    wanted = set(variants)
+    held = [timing for timing in reversed(evidence.timings) if timing.chained & wanted]
+    return max(held, key=lambda timing: len(timing.chained & wanted), default=None)
+
+
+def shapes_of(steps: Sequence[Step], table: str) -> list[str]:
+    """Every shape at which some step is judged; that of the table first."""
+    return list(dict.fromkeys([table, *(step.shape for step in steps if step.shape)]))
+
+
+def steps_shown(steps: Sequence[Step], names: Sequence[str], shape: str) -> list[Step]:
+    """The baseline, the steps named, and those at this shape that start from one of them."""
+    return [
+        step
+        for step in steps
+        if step is steps[0]
+        or step.variant in names
+        or (step.parent in names and (step.shape or shape) == shape)
+    ]
+
+
+def judged_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
+    """Steps judged at a shape; one without a shape of its own is judged at the table's."""
+    return [step for step in steps if (step.shape or table) == shape]
+
+
+def shown_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
+    """Steps judged at a shape and those that they start from, in the order of the ladder."""
+    judged = judged_at(steps, shape, table)
+    names = {step.variant for step in judged} | {step.parent for step in judged}
+    return [step for step in steps if step.variant in names]
+
+
+def _wanted(
+    study: Study, table: str, steps: Sequence[Step], timed: Sequence[Step]
+) -> Iterator[tuple[str, list[str], bool]]:
+    """Shapes in the order of the study, the variants wanted at each, and whether with captures:
+    those of a table. ``timed`` steps are wanted at all of them.
+    """
+    ladders = shapes_of(steps, table)
+    references = [reference.name for reference in study.ladder.references]
+    outcome_names = [step.variant for step in timed]
+    for name, shape in study.shapes.items():
+        if name in ladders:
+            compared = _compared(steps, name, table)
+            baseline = study.ladder.steps[0].variant
+            yield name, [*compared, *outcome_names, baseline, *references], True
+        elif shape.profiled and timed and table == study.default_shape:
+            yield name, [*outcome_names, *references], False
+
+
+def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
+    """Variants that the ladder at a shape shows and compares."""
+    for step in steps if shape == table else shown_at(steps, shape, table):
+        yield step.variant
+        yield from step.chooses
+        if step.parent:
+            yield step.parent
+
+
+def _against(record: F | None, fingerprint: str) -> EvidenceEntry[F]:
+    """Current where the record has this fingerprint, else stale; missing where there is none."""
+    if record is None:
+        return EvidenceEntry(Status.MISSING)
+    current = record.fingerprint == fingerprint
+    return EvidenceEntry(Status.CURRENT if current else Status.STALE, record)
+
+
+@dataclass(frozen=True)
+class _Common:
+    """The parts of a variant's evidence that are the same at every shape."""
+
+    build: EvidenceEntry[Build]
+    recorded: Mapping[str, Check]
+    checks: Mapping[str, EvidenceEntry[Check]]  # at the shapes of the study
+    drawn: UnseenShapes | None
+    front_ends: tuple[str, ...]
+    texts: Mapping[str, str]
+
+
+class _EvidenceReader:
+    """Reads a study's evidence on one GPU; it lives no longer than one call of ``load``."""
+
+    def __init__(
+        self,
+        study: Study,
+        folder: EvidenceFolder,
+        *,
+        samples: bool = True,
+        sources: bool = False,
+        from_tables: bool = True,
+    ) -> None:
+        catalog()  # it is a file, too
+        self.study, self.folder = study, folder
+        self.samples, self.sources = samples, sources
+        self.prints = Fingerprints(study)
+        self.reports = Reports(from_tables=from_tables)
+        self.hashes: dict[str, str | None] = {}  # of reports, which variants share
+        self.common: dict[str, _Common] = {}
+
+    def shape(
+        self,
+        shape: str,
+        names: Iterable[str] | None,
+        *,
+        captures: bool = False,
+        study: Study | None = None,
+    ) -> ShapeEvidence:
+        """``study`` is another view of the same one, with shapes that were drawn."""
+        study = study or self.study
+        parameters = study.shapes[shape].parameters
+        files = self.folder.timing_files(shape)
+        timings: tuple[TimedTogether, ...] = ()
+        prints: list[Mapping[str, str]]
+        if self.samples:
+            timings = self._timings(files, parameters)
+            prints = [timing.timing.fingerprints for timing in timings]
+        else:
+            prints = [head.fingerprints for head in map(_head, files) if is_complete(head)]
+        if names is None:
+            measured = {name for timed in prints for name in timed}
+            measured |= {path.stem for path in self.folder.captured(shape)}
+            names = [name for name in study.variants if name in measured]
+        return ShapeEvidence(
+            shape=shape,
+            parameters=parameters,
+            timings=timings,
+            variants={
+                name: self._variant(study, shape, name, prints, captures=captures)
+                for name in dict.fromkeys(names)
+            },
+            work=study.work(shape) if study.shapes[shape].profiled else None,
+        )
+
+    def _timings(
+        self, files: Iterable[Path], parameters: Mapping[str, Parameter]
+    ) -> tuple[TimedTogether, ...]:
+        """Without those that were cut short."""
+        loaded = []
+        for path in files:
+            timing = store.read(path, Timing)
+            if timing.is_complete:
+                present = {
+                    name
+                    for name, fingerprint in timing.fingerprints.items()
+                    if name in self.study.variants
+                    and self.prints.at(name, parameters) == fingerprint
+                }
+                loaded.append(timed_together(path.name, timing, present))
+        return tuple(loaded)
+
+    def _variant(
+        self,
+        study: Study,
+        shape: str,
+        name: str,
+        prints: Sequence[Mapping[str, str]],
+        *,
+        captures: bool,
+    ) -> VariantEvidence:
+        common, fingerprint = self._common(name), self._print(study, shape, name)
+        checks = common.checks
+        if shape not in checks:  # a shape that was drawn
+            checks = {**checks, shape: _against(common.recorded.get(shape), fingerprint)}
+        entry = self._capture_entry(shape, name, fingerprint)
+        capture, damage = self._opened(entry.current) if captures else (None, "")
+        missing = [
+            other
+            for other, check in checks.items()
+            if check.current is None and other != shape and other not in study.derived
+        ]
+        always = [other for other in missing if study.shapes[other].always_checked]
+        timed = [timing[name] for timing in prints if name in timing]
+        timing_state = Status.CURRENT if fingerprint in timed else Status.STALE
+        newest = checks[shape].record
+        return VariantEvidence(
+            variant=name,
+            title=study.variants[name].title,
+            state={
+                "build": common.build.state,
+                "check": checks[shape].state,
+                "timing": timing_state if timed else Status.MISSING,
+                "capture": Status.DAMAGED if damage else entry.state,
+            },
+            correct=newest is not None and newest.status == CheckResult.CORRECT,
+            build=common.build.current,
+            checks={at: check.current for at, check in checks.items() if check.current},
+            check_states={at: check.state for at, check in checks.items()},
+            due=tuple(always),
+            unchecked=tuple(other for other in missing if other not in always),
+            index=None if damage else entry.current,
+            capture=capture,
+            figures=figures(capture.metrics) if capture else {},
+            texts=common.texts if captures else {},
+            damage=damage or entry.why,
+            tables_only=capture is not None and not is_there(capture.path),
+            front_ends=common.front_ends,
+            unseen=self._unseen(name) if shape not in study.derived else None,
+        )
+
+    def _print(self, study: Study, shape: str, name: str) -> str:
+        return self.prints.at(name, study.shapes[shape].parameters)
+
+    def _common(self, name: str) -> _Common:
+        if name not in self.common:
+            study, step = self.study, self.study.ladder.step(name)
+            variant = study.variants[name]
+            build, record = self.folder.build(name), self.folder.check(name)
+            recorded = store.read(record, Checks).shapes if is_there(record) else {}
+            self.common[name] = _Common(
+                build=_against(
+                    store.read(build, Build) if is_there(build) else None,
+                    self.prints.of_sources(name),
+                ),
+                recorded=recorded,
+                checks={
+                    shape: _against(recorded.get(shape), self._print(study, shape, name))
+                    for shape in study.shapes
+                },
+                drawn=unseen_shapes(study, name) if step and step.parent and self.samples else None,
+                front_ends=front_ends_of(source_files(study, variant)) if self.samples else (),
+                texts=source_texts(study, variant) if self.sources else {},
+            )
+        return self.common[name]
+
+    def _capture_entry(
+        self, shape: str, name: str, fingerprint: str
+    ) -> EvidenceEntry[CaptureIndex]:
+        """Missing without the report and its tables; damaged where they are of another report."""
+        path = self.folder.capture_index(shape, name)
+        entry = _against(store.read(path, CaptureIndex) if is_there(path) else None, fingerprint)
+        if entry.current is None:
+            return entry
+        report = entry.current.report
+        if report not in self.hashes:
+            self.hashes[report] = store.report_sha256(self.folder, report)
+        if self.hashes[report] is None:
+            return EvidenceEntry(Status.MISSING)
+        if self.hashes[report] != entry.current.sha256:
+            return EvidenceEntry(Status.DAMAGED, entry.record, f"{report} {store.EXCHANGED}")
+        return entry
+
+    def _opened(self, index: CaptureIndex | None) -> tuple[Capture | None, str]:
+        """A capture, or why it cannot be read: that costs the variant its capture alone."""
+        if index is None:
+            return None, ""
+        try:
+            captured = self.reports.capture(self.folder, index.report, index.sha256, index.range)
+        except BadCapture as error:
+            return None, error.message
+        return captured, ""
+
+    def _unseen(self, name: str) -> UnseenEvidence | None:
+        drawn, step = self._common(name).drawn, self.study.ladder.step(name)
+        if step is None or step.parent is None or drawn is None or not drawn.names:
+            return None
+        recorded = self._common(name).recorded
+        checks = {
+            shape: _against(recorded.get(shape), self._print(drawn.study, shape, name)).current
+            for shape in drawn.names
+        }
+        first = self.shape(drawn.names[0], [step.parent, name], study=drawn.study)
+        return UnseenEvidence(checks, drawn.seed, first)
+
+
+def _head(path: Path) -> Any:
+    """A timing without its samples, a quarter of the time to read."""
+    return store.read(path, TimingHead)
+
+
+def is_complete(head: Any) -> bool:
+    """As ``Timing.is_complete``."""
+    return bool(sum(not session.alone for session in head.sessions) >= head.planned)
