@@ -23,6 +23,10 @@ arguments+=(--junit "$reports/gate.xml")
 
 workbench "${arguments[@]}" >"$reports/gate.md"
 code=$?
+if [ ! -s "$reports/gate.xml" ] && { [ "$code" = 0 ] || [ "$code" = 5 ]; }; then
+    echo "error: workbench gate ended with exit code $code and wrote no $reports/gate.xml" >&2
+    exit 4
+fi
 cat "$reports/gate.md"
 [ -n "${GITHUB_STEP_SUMMARY:-}" ] && cat "$reports/gate.md" >>"$GITHUB_STEP_SUMMARY"
 if [ "$code" = 5 ] && [ "${STRICT:-true}" = false ]; then

@@ -201,7 +201,8 @@ import sys
 class Interrupt:
     left = int(sys.argv.pop(1))
     def find_spec(self, name, path=None, target=None):
-        first = name in ("workbench.__main__", "workbench.study")
+        # Before it imports more, it blocks signals.
+        first = name in ("workbench.__main__", "workbench.answered", "workbench.study")
         if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
             Interrupt.left -= 1
             if not Interrupt.left:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import math
 import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from keyword import iskeyword
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -98,7 +101,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
     with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, interrupt)
     streams.prepare()
     streams.answered = "--brief" not in (sys.argv[1:] if arguments is None else arguments)
     streams.waiting.start()
@@ -117,6 +122,18 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         streams.waiting.stop()
     return code
+
+
+_interrupted_at = -math.inf
+ONE_SIGNAL_S = 0.5  # of which a process group and the process that waits pass one on to us each
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End as by Ctrl-C, once for a signal that comes twice."""
+    global _interrupted_at
+    before, _interrupted_at = _interrupted_at, time.monotonic()
+    if _interrupted_at - before > ONE_SIGNAL_S:
+        raise KeyboardInterrupt
 
 
 def run(arguments: list[str] | None) -> int:

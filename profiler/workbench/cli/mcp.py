@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench import __version__
+from workbench.answered import SERVER
 from workbench.cli.options import McpOptions
 from workbench.errors import EnvironmentLacks, Interrupted, UsageError
 from workbench.words import OWN_EXTRA
@@ -57,7 +58,11 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            env={**os.environ, SERVER: str(os.getpid())},
         )
     except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
         why = f"these arguments cannot be passed to a command: {error}"

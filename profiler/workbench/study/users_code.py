@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
+from workbench.answered import runs
 from workbench.errors import UsageError
 
 SECONDS = 30.0  # for an import, or a call, of study.py
 AGAIN_SECONDS = 1.0  # the code may have caught the first one
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
+    "KeyboardInterrupt": "nobody pressed Ctrl-C: take the line out",
     "SystemExit": "take the exit out: the file is imported by every verb",
     "TooLong": "what takes long belongs inside its functions: the file is imported by every verb",
 }
@@ -29,17 +32,20 @@ class TooLong(BaseException):
 
 @contextmanager
 def users_code(path: Path, doing: str) -> Iterator[None]:
-    """Whatever is raised inside, but Ctrl-C, becomes a UsageError with the file and its line.
+    """Whatever is raised inside, but by Ctrl-C, becomes a UsageError with the file and its line.
 
     ``doing`` is what went wrong, such as "could not be imported". Prints go to stderr, and what
     takes longer than ``SECONDS`` is stopped.
     """
+    signals: list[int] = []
     try:
-        with prints_to_stderr(), time_limit(SECONDS):
+        with runs(path), prints_to_stderr(), time_limit(SECONDS), no_exit(), noted(signals):
             yield
-    except (KeyboardInterrupt, UsageError):
+    except UsageError:
         raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and signals:
+            raise
         kind = next((k for k in HINTS if k in {c.__name__ for c in type(error).__mro__}), "")
         raise UsageError(
             f"{path}{line_in(path, error)} {doing}: {in_words(error)}",
@@ -82,6 +88,49 @@ def prints_to_stderr() -> Iterator[None]:
             if kept is not None:
                 os.dup2(kept, 1)
                 os.close(kept)
+
+
+@contextmanager
+def no_exit() -> Iterator[None]:
+    """Inside, ``os._exit`` raises SystemExit, but in forks."""
+    process, leave = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:
+            leave(status)
+        raise SystemExit(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+@contextmanager
+def noted(signals: list[int]) -> Iterator[None]:
+    """Adds those that interrupt, as Ctrl-C: a KeyboardInterrupt without one is the user's own.
+    Without effect beside the main thread, where none comes.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+        handler = handlers[signal.Signals(number)]
+        assert callable(handler)
+        handler(number, frame)
+
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
 
 
 @contextmanager
