@@ -68,7 +68,7 @@ def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
         {each["change"]: each["line"] and each["line"]["line"] for each in advice},
         frozenset(n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")),
         found["microseconds"] / repaired,
-        next((each["gain_up_to"] for each in advice if each["change"] in repairs), None),
+        next((each["estimated_gain"] for each in advice if each["change"] in repairs), None),
     )
 
 
@@ -129,6 +129,9 @@ def main() -> int:
     print(faults(found))
     lined = [each for each in found if each.marked and each.promised]
     print(f"\nRight line: {share(sum(e.at in e.marked for e in lined), len(lined))}")
+    beyond = [each.came / each.promised for each in found if each.promised]
+    most = f"at most {max(beyond):.1f} times as much"
+    print(f"More than was promised: {share(sum(b > 1 for b in beyond), len(beyond))}, {most}")
     return 0
 
 

@@ -34,7 +34,7 @@ AMPERE = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"
 class Kernel:
     """What its launch did, by shares: ``issue`` slots while active, ``busiest`` and ``balance`` of
     the SMs, the bandwidth of each level, the pipes. ``stalls`` are shares of the samples that could
-    not go, ``excess`` is the part of its sectors that were fetched for nothing. The rest is as ncu
+    not go, ``excess`` is the part of its sectors beyond the ideal. The rest is as ncu
     counts it.
     """
 
@@ -102,6 +102,8 @@ def metrics(kernel: Kernel) -> dict[str, float]:
         "sm__maximum_warps_per_active_cycle_pct": kernel.occupancy[1],
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": kernel.requests,
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": kernel.requests * kernel.sectors,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": 0.0,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 0.0,
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": kernel.conflicts,
         **{f"{STALL_PREFIX}{name}": n for name, n in samples(kernel).items()},
     }

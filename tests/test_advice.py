@@ -314,7 +314,7 @@ def test_told_in_words() -> None:
     assert markdown.blocks(told((), after="a")) == idle
     text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), AdviceRecord()))
     assert text.startswith(
-        "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, up to "
+        "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, estimated "
     )
     assert "Limit: latency; long scoreboard stalls take 71 %" in text
     assert "`kernel.cu:7`, 90 % of the stall time" in text
@@ -391,7 +391,7 @@ def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
         assert len(data["advice"]) <= 3
         for one in data["advice"]:
             assert one["id"].endswith(f"/{one['change']}")
-            assert one["gain_up_to"] > 1.03
+            assert one["estimated_gain"] > 1.03
             assert one["line"] is None or (FIXTURE / one["line"]["file"]).is_file()
     assert ladder.row("fix3").advice is None
 

@@ -101,7 +101,7 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
     if shape not in str(told["evidence"]).split("/"):
         yield "evidence"
     known = measured.advice(shape, variant)
-    kinds = [(one["kind"], one["max_gain"]) for one in told["next"] or ()]
+    kinds = [(one["kind"], one["estimated_gain"]) for one in told["next"] or ()]
     if not {*kinds} <= {(kind, gain) for _, kind, gain in known}:
         yield "next"
     if kinds and (told["limit"], *kinds[0]) not in known:

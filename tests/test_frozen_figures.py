@@ -54,6 +54,9 @@ RENAMED: dict[str, str | None] = {
     r".*/(whole|against_parent|comparison)/rules(/|$)": None,
     r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,
     r".*/track_record/": None,
+    # Sectors of loads and stores were divided by those of loads alone.
+    r".*/memory\.sectors/coalesce/gain_up_to$": None,
+    r"(.*)/gain_up_to$": r"\1/estimated_gain",
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
     r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,
     r"(.*)/timing/company(?=/|$)": r"\1/timing/interference",

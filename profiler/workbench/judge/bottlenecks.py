@@ -22,7 +22,7 @@ ROOF = "roof"  # the scope of such a bottleneck
 LEAST_STALL_PCT = 5.0  # of the samples: a reason with fewer is no bottleneck
 PIPES = ("tensor_pipe", "fma_pipe", "xu_pipe", "lsu_pipe")
 BINDING_SHARE = 0.8
-STALL_RULE = "CPIStall"
+STALL_RULE, THROUGHPUT_RULE = "CPIStall", "SOLBottleneck"
 ALL_STALLS = "stalls"
 COMPRESSED = "lrc__average_ilc_input_sector_success_rate.pct"
 NO_STALL = (*COUNTERS, ISSUING)  # counters of a line that are no stall reason
@@ -280,7 +280,12 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
     if rule.name == STALL_RULE and counter and counter != ALL_STALLS and figures:
         share = figures.get(f"{STALL}{counter}")
         return STALL_PREFIX + counter, share.value if share else math.nan
-    return rule.focus[0] if rule.focus else ("", math.nan)
+    if not rule.focus:
+        return "", math.nan
+    metric, value = rule.focus[0]
+    if rule.name == THROUGHPUT_RULE:  # it may name that of computing beside the value of memory
+        value = next((each.value for each in figures.values() if each.metric == metric), value)
+    return metric, value
 
 
 def top_stalls(lines: ColumnTable, figures: Mapping[str, Figure]) -> Iterator[Bottleneck]:

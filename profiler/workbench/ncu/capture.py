@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import BadCapture, UsageError, unknown
-from workbench.ncu.catalog import STALL_PREFIX, needed_metrics
+from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
 from workbench.ncu.disassembly import (
     LINE_COUNTERS,
     Code,
@@ -58,6 +59,10 @@ OPTIMIZATION = 2
 MOST = 2.0**63
 # What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
 L2_SECTORS, SECTOR_BYTES = "lts__t_sectors_srcunit_tex.sum", 32
+# In the message of a rule: all that tables have which are older than GLOBAL_SECTORS. Where nothing
+# is in excess there is no message, and loads and stores stand for all.
+TOTAL_SECTORS = re.compile(r"of the total (\d+) sectors")
+LOADS_AND_STORES = tuple(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st"))
 
 Extents = tuple[int, int, int]
 
@@ -234,12 +239,30 @@ class Capture:
         return _table((launch.rules for launch in self.launches), self.kernels, RULE_COLUMNS)
 
     @cached_property
+    def global_sectors(self) -> float | None:
+        """Sectors of all global accesses of all launches; None where not collected."""
+        every = [_global_sectors(launch) for launch in self.launches]
+        known = [sectors for sectors in every if sectors is not None]
+        return sum(known) if len(known) == len(every) else None
+
+    @cached_property
     def collected(self) -> frozenset[str]:
         """Which counters of ``lines`` every launch has, be they zero.
 
         Keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
         """
         return frozenset.intersection(*(launch.collected for launch in self.launches))
+
+
+def _global_sectors(launch: Tables) -> float | None:
+    values: dict[str, float] = {name: value for name, value, _ in launch.metrics}
+    if GLOBAL_SECTORS in values:
+        return values[GLOBAL_SECTORS]
+    messages = (message for _, _, _, message, *_ in launch.rules)
+    if found := next(filter(None, map(TOTAL_SECTORS.search, messages)), None):
+        return float(found[1])
+    parts = [values[name] for name in LOADS_AND_STORES if name in values]
+    return sum(parts) if len(parts) == len(LOADS_AND_STORES) else None
 
 
 def _table(

@@ -60,6 +60,8 @@ STALL_REASONS = (
     "wait",
     "warpgroup_arrive",
 )
+# 32-byte sectors of all global accesses, atomics and asynchronous copies among them.
+GLOBAL_SECTORS = "memory_l2_theoretical_sectors_global"
 LIMIT_PREFIX = "launch__occupancy_limit_"
 LIMITERS = {
     "registers": "registers",
@@ -170,4 +172,4 @@ def needed_metrics() -> list[str]:
     """Every metric some figure may want, without duplicates."""
     names = [n for spec in catalog().values() for n in (*spec.names, *spec.per)]
     names += [f"{LIMIT_PREFIX}{kind}" for kind in LIMITERS]
-    return list(dict.fromkeys([*names, *DURATION_METRICS, *ROOFLINE_METRICS]))
+    return list(dict.fromkeys([*names, GLOBAL_SECTORS, *DURATION_METRICS, *ROOFLINE_METRICS]))

@@ -78,7 +78,7 @@ class AdvisedChange(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     limit: AdvisedLimit
     line: AdvisedLine | None
-    gain_up_to: float
+    estimated_gain: float
     tried: tuple[Tried, ...]
 
 
@@ -86,7 +86,7 @@ class AdviceInShort(msgspec.Struct, frozen=True, kw_only=True):
     """Of a row of ``ablate``."""
 
     id: str
-    gain_up_to: float
+    estimated_gain: float
 
 
 class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def whole_row(found: Ablation, each: Row) -> LadderRow:
 def row(found: Ablation, each: Row) -> LadderRow:
     """As ``ablate`` has it."""
     first = ranked.to_try(each.advice, found.record)
-    advice = first and [AdviceInShort(id=one.id, gain_up_to=_gain(one)) for one in first]
+    advice = first and [AdviceInShort(id=one.id, estimated_gain=_gain(one)) for one in first]
     short = shown_fields(each, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(found, each), of_row=short, advice=advice)
 
@@ -310,6 +310,6 @@ def _advice(one: Advice) -> AdvisedChange:
         )
         if spot
         else None,
-        gain_up_to=_gain(one),
+        estimated_gain=_gain(one),
         tried=one.tried[:MOST_TRIED],
     )

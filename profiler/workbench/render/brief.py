@@ -183,7 +183,7 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
         found.append(
             {
                 "kind": one.change,
-                "max_gain": number(one.gain),
+                "estimated_gain": number(one.gain),
                 "why": short(sentence(one.why)),
                 "at": _place(one.spot),
                 **({"tried_here": here} if here else {}),

@@ -34,7 +34,7 @@ class Tried:
 @dataclass(frozen=True)
 class Advice:
     """A limit, the line that shows it, and a kind of change. ``saved`` is the share of the duration
-    under ncu that would go at most, ``gain`` the speedup that this amounts to, ``why`` its source;
+    under ncu that would go with it, ``gain`` the speedup that this amounts to, ``why`` its source;
     ``next_limit`` in it decides then.
     """
 

@@ -49,7 +49,8 @@ class AdvisedKernel:
     """One variant. What its capture lacks is not there: no figure, no budget, no level in ``used``.
 
     ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
-    ``tensor_peaks`` what each could do, in FLOP/s; ``executed`` are the FLOPs of all launches.
+    ``tensor_peaks`` what each could do, in FLOP/s; ``executed`` are the FLOPs of all launches,
+    ``sectors`` those of their global accesses.
     """
 
     figures: Mapping[str, Figure]
@@ -63,6 +64,7 @@ class AdvisedKernel:
     paths: Mapping[str, float] = field(default_factory=dict)
     tensor_peaks: Mapping[str, float] = field(default_factory=dict)
     executed: float | None = None
+    sectors: float | None = None
 
     def value(self, name: str) -> float | None:
         """Of a figure; None where it was not collected."""
@@ -172,6 +174,7 @@ def subject(
         paths=totals((path, work) for path, work in done if work),
         tensor_peaks=tops,
         executed=None if counted is None else added(counted.values()),
+        sectors=capture.global_sectors,
     )
 
 

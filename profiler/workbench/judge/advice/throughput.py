@@ -204,7 +204,8 @@ TWICE = 1.2  # times the least bytes: more is read or written more than once
 WASTED = 0.2  # of the sectors
 WIDE = ("float32", "float64", "int64")  # types that have half as wide ones
 GLOBAL = ("long_scoreboard", "lg_throttle", "drain")
-SHARED = ("short_scoreboard", "mio_throttle", "barrier")
+QUEUE = ("short_scoreboard", "mio_throttle")
+SHARED = (*QUEUE, "barrier")
 REFETCHED = frozenset(LEVELS)
 
 
@@ -245,19 +246,34 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
 
 def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Excess sectors, as far as warps wait for global memory or a level is near its bandwidth."""
-    excess = subject.total(SECTORS)
-    requests, each = subject.value("global_load_requests"), subject.value("sectors_per_request")
-    if not excess or requests is None:
+    excess, sectors = subject.total(SECTORS), subject.sectors
+    if not excess or not sectors:
         return
-    wasted = excess / max(excess, requests * 1e6 * (each or 0.0))
+    wasted = excess / sectors
     off = [one.share for level, one in subject.used.items() if level != L1 and one.share >= BOUND]
-    share = max([subject.waits(*GLOBAL), *off])
+    # Without shared memory, what waits for its queue waits behind these accesses.
+    reasons = (*GLOBAL, *QUEUE) if subject.has_shared is False else GLOBAL
+    share = max([subject.waits(*reasons), *off])
     if wasted < WASTED:
         return
     metric = "derived__memory_l2_theoretical_sectors_global_excessive"
     limit = Limit(Stage.MEMORY, "sectors", share, metric, excess, "sectors", (SECTORS,))
-    why = finding("advice.wasted_sectors", share=wasted)
+    why = finding("advice.wasted_sectors", share=wasted, mostly=_mostly(subject, excess, sectors))
     yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
+
+
+def _mostly(subject: AdvisedKernel, excess: float, sectors: float) -> str | None:
+    """Whether half of the excess or more is "written" or "read", as far as that is certain: each
+    request needs a sector at least, so that the others of its kind bound its excess.
+    """
+    loads, stores = subject.value("global_load_requests"), subject.value("global_store_requests")
+    if loads is None or stores is None:
+        return None
+    read, written = (1e6 * subject.megabytes(f"global_{way}") / 32 for way in ("read", "write"))
+    read_at_most, written_at_most = read - 1e6 * loads, written - 1e6 * stores
+    if excess - (sectors - written - 1e6 * loads) >= HALF * excess:
+        return "written"
+    return "read" if written_at_most <= HALF * excess <= read_at_most else None
 
 
 def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:

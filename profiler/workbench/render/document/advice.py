@@ -118,8 +118,8 @@ def _limit(one: Advice, before: Sequence[Advice]) -> Text:
 
 
 def gain(one: Advice) -> str:
-    """An upper estimate."""
-    return f"up to {factor(one.gain)}"
+    """No bound: a step gains more where what follows the limit goes away as well."""
+    return f"estimated {factor(one.gain)}"
 
 
 def spot(found: Spot | None) -> Text:
@@ -158,7 +158,7 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
         field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
         field("kernel", "kernel", lambda _: kernel),
         field("line", "line", lambda one: spot(one.spot)),
-        numeric("gain", "gain at most", lambda one: factor(one.gain)),
+        numeric("gain", "estimated gain", lambda one: factor(one.gain)),
         field("limit", "limit", lambda one: _limit_words(one)),
     ]
     if any(one.tried for one in first):

@@ -44,7 +44,8 @@ ADVICE = {
     "bytes_again": "{times_bytes:.3g} times the bytes that the work needs",
     "half_the_bytes": "at most half of the bytes",
     "stays_on_gpu": "if its input or output stayed on the GPU: at most half of the bytes",
-    "wasted_sectors": "{share:.0%} % of the sectors are fetched for nothing",
+    "wasted_sectors": "{share:.0%} % of the sectors are more than its data needs"
+    "|, most of them {mostly}|",
     "bank_conflicts": "shared memory serves conflicts for {share:.0%} % of the cycles",
     "no_tensor_cores": "{flop_per_byte:.0f} FLOP a byte, none on the tensor cores"
     "|, which take TF32, where the error allows it{tf32}|"
