@@ -61,7 +61,7 @@ VERBS = {
     "report --html": 0, "status": 0,
     "show {last}": 0, "show {last} --source": 0, "profile {last}": 0, "diff {parent} {last}": 0,
     "advise {last}": 0, f"sweep {SPACE}": 0, "ship {last} --as it": 1, "gate HEAD~1": 1,
-    "bisect {bad} --what wrong": 0,
+    "bisect {bad} HEAD~1": 0,
 }  # fmt: skip
 SOFTMAX = ROOT / "kernels" / "softmax"
 EVIDENCE = evidence_folders(ROOT / "ablations", "softmax")[0]

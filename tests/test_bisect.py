@@ -1,4 +1,4 @@
-"""The commit in which a variant became wrong or slow: what runs the same is asked once."""
+"""The commit in which a variant became slower or broken: git's search, and the gate's answers."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import snapshots
 from answers import Capsys, Patch
 from commits import Repository, repository
-from faulty import examples
 from standin import measured_by, record_times
-from test_gate import CU, MODULE
+from workbench.app.gate import gate
 from workbench.cli.main import main
-from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
-from workbench.judge.commits import first_bad
+from workbench.errors import GateFailed
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
-from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.usefixtures("builds_here")
+FILE = "kernels/scale/fix.py"
+MODULE = """DOES = "well"
+
+
+def run(x):
+    return x + x
+"""
 
 
 class Bench:
-    """Stands in for a measurement: what a kernel says is what it does."""
+    """Stands in for a measurement: what a variant says is what it does."""
 
     asked: ClassVar[list[Plan]] = []
 
@@ -38,26 +38,18 @@ class Bench:
         self.study, self.folder, self.plan = study, folder, plan
 
     def text(self, variant: str) -> str:
-        module = self.study.folder / f"{variant}.py"
-        return str(module.with_suffix(".cu").read_text())
+        return str((self.study.folder / f"{variant}.py").read_text())
 
     def run(self) -> MeasuredPlan:
         Bench.asked.append(self.plan)
-        self.check()
-        if self.plan.timed:
-            self.time()
-        return MeasuredPlan()
-
-    def check(self) -> None:
         recorder = Recorder(self.study, self.plan.shape, self.folder, self.plan.variants)
+        wrong = {name: "max error 1" for name in self.plan.checked if "WRONG" in self.text(name)}
         for name in self.plan.checked:
-            wrong = "WRONG" in self.text(name)
-            status = CheckResult.WRONG if wrong else CheckResult.CORRECT
-            recorder.check(name, self.plan.shape, status=status, why="max error 1" * wrong)
-
-    def time(self) -> None:
-        slow = {name: 1 + 0.06 * self.text(name).count("SLOW") for name in self.plan.timed}
-        record_times(self, {name: 10.0 * by for name, by in slow.items()})
+            status = CheckResult.WRONG if name in wrong else CheckResult.CORRECT
+            recorder.check(name, self.plan.shape, status=status, why=wrong.get(name, ""))
+        times = {name: 10 + 0.6 * ("SLOW" in self.text(name)) for name in self.plan.timed}
+        record_times(self, times)
+        return MeasuredPlan(failures=wrong)
 
 
 @pytest.fixture
@@ -67,143 +59,102 @@ def bench(monkeypatch: Patch) -> type[Bench]:
     return Bench
 
 
-def history(tmp_path: Path, planted: str, code: str) -> tuple[Repository, list[str]]:
-    """Ten commits: comments, files elsewhere, harmless changes of the code, and in the sixth
-    ``code`` with the word ``planted`` beside it.
-    """
-    root = make(tmp_path / "repo" / "gpu", {"baseline": GOOD})
-    (root / "kernels" / "scale" / "baseline.py").write_text(MODULE.format(name="baseline"))
+def history(tmp_path: Path, planted: str) -> tuple[Repository, list[str]]:
+    """Ten commits: comments, files elsewhere, harmless changes, and ``planted`` in the sixth."""
+    make(tmp_path / "repo" / "gpu", {"baseline": GOOD}, {"fix": MODULE})
     made = repository(tmp_path / "repo", "gpu")
     shas = [made.git("rev-parse", "HEAD")]
-    shas.append(made.edit(CU, "extern", "// one\nextern"))
-    shas.append(made.edit(CU, "2 * x[i]", "x[i] * 2 + 0 * i"))
+    shas.append(made.edit(FILE, "DOES", "# one\nDOES"))
+    shas.append(made.edit(FILE, "x + x", "2 * x"))
     (made.top / "readme").write_text("nothing of the GPU")
     shas.append(made.commit("readme"))
-    shas.append(made.edit(CU, "// one", "// two"))
-    shas.append(made.edit(CU, "x[i] * 2 + 0 * i", f"/* {planted} */ {code}"))
-    shas.append(made.edit(CU, "// two", "// three\n"))
-    shas.append(made.edit(CU, "(i < n)", "(i <= n - 1)"))
+    shas.append(made.edit(FILE, "# one", "# two"))
+    shas.append(made.edit(FILE, "well", planted))
+    shas.append(made.edit(FILE, "# two", "# three"))
+    shas.append(made.edit(FILE, "2 * x", "x * 2"))
     (made.top / "readme").write_text("nothing of the GPU either")
     shas.append(made.commit("readme again"))
-    shas.append(made.edit(CU, "// three\n", ""))
+    shas.append(made.edit(FILE, "# three\n", ""))
     return made, shas
 
 
 def bisect(made: Repository, capsys: Capsys, *arguments: str) -> tuple[int, Any, str]:
     project = ["--project", str(made.workspace)]
-    code = main(["bisect", "baseline", *arguments, "--json", *project])
+    code = main(["bisect", "fix", *arguments, "--json", *project])
     said = capsys.readouterr()
     return code, json.loads(said.out) if said.out else {}, said.err
 
 
-def test_a_break_of_correctness_is_found(
-    tmp_path: Path, bench: type[Bench], capsys: Capsys
+@pytest.mark.parametrize(("planted", "verdict"), [("WRONG", "broken"), ("SLOW", "slower")])
+def test_the_first_bad_commit_is_found(
+    planted: str, verdict: str, tmp_path: Path, bench: type[Bench], capsys: Capsys
 ) -> None:
-    made, shas = history(tmp_path, "WRONG", "x[i] * 3")
-    code, told, _ = bisect(made, capsys, shas[0])
-    assert (code, told["what"]) == (0, "wrong")
-    assert told["first_bad"]["commit"] == shas[5]
-    assert told["last_good"]["commit"] == shas[4]
-    assert told["commits"] == 10
-    assert told["tested"] == len(bench.asked) < 5
-    assert told["same"] > 0
-    assert made.git("worktree", "list").count("\n") == 0
-
-
-def test_a_slowdown_that_shows_in_time_alone_is_found(
-    tmp_path: Path, bench: type[Bench], capsys: Capsys
-) -> None:
-    made, shas = history(tmp_path, "SLOW", "fmaf(x[i], 3, -x[i])")
-    code, told, _ = bisect(made, capsys, shas[0])
-    assert (code, told["what"], told["first_bad"]["commit"]) == (0, "slow", shas[5])
-    timed = [plan.timed for plan in bench.asked if plan.timed]
-    assert timed
-    assert all({"baseline__base", "baseline"} <= set(names) for names in timed)
-
-
-def test_what_does_not_compile_is_passed_over(
-    tmp_path: Path, bench: type[Bench], capsys: Capsys
-) -> None:
-    """The range that is left is told, and not a commit that nobody tested."""
-    made, shas = history(tmp_path, "WRONG", "y[i]")
-    made.edit(CU, "y[i]", "x[i] * 3")
+    made, shas = history(tmp_path, planted)
     code, told, said = bisect(made, capsys, shas[0])
-    assert code == 5
-    assert "or in a commit before it that could not be tested" in said
-    assert told["last_good"]["commit"] == shas[4]
-    assert told["first_bad"]["commit"] == made.git("rev-parse", "HEAD")
-    assert told["untested"]
-    assert set(told["untested"]) <= set(shas[5:])
+    assert (code, told["first_bad"]["commit"], told["untested"]) == (0, shas[5], [])
+    assert f"{shas[5][:10]} kernels/scale/fix.py: {planted}: bad, {verdict}: " in said
+    assert told["tested"] <= 5
+    assert all(set(plan.checked) == {"fix", "fix__base"} for plan in bench.asked)
+    assert made.git("worktree", "list").count("\n") == 0
+    assert made.git("status", "--porcelain", "--", "gpu/kernels") == ""
+
+
+def test_the_users_own_bisect_goes_on(tmp_path: Path, bench: type[Bench], capsys: Capsys) -> None:
+    made, shas = history(tmp_path, "WRONG")
+    made.git("bisect", "start", "HEAD", shas[0])
+    here = made.git("rev-parse", "HEAD"), made.git("bisect", "log")
+    assert bisect(made, capsys, shas[0], shas[-1])[1]["first_bad"]["commit"] == shas[5]
+    assert here == (made.git("rev-parse", "HEAD"), made.git("bisect", "log"))
+
+
+def test_commits_without_the_variant_are_passed_over(
+    tmp_path: Path, bench: type[Bench], capsys: Capsys
+) -> None:
+    """All that may be the first bad one are named."""
+    made, shas = history(tmp_path, "well")
+    file = made.workspace / FILE
+    text = file.read_text()
+    file.unlink()
+    gone = made.commit("no fix")
+    file.write_text(text.replace("well", "WRONG"))
+    bad = made.commit("fix again")
+    code, told, said = bisect(made, capsys, shas[0])
+    assert (code, told["first_bad"]["commit"], told["untested"]) == (5, bad, [gone])
+    assert f"in {bad[:10]} or in a commit before it that could not be tested: {gone[:10]}" in said
 
 
 def test_nothing_to_find(tmp_path: Path, bench: type[Bench], capsys: Capsys) -> None:
-    made, shas = history(tmp_path, "fine", "fmaf(x[i], 3, -x[i])")
+    made, shas = history(tmp_path, "fine")
     code, _, said = bisect(made, capsys, shas[0])
-    assert code == 1
-    assert "baseline is not wrong or slower at HEAD" in said
-    made, shas = history(tmp_path / "other", "WRONG", "x[i] * 3")
-    assert bisect(made, capsys, shas[5], "--what", "wrong")[0] == 1
-    code, _, said = bisect(made, capsys, shas[5], shas[0])
-    assert (code, "does not lead to" in said) == (2, True)
+    assert (code, "fix is neither slower nor broken at HEAD" in said) == (1, True)
+    assert main(["bisect", "fox", shas[0], "--project", str(made.workspace)]) == 2
+    assert "did you mean 'fix'?" in capsys.readouterr().err
+
+
+def test_the_older_commit_comes_first(tmp_path: Path, bench: type[Bench], capsys: Capsys) -> None:
+    made, shas = history(tmp_path, "SLOW")
+    newest = made.edit(FILE, "SLOW", "well")
+    code, _, said = bisect(made, capsys, newest, shas[5])
+    assert (code, "mistook good and bad revs" in said) == (2, True)
+    assert "hint: name an older commit of the same branch first" in said
 
 
 def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capsys) -> None:
-    made, shas = history(tmp_path, "SLOW", "fmaf(x[i], 3, -x[i])")
+    made, shas = history(tmp_path, "SLOW")
     code, _, said = bisect(made, capsys, shas[0])
-    assert code == 5
-    assert "cannot be tested" in said
-    assert bisect(made, capsys, shas[0], "--what", "slow")[0] == 5
-    assert bisect(made, capsys, shas[0], "--what", "odd")[0] == 2
+    assert (code, "HEAD cannot be tested" in said) == (5, True)
 
 
-def test_registers_are_no_answer_without_a_gpu(tmp_path: Path, capsys: Capsys) -> None:
-    made, shas = history(tmp_path, "SLOW", "sin((double)x[i])")
-    code, _, said = bisect(made, capsys, shas[0], "--what", "slow")
-    assert (code, "it needs measuring (registers 10 → 28 of scale" in said) == (5, True)
-
-
-def test_a_variant_that_is_none(tmp_path: Path, capsys: Capsys) -> None:
-    made, shas = history(tmp_path, "fine", "x[i] * 3")
-    assert main(["bisect", "basline", shas[0], "--project", str(made.workspace)]) == 2
-    assert "did you mean 'baseline'?" in capsys.readouterr().err
-
-
-def test_without_a_good_commit_it_starts_at_the_last_correct_evidence(
-    tmp_path: Path, bench: type[Bench], capsys: Capsys
+def test_a_budget_that_is_spent_is_no_bad_commit(
+    tmp_path: Path, bench: type[Bench], monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    made, _ = history(tmp_path, "fine", "2 * x[i]")
-    assert bisect(made, capsys)[0] == 2
-    study = find_workspace(made.workspace).study("scale")
-    folder = EvidenceFolder(made.workspace / "ablations/scale/evidence/nvidia-h200")
-    timed = snapshots.timing(study.default_shape, {"baseline": 10.0})
-    store.write(folder.timings(study.default_shape) / "t.json.zst", timed)
-    for status in (CheckResult.CORRECT, CheckResult.WRONG):
-        recorder = Recorder(study, study.default_shape, folder, ["baseline"])
-        recorder.check("baseline", study.default_shape, status=status, why="max error 1")
-        made.commit(f"recorded: {status}")
-    good = made.git("rev-parse", "HEAD~1")
-    assert bisect(made, capsys, "", "HEAD~1")[0] == 2  # nothing has changed since
-    made.edit(CU, "2 * x[i]", "2 * x[i] + 0")
-    bad = made.edit(CU, "2 * x[i] + 0", "x[i] * 3 /* WRONG */")
-    code, told, said = bisect(made, capsys)
-    assert (code, told["what"], told["first_bad"]["commit"]) == (0, "wrong", bad)
-    assert told["commits"] == 4
-    assert f"from {good[:10]} recorded: correct" in said
+    made, shas = history(tmp_path, "WRONG")
 
+    def spent(executor: Any, workspace: Any, base: str, head: str, **given: Any) -> Any:
+        if bench.asked:
+            raise GateFailed("the budget is spent")
+        return gate(executor, workspace, base, head, **given)
 
-@settings(max_examples=examples(100))
-@given(st.data())
-def test_the_first_bad_one_is_found_by_halves(data: st.DataObject) -> None:
-    number = data.draw(st.integers(2, 200))
-    bad = data.draw(st.integers(1, number - 1))
-    unknown = data.draw(st.sets(st.integers(1, number - 1), max_size=10)) - {number - 1}
-    asked: list[int] = []
-
-    def is_bad(place: int) -> bool | None:
-        asked.append(place)
-        return None if place in unknown else place >= bad
-
-    last_good, found = first_bad(number, is_bad)
-    assert last_good < bad <= found
-    assert set(range(last_good + 1, found)) <= unknown
-    assert len(asked) == len(set(asked)) <= number.bit_length() + len(unknown) + 1
+    monkeypatch.setattr("workbench.app.bisect.gate", spent)
+    code, told, said = bisect(made, capsys, shas[0])
+    assert (code, told, "error: the budget is spent" in said) == (1, {}, True)

@@ -153,12 +153,14 @@ def worktrees(made: Repository) -> int:
 def test_a_range_is_read_whatever_its_subjects_say(made: Repository, subject: str) -> None:
     shas = [made.git("rev-parse", "HEAD")]
     for word in (subject, "plain", subject):
-        made.git("commit", "--quiet", "--allow-empty", "--allow-empty-message", "-m", word)
+        file = made.workspace / KERNEL_FILE
+        file.write_text(file.read_text() + "// more\n")
+        made.git("commit", "--all", "--quiet", "--allow-empty-message", "-m", word)
         shas.append(made.git("rev-parse", "HEAD"))
     found = repository_of(find_workspace(made.workspace))
-    between = found.between(found.commit(shas[0]), found.commit("HEAD"))
-    assert [one.sha for one in between] == shas
-    assert between[2].subject == "plain"
+    touching = found.touching([found.inside / KERNEL_FILE])
+    assert [one.sha for one in touching] == shas[::-1]
+    assert touching[1].subject == "plain"
 
 
 def test_a_hook_of_git_can_run_it(made: Repository) -> None:

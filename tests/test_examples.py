@@ -43,7 +43,6 @@ RUN = {  # where, and the exit code
     "workbench gate main": (GIT, 0),
     "workbench gate v1.2 v1.3 --tier 0": (GIT, 0),
     "workbench bisect fix11 v1.2": (GIT, 1),  # it is neither wrong nor slow there
-    "workbench bisect fix11": (GIT, 1),
     "workbench check chosen --study attention_served": (REPO, 0),
     "workbench ablate --study attention_served": (REPO, 0),
     "workbench sweep fix26 --study moe --shape 'mixtral-t1024,T=1|16|128|1024|8192'": (REPO, 0),

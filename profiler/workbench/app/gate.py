@@ -10,7 +10,7 @@ from pathlib import Path
 
 from workbench.app.executor import Executor
 from workbench.app.measure import collectable
-from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew
+from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
 from workbench.app.target import require_arch
 from workbench.errors import UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
@@ -72,9 +72,10 @@ def paired(
     commits: Sequence[Commit],
     workspaces: Sequence[Workspace],
     wanted: str | None,
+    variant: str = "",
 ) -> list[Paired]:
-    """All studies of both commits, those of the newer first, or the ``wanted`` one. Raises
-    UsageError where that, or any, is at neither.
+    """All studies of both commits, those of the newer first, or the ``wanted`` one, with all of
+    their variants or one. Raises UsageError where that, or any study, is at neither.
     """
     older, newer = known = [workspace.studies() for workspace in workspaces]
     names = list(dict.fromkeys([*newer, *older]))
@@ -91,15 +92,17 @@ def paired(
             return None
         commit, workspace = commits[place], workspaces[place]
         try:
-            return Side(commit, workspace, workspace.study(name))
+            return side_of(commit, workspace, name, variant)
         except WorkbenchError as error:
+            if variant:
+                raise
             return repository.worded(error.message, workspace.root, commit)
 
     return [Paired(n, at(0, n), at(1, n)) for n in ([wanted] if wanted else names)]
 
 
 def changed_sources(base: Side, head: Side) -> list[str]:
-    shared = [name for name in head.names if name in base.names]
+    shared = [name for name in head.compared if name in base.names]
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
@@ -114,7 +117,7 @@ def compile_sides(
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
         changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
-        new = [name for name in head.names if name not in base.names]
+        new = [name for name in head.compared if name not in base.names]
         wanted += [(base, collectable(executor, base.study, changed))]
         wanted += [(head, collectable(executor, head.study, [*changed, *new]))]
     if any(names for _, names in wanted):
@@ -134,7 +137,7 @@ def compare(
     """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
     whose budget that is.
     """
-    names = list(dict.fromkeys([*head.names, *base.names]))
+    names = list(dict.fromkeys([*head.compared, *base.compared]))
     counted = [n for n in names if tier and recorded_anew(base, head, n)]
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
@@ -156,7 +159,7 @@ def compare(
             change = replace(change, stale=head.is_stale(name))
         changes.append(change)
     unchanged = frozenset(set(names) - set(changed))
-    ruled = changed_rules(base.rules, head.rules) if base.names else ()
+    ruled = changed_rules(base.rules, head.rules) if base.names and not head.only else ()
     return StudyChanges(head.study.name, (*ruled, *with_controls(changes, unchanged)))
 
 
@@ -197,10 +200,11 @@ def gate(
     cache: Path | None = None,
     study: str | None = None,
     shape: str | None = None,
+    variant: str = "",
 ) -> Gated:
     """Compare two commits, at most to ``tier``. ``cache`` is a folder that keeps what is compiled,
-    ``study`` the one that is looked at, by default all. Raises UsageError for unknown names, and
-    EnvironmentLacks where tier 2 cannot be measured.
+    ``study`` and ``variant`` are those that are looked at, by default all. Raises UsageError for
+    unknown names, and EnvironmentLacks where tier 2 cannot be measured.
     """
     require_arch(arch)
     repository = repository_of(workspace)
@@ -215,7 +219,7 @@ def gate(
         trees = stack.enter_context(repository.worktrees())
         workspaces = [stack.enter_context(trees.at(commit)) for commit in commits]
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
-        known = paired(repository, commits, workspaces, study)
+        known = paired(repository, commits, workspaces, study, variant)
         cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(executor, [each.sides for each in known if each.sides], arch, cubins)

@@ -34,20 +34,23 @@ from workbench.words import HEADLINE, Status
 
 @dataclass(eq=False)
 class Side:
-    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison.
-
-    ``facts`` are of the one that is looked for, kept for when its files are gone.
+    """A study at ``commit``; ``built`` are the variants that were compiled for this comparison, of
+    all or of ``only`` one.
     """
 
     commit: Commit
     workspace: Workspace
     study: Study
     built: dict[str, Built | Failed] = field(default_factory=dict)
-    facts: AtCommit | None = None
+    only: str = ""
 
     @property
     def names(self) -> list[str]:
         return list(self.study.variants)
+
+    @property
+    def compared(self) -> list[str]:
+        return [self.only] if self.only else self.names
 
     @cached_property
     def prints(self) -> Fingerprints:
@@ -143,11 +146,10 @@ def wrong_in(evidence: VariantEvidence | None) -> str:
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
 
 
-def side_of(commit: Commit, workspace: Workspace, study: str | None, names: Sequence[str]) -> Side:
-    """With those of the variants that are of other parameters than the ladder's."""
+def side_of(commit: Commit, workspace: Workspace, study: str, only: str = "") -> Side:
+    """Raises UsageError where the study has no such variant as ``only``."""
     found = workspace.study(study)
-    known = [n for n in names if n.partition("[")[0] in found.variants]
-    return Side(commit, workspace, including(found, known)[0])
+    return Side(commit, workspace, including(found, [only])[0] if only else found, only=only)
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.bisect import WRONG, Sought, bisect
+from workbench.app.bisect import bisect
 from workbench.cli.options import BisectOptions
 from workbench.cli.printing import say, show_json
 from workbench.cli.streams import executor
@@ -13,25 +13,25 @@ from workbench.study.workspace import find_workspace
 def run(options: BisectOptions) -> None:
     """Raises CannotTell where commits before the first bad one could not be tested."""
     name = options.variant
-    sought = Sought(name, options.study, options.shape, options.arch)
-    here, workspace = executor("bisect", options.on), find_workspace(options.project)
-    found = bisect(here, workspace, sought, options.good, options.bad, options.what)
-    first, last, untested = found.first_bad, found.last_good, found.not_tested
-    verb = "became wrong" if found.what == WRONG else "became slower"
+    found = bisect(
+        executor("bisect", options.on),
+        find_workspace(options.project),
+        name,
+        options.good,
+        options.bad,
+        arch=options.arch,
+        study=options.study,
+        shape=options.shape,
+    )
+    bad = found.first_bad
     if options.json:
         show_json(found)
     else:
-        one = f"in {first.short} {first.subject}"
-        say(
-            f"{name} {verb} {'after the last known good' if untested else one}",
-            *([f"first known bad: {first.short} {first.subject}"] if untested else []),
-            f"last known good: {last.short} {last.subject}",
-            f"{found.commits} commits: {found.touching} touch kernels, {found.tested} were tested, "
-            f"{found.same} run what another does",
-        )
-    if untested:
+        what = "first known bad" if found.skipped else "first bad"
+        say(f"{what}: {bad.short} {bad.subject}", f"{found.tested} commits were tested")
+    if found.skipped:
         raise CannotTell(
-            f"{name} {verb} in {first.short} or in a commit before it that could not be "
-            f"tested: {', '.join(c.short for c in untested)}",
+            f"{name} became worse in {bad.short} or in a commit before it that could not be "
+            f"tested: {', '.join(commit.short for commit in found.skipped)}",
             hint="the lines above say why not; `workbench gate` compares two commits in full",
         )

@@ -320,12 +320,11 @@ class GateOptions(Printed):
 
 @dataclass(frozen=True)
 class BisectOptions(Measured):
-    """Find the commit in which a variant became wrong or slower."""
+    """Find the commit that broke or slowed a variant (git bisect)."""
 
     variant: Variant
-    good: str = argument("GOOD", "Default: commit of the last correct evidence.", default="")
-    bad: str = argument("BAD", "A commit in which it is wrong or slow.", default="HEAD")
-    what: str = option("--what", "wrong, slow, or either (wrong first).", "WHAT", default="either")
+    good: str = argument("GOOD", "A commit to compare with.")
+    bad: str = argument("BAD", "A commit in which it is slower or broken.", default="HEAD")
     arch: Arch = "sm_90a"
     shape: ShapeName = None
     json: Json = False

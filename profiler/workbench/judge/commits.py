@@ -7,7 +7,7 @@ that has an answer gives the verdict. Changed rules of judging are a change of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -265,25 +265,6 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
             result = finding("differs.clock", low_ghz=low, high_ghz=high)
             found.setdefault(Cause.HARDWARE, result)
     return found
-
-
-def first_bad(number: int, is_bad: Callable[[int], bool | None]) -> tuple[int, int]:
-    """The positions of the last good and of the first bad one, by halves: those between could not
-    be tested. ``is_bad`` is asked of positions strictly between the first and the last of
-    ``number``; where it is None, another near the middle is asked.
-    """
-    good, bad = 0, number - 1
-    unknown: set[int] = set()
-    while left := [place for place in range(good + 1, bad) if place not in unknown]:
-        middle = min(left, key=lambda place: abs(2 * place - good - bad))
-        answer = is_bad(middle)
-        if answer is None:
-            unknown.add(middle)
-        elif answer:
-            bad = middle
-        else:
-            good = middle
-    return good, bad
 
 
 CODE = "code"

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ SCRATCH = "workbench-commits-"
 # What git tells its hooks: another command would take them for its own repository and index.
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
 # No hook of the repository runs, and nothing of what git says is translated.
+FIRST_BAD = re.compile(r"^# (?:possible )?first bad commit: \[(\w+)\]", re.MULTILINE)
 _QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
 
 
@@ -86,17 +87,28 @@ class Repository:
         sha = sha.strip()
         return Commit(sha, said, self.git("show", "-s", "--format=%s", sha).strip())
 
-    def between(self, good: Commit, bad: Commit) -> list[Commit]:
-        """From ``good`` to ``bad``, both included, along the first parents. Raises UsageError where
-        the one does not lead to the other.
+    def bisect(self, good: Commit, bad: Commit, ask: Callable[[Commit], str]) -> list[Commit]:
+        """The first bad commit that touches kernels, or all that it may be. ``ask`` says ``good``,
+        ``bad`` or ``skip``. Git notes its search in a worktree without files, not in the user's.
         """
-        listed = self._log("--reverse", f"{good.sha}..{bad.sha}")
-        if not listed or listed[0][1][:1] != [good.sha]:
-            raise UsageError(
-                f"{good.said} does not lead to {bad.said}",
-                hint="name an older commit of the same branch first, then a newer one",
-            )
-        return [good, *(commit for commit, _ in listed)]
+        kernels = str(self.inside / "kernels")
+        with self.worktrees() as trees:
+            place = trees.folder / "bisect"
+            self.git("worktree", "add", "--detach", "--no-checkout", str(place), bad.sha)
+            try:
+                start = ("start", "--no-checkout", "--first-parent", bad.sha, good.sha)
+                _git(place, "bisect", *start, "--", kernels)
+            except ToolFailed as error:
+                hint = "name an older commit of the same branch first, then a newer one"
+                raise UsageError(error.message, hint=hint) from None
+            while not (found := FIRST_BAD.findall(_git(place, "bisect", "log"))):
+                commit = self.commit(_git(place, "rev-parse", "BISECT_HEAD").strip())
+                try:
+                    _git(place, "bisect", ask(commit))
+                except ToolFailed:  # only commits are left that could not be tested
+                    if not FIRST_BAD.search(_git(place, "bisect", "log")):
+                        raise
+        return [self.commit(sha) for sha in found]
 
     def touching(
         self, paths: Sequence[Path], until: str = "HEAD", *, most: int = -1
