@@ -68,8 +68,9 @@ You have {seconds:g} seconds. The solution.py that is there at the end counts.
 TOOLS = {
     "shell": "",
     "ncu": "`./measure` prints what Nsight Compute says of solution.py. {calls} calls.\n",
-    "workbench": "`./measure` checks and times solution.py, and prints JSON: `verdict`,\n`time_us`,"
-    " `vs_best_reference`, `limit` and `next`, the kinds of change to try. {calls} calls.\n",
+    "workbench": "`./measure` checks and times solution.py, and prints JSON: `verdict`,\n"
+    "`microseconds`, `speedup_over_fastest`, `limit` and `next`, the kinds of change to try."
+    " {calls} calls.\n",
 }
 TOOLS["shuffled"] = TOOLS["workbench"]
 MEASURE = """#!/bin/sh
@@ -122,7 +123,7 @@ def judged(problem: str, text: str, source: str, seed: str) -> list[Data]:
             (folder / "problem.py").write_text(sized(text, sizes))
             (folder / "solution.py").write_text(source)
             told = tried(folder, "--solution", str(folder / "solution.py"))
-        beside, gates = told.get("vs_best_reference"), told.get("failed") or []
+        beside, gates = told.get("speedup_over_fastest"), told.get("failed") or []
         gates = [each for each in gates if each.get("gate") != COMPILER]
         verdict, code = told.get("verdict", "failed"), told["exit_code"]
         if verdict == "correct" and code in UNABLE:
@@ -130,7 +131,7 @@ def judged(problem: str, text: str, source: str, seed: str) -> list[Data]:
         if verdict == "correct" and (gates or code or not beside):
             verdict = "failed"
         why = told.get("error", {}).get("message") or gates or told.get("why", "")
-        one = {"sizes": sizes, "seen": not sizes, "verdict": verdict, "called": "step" in told}
+        one = {"sizes": sizes, "seen": not sizes, "verdict": verdict, "called": "variant" in told}
         found.append({**one, "ratio": beside and beside["ratio"], "why": str(why)})
         if verdict != "correct":
             break

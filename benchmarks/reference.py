@@ -25,7 +25,9 @@ from benchmarks.pages import DOCS, table, write
 import workbench
 from workbench.cli.main import VERBS, command
 from workbench.render import answers, pair_answers
+from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, shown_names
+from workbench.render.columns import Where
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.ladder_file import LadderFile, Reference
@@ -225,6 +227,25 @@ def records() -> Iterator[str]:
         raise ValueError(f"no record has these keys of {MEANINGS.name}: {sorted(left)}")
 
 
+def columns() -> Iterator[str]:
+    """The registry of the ladder's columns."""
+    names = {"reference": "REFERENCE", "fastest": "FASTEST"}
+    yield "## Columns of the ladder\n\n"
+    yield listed(
+        "key, heading, unit, meaning, where",
+        (
+            (
+                f"`{each.key}`",
+                each.heading.format(**names),
+                each.unit,
+                each.explanation,
+                ", ".join(where for where in Where if where in each.where),
+            )
+            for each in registry.COLUMNS
+        ),
+    )
+
+
 def written() -> dict[Path, str]:
     parts = [HEAD, "\n## Verbs\n\n"]
     for name in VERBS:
@@ -236,6 +257,7 @@ def written() -> dict[Path, str]:
     parts.append("## ablation.toml\n\n")
     for name, record in LADDER.items():
         parts.append(f"### `{name}`\n\n" * bool(name) + keys(record, ("step", "reference")))
+    parts += columns()
     rows = ((f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items())
     parts += ["## Kinds of change\n\n", listed("kind, in words, how", rows), *records()]
     return {PAGE: "".join(parts).rstrip() + "\n"}

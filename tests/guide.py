@@ -6,7 +6,7 @@
 A fenced block is a command (``sh``), or a file that its first line names (``cuda``, ``python``,
 ``toml``): all of it, or of the ladder one step. Below ``<!-- recorded: COMMAND | REGEX -->`` stand
 the lines of what the command printed that the expression finds, below ``<!-- rows: COMMAND -->``
-its table with ``COLUMNS``.
+its table.
 """
 
 from __future__ import annotations
@@ -22,14 +22,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide.md"
 INSTALLS = ("python3 -m venv", ". .venv", "pip install", "cd ..")
-COLUMNS = (
-    "version",
-    "key change",
-    "time, chained (µs)",
-    "vs parent [95 % interval]",
-    "vs fastest reference [95 % interval]",
-    "verdict",
-)
 _MARKED = (
     r"<!-- (?P<kind>recorded|rows): (?P<of>[^|\n]*?)(?: \| (?P<lines>[^\n]*?))? -->\n"
     r"(?P<said>```text\n.*?\n```\n|(?:\|[^\n]*\n)+)?"
@@ -142,12 +134,11 @@ def cells(line: str) -> list[str]:
 
 
 def rows_of(printed: str) -> str:
-    """The first table of an output, with ``COLUMNS`` alone."""
+    """The first table of an output."""
     lines = [line for line in printed.splitlines() if line.startswith("|")]
-    head = cells(lines[0])
-    chosen = [head.index(name) for name in COLUMNS]
-    kept = lines[: next((n for n, one in enumerate(lines) if len(cells(one)) != len(head)), None)]
-    return "".join(f"| {' | '.join(cells(line)[n] for n in chosen)} |\n" for line in kept)
+    width = len(cells(lines[0]))
+    kept = lines[: next((n for n, one in enumerate(lines) if len(cells(one)) != width), None)]
+    return "".join(f"{line}\n" for line in kept)
 
 
 def lines_of(printed: str, wanted: str) -> str:

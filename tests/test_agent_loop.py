@@ -126,8 +126,8 @@ def test_a_scripted_agent_keeps_a_step_and_no_fake(tmp_path: Path, capsys: Capsy
     assert more["gates"]["unseen"] == "passed"
     assert agent.asks("diff", "baseline", "fix1", "--brief")["speedup"][1] > 1.03
     assert agent.asks("advise", "fix1", "--brief")["verdict"] == "kept"
-    assert fix1["vs_parent"][1] > 1.03
-    assert fix1["vs_best_reference"]["name"] == "builtin"
+    assert fix1["speedup_over_parent"][1] > 1.03
+    assert fix1["speedup_over_fastest"]["of"] == "builtin"
     assert baseline["limit"]
     assert baseline["next"]
 

@@ -431,7 +431,7 @@ def test_rules_are_ncus_own(variant: str) -> None:
 
 def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     data = json.loads(output_of("ablate --json"))
-    rows = {row["variant"]: row for row in data["versions"]}
+    rows = {row["variant"]: row for row in data["variants"]}
     assert rows["baseline"]["against_parent"] is None
     every = {after for _, after in ladder_steps()}
     assert rows["fix3"]["against_parent"] is None
@@ -459,7 +459,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         at = parent
     whole = data["whole"]["decomposition"]["factors"]
     assert {each["id"]: each["gain"] for each in whole} == pytest.approx(gains)
-    absent = {row["variant"] for row in data["versions"] if row["status"] != "current"}
+    absent = {row["variant"] for row in data["variants"] if row["status"] != "current"}
     assert absent == {"fix3"}
     assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
     predictions = [p for row in rows.values() for p in row["predictions"]]
@@ -480,7 +480,7 @@ def _product(values: Any) -> float:
 
 def test_a_wrong_step_is_called_wrong() -> None:
     data = json.loads(output_of("ablate --json"))
-    row = next(row for row in data["versions"] if row["variant"] == "fix3")
+    row = next(row for row in data["variants"] if row["variant"] == "fix3")
     assert (row["status"], row["verdict"]) == ("failed", "wrong")
 
 

@@ -84,20 +84,20 @@ class Measured:
 
 def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
     """The keys of an answer whose value is not the one that was measured at its shape."""
-    variant, shape = told["step"], told["shape"]
+    variant, shape = told["variant"], told["shape"]
     times, ladder = measured.times(shape), measured.target.study.ladder
     time = times.time(variant)
-    if told["time_us"] != (time and brief.number(time.value)):
-        yield "time_us"
-    if best := told["vs_best_reference"]:
-        name, ratio = times.least([r.name for r in ladder.references], variant)
-        if best != {"name": name, "ratio": brief.ratio(ratio)}:
-            yield "vs_best_reference"
+    if told["microseconds"] != (time and brief.number(time.value)):
+        yield "microseconds"
+    if best := told["speedup_over_fastest"]:
+        name, ratio = times.least([r.name for r in ladder.references], variant, best["regime"])
+        if (best["of"], best["ratio"]) != (name, brief.ratio(ratio)):
+            yield "speedup_over_fastest"
     for at in filter(None, (told, told.get("judged"))):
         over = measured.times(at["shape"]).ratio(told["parent"], variant, every=True)
         planned = measured.times(at["shape"]).ratio(told["parent"], variant)
-        if at.get("vs_parent") not in (None, brief.ratio(over), brief.ratio(planned)):
-            yield f"vs_parent at {at['shape']}"
+        if at.get("speedup_over_parent") not in (None, brief.ratio(over), brief.ratio(planned)):
+            yield f"speedup_over_parent at {at['shape']}"
     if shape not in str(told["evidence"]).split("/"):
         yield "evidence"
     known = measured.advice(shape, variant)
@@ -143,7 +143,9 @@ def test_an_id_leads_to_more_of_the_same_step(capsys: Capsys) -> None:
     assert answer(capsys, "profile", "fix2", *HERE) == step
     two = answer(capsys, "diff", "fix1", "fix2", *HERE)
     assert two["evidence"][1] == step["evidence"]
-    assert two["speedup"][0] == pytest.approx(step["vs_parent"][0], rel=0.02)  # other sessions
+    assert two["speedup"][0] == pytest.approx(
+        step["speedup_over_parent"][0], rel=0.02
+    )  # other sessions
 
 
 def test_a_wrong_step_says_where(capsys: Capsys) -> None:
@@ -156,7 +158,7 @@ def test_a_wrong_step_says_where(capsys: Capsys) -> None:
 
 def test_the_ladder_in_short(capsys: Capsys) -> None:
     told = answer(capsys, "ablate", *HERE)
-    assert told["steps"][-1]["step"] == told["best"]["step"]
+    assert told["variants"][-1]["variant"] == told["best"]["variant"]
     assert told["references"]
 
 
@@ -227,7 +229,7 @@ def test_a_step_near_the_best_gets_more_sessions_and_a_profile(loop: Loop, capsy
     assert gpu.timed[0] == ["baseline", "near"]
     assert "near" in gpu.captured
     assert told["seconds"] > 0
-    assert told["vs_parent"][0] == pytest.approx(20 / 9, rel=0.01)
+    assert told["speedup_over_parent"][0] == pytest.approx(20 / 9, rel=0.01)
 
 
 def test_an_answer_says_why_ncu_profiled_nothing(

@@ -229,13 +229,13 @@ def test_json_has_them_only_where_the_card_was_calibrated() -> None:
     assert known["ceilings"]["fp32"]["share_of_theoretical"] == 0.95
     assert known["not_collected"] == {"fp64": "it | broke"}
     found = json.loads(dumps(answers.ablation(made, full=["baseline", "fix1"])))
-    first, second = (version["roofline"] for version in found["versions"])
+    first, second = (version["roofline"] for version in found["variants"])
     assert first["share_of_measured"] == 0.5
     shares = {level["name"]: level["share_of_measured"] for level in first["levels"]}
     assert shares == {"dram": 0.25, "l2": 0.25, "l1": 0.25}
     assert second["share_of_measured"] is None
     plain = json.loads(dumps(answers.ablation(ablation(), full=["baseline"])))
-    assert plain["versions"][0]["roofline"]["share_of_measured"] is None
+    assert plain["variants"][0]["roofline"]["share_of_measured"] is None
 
 
 def test_a_recorded_workspace_that_is_calibrated_reports_it(tmp_path: Path, capsys: Capsys) -> None:

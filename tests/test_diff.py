@@ -145,7 +145,7 @@ def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: LadderEvi
     made = data["comparison"]["decomposition"]
     product = math.prod(factor["gain"] for factor in made["factors"])
     assert made["ratio"] == pytest.approx(product * made["residual"])
-    step = next(row for row in data["versions"] if row["variant"] == "fix5")["against_parent"]
+    step = next(row for row in data["variants"] if row["variant"] == "fix5")["against_parent"]
     assert step.items() <= data["comparison"].items()
     assert data["figures"]["stall.long_scoreboard"]["factor"] < 0.5
     assert data["not_collected"] == {}

@@ -92,7 +92,7 @@ def value(action: Any, name: str) -> float:
 def everything(data: dict[str, Any]) -> list[dict[str, Any]]:
     """But for references that were not collected."""
     references = [row for row in data["references"] if row["status"] != "missing"]
-    return [*data["versions"], *references]
+    return [*data["variants"], *references]
 
 
 # By degrees of freedom, of scipy: at 95 % of five sessions, at 99 % where more were added.
@@ -171,7 +171,7 @@ def test_every_time_and_speedup_can_be_recomputed_from_the_timing_file(
 
 
 def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[str, Any]) -> None:
-    wrong = next(row for row in table["versions"] if row["variant"] == WRONG)
+    wrong = next(row for row in table["variants"] if row["variant"] == WRONG)
     assert {wrong[key] for key in ("memory", "dram_gb_per_s", "achieved_occupancy_pct")} == {None}
     assert (wrong["kernels"], wrong["capture"], wrong["stalls"]) == ([], "", {})
     rows = {row["variant"]: row for row in everything(causal_table())}
@@ -218,9 +218,9 @@ def test_line_samples_add_up_to_the_metric() -> None:
 
 
 def test_the_ladder_reaches_ten_times_and_every_step_was_predicted(table: dict[str, Any]) -> None:
-    (choice,) = (row for row in table["versions"] if row["variant"] == "fix15")
+    (choice,) = (row for row in table["variants"] if row["variant"] == "fix15")
     assert choice["speedup_over_baseline"]["low"] >= 10
-    for row in table["versions"][1:]:
+    for row in table["variants"][1:]:
         assert row["predictions"]
         assert row["verdict"] in ("kept", "slower", "wrong", "inconclusive")
 
@@ -229,7 +229,7 @@ def test_a_wrong_variant_has_a_check_and_neither_a_time_nor_a_capture(
     table: dict[str, Any],
 ) -> None:
     recorded = told_in(EvidenceFolder(EVIDENCE).check(WRONG))["shapes"]
-    row = next(r for r in table["versions"] if r["variant"] == WRONG)
+    row = next(r for r in table["variants"] if r["variant"] == WRONG)
     assert recorded[SHAPE]["status"] == "wrong"
     assert (row["status"], row["verdict"]) == ("failed", "wrong")
     assert row["problem"]["message"] == f"wrong: {recorded[SHAPE]['why']}"
@@ -255,9 +255,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert rows["fix4"]["microseconds"] is not None
     assert rows["fix4"]["speedup_over_parent"] is None
     out = text_of(capsys, "ablate", *here)
-    assert (
-        next(x for x in out.splitlines() if x.startswith("| fix2")).rstrip(" |").endswith("stale")
-    )
+    assert " stale " in next(x for x in out.splitlines() if x.startswith("| fix2"))
     assert "stale, not shown: `fix2`" in out
     for verb in (
         ["profile", "fix2"],
@@ -280,7 +278,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert "verdict" not in json_of(capsys, "check", "fix2", "--brief", *here, code=5)
     report = (copy / "reports" / "attention" / "OPTIMIZATION_REPORT.md").read_text()
     row = next(x for x in report.splitlines() if x.startswith("| fix2"))
-    assert row.rstrip(" |").endswith("stale")
+    assert "| stale |" in row
     assert not any(character.isdigit() for character in row.replace("fix2", ""))
 
 
@@ -315,7 +313,7 @@ def test_a_damaged_capture_is_named(damage: str, transpose: Path, capsys: Capsys
             damage
         ]
     )
-    row = ablate(transpose, capsys)["versions"][0]
+    row = ablate(transpose, capsys)["variants"][0]
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
     assert main(["ablate", "--project", str(transpose)]) == 0
@@ -328,7 +326,7 @@ def test_a_damaged_capture_is_named(damage: str, transpose: Path, capsys: Capsys
 def test_a_deleted_capture_is_missing_and_times_stay(transpose: Path, capsys: Capsys) -> None:
     for path in (*transpose.rglob("*.ncu-repz"), *transpose.rglob("tables/*")):
         path.unlink()
-    row = ablate(transpose, capsys)["versions"][0]
+    row = ablate(transpose, capsys)["variants"][0]
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
     assert row["stalls"] == {}
@@ -401,7 +399,7 @@ def test_a_variant_timed_in_another_session_keeps_its_time_and_ratios(
     put_in(path.with_name("29990101T000000Z.json.zst"), later)
     data["fingerprints"]["fix4"] = "of sources that are gone"
     put_in(path, data)
-    found = {r["variant"]: r for r in ablate(copy, capsys)["versions"]}
+    found = {r["variant"]: r for r in ablate(copy, capsys)["variants"]}
     assert found["fix4"]["microseconds"]["value"] > 0
     assert found["fix4"]["speedup_over_parent"]["ratio"] > 1
     assert found["fix4"]["speedup_over_baseline"] is None

@@ -58,7 +58,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 def rows(root: Path, capsys: Capsys) -> dict[str, dict[str, Any]]:
     assert main(["ablate", "--json", "--project", str(root)]) == 0
-    return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["versions"]}
+    return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["variants"]}
 
 
 def test_every_bad_kernel_is_named_and_has_no_speed(

@@ -51,7 +51,7 @@ def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     if found["timing"]["throttling"] is None:
         pytest.skip("this GPU is not at its power limit")
-    for row in found["versions"]:
+    for row in found["variants"]:
         alone, in_turn = row["regimes"]["alone"]["microseconds"], row["microseconds"]
         assert 0.8 < alone["value"] / in_turn["value"] < 1.3
         assert 500 < alone["sm_clock_mhz"] < 2000

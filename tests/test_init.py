@@ -216,7 +216,7 @@ def test_on_a_gpu_a_template_goes_to_a_report_without_an_edit(
     root = made(tmp_path, template)
     capsys.readouterr()
     told = json_of(capsys, "ablate", project=root)
-    baseline, fix = told["versions"]
+    baseline, fix = told["variants"]
     assert {row["status"] for row in (baseline, fix, *told["references"])} == {"current"}
     assert fix["verdict"] in ("slower", "no_gain", "inconclusive")  # a copy
     assert fix["stalls"]

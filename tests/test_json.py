@@ -6,21 +6,24 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import reference
 from rich.console import Console
 
+import workbench as wb
 from answers import Capsys, Patch, error_of, text_of
 from synthetic import ablation
 from workbench.judge.rows import Ablation, Row
-from workbench.render import answers, markdown, terminal
-from workbench.render.as_json import dumps
+from workbench.render import columns, markdown, terminal
 from workbench.render.as_table import as_csv, safe
-from workbench.render.document import ladder_table
+from workbench.render.columns import LadderColumn, Where, ladder_table
+from workbench.render.document import ladder_view as document
+from workbench.render.document import variant
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -29,7 +32,6 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
-    Field,
     Fold,
     Marking,
     Paragraph,
@@ -40,17 +42,14 @@ from workbench.render.document.blocks import (
     TableColumn,
     TableRow,
     code,
-    field,
-    figure_cell,
     line,
     words,
 )
-from workbench.render.document.phrases import figure
 from workbench.render.html import Writer, anchor
 from workspaces import FIXTURE, ROOT, output_of
 
 DOCS = (ROOT / "docs" / "json.md").read_text()
-RECORDS = "".join(reference.records())
+RECORDS = "".join([*reference.records(), *reference.columns()])
 MOST = 120
 # Objects whose keys are data: regimes, gates, stall reasons, shapes, or what a finding is about.
 BY_DATA = ("regimes", "gates", "stalls", "newer", "values", "files")
@@ -150,29 +149,16 @@ def test_lines_are_no_table(capsys: Capsys) -> None:
 # ---- columns
 def on_terminal(found: Ablation) -> str:
     text = io.StringIO()
-    out = Console(file=text, width=300, color_system=None)
-    terminal.write([ladder_table.ladder_table(found)], out)
+    terminal.write([ladder_table(found)], Console(file=text, width=300, color_system=None))
     return text.getvalue()
 
 
 def as_markdown(found: Ablation) -> str:
-    return markdown.blocks([ladder_table.ladder_table(found)])
+    return markdown.blocks([ladder_table(found)])
 
 
 def as_html(found: Ablation) -> str:
-    return Writer(charts={}, steps={}).blocks([ladder_table.ladder_table(found)])
-
-
-def in_json(found: Ablation) -> str:
-    return dumps(answers.ablation(found))
-
-
-OUTPUTS: Mapping[str, tuple[Callable[[Ablation], str], str]] = {
-    "terminal": (on_terminal, "registers"),
-    "markdown": (as_markdown, "registers"),
-    "html": (as_html, "registers"),
-    "json": (in_json, "registers_per_thread"),
-}
+    return Writer(charts={}, steps={}).blocks([ladder_table(found)])
 
 
 @pytest.mark.parametrize("write", [on_terminal, as_markdown, as_html])
@@ -186,34 +172,76 @@ def test_a_column_without_any_value_is_left_out(write: Callable[[Ablation], str]
     assert "÷" not in write(replace(found, rows=rows, references=references))
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_a_column_added_in_one_place_is_in_every_output(output: str, monkeypatch: Patch) -> None:
-    write, label = OUTPUTS[output]
-    known = ladder_table.fields
-    assert label not in write(ablation(1)).split('"figures"')[0]
+def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
+    """The ladder of the fixture's transpose in each output."""
+    own = ("--study", "transpose")
 
-    def fields(found: Ablation, notes: Sequence[str] = ()) -> list[Field[Row]]:
-        registers: Field[Row] = field(
-            "registers",
-            "registers",
-            lambda row: figure_cell(figure(row, "registers")),
-            rank=6,
-            json="registers_per_thread",
+    def printed(*arguments: str) -> str:
+        return text_of(capsys, *arguments, *own, project=FIXTURE)
+
+    printed("report", "--html")
+    page = (folder / "report.html").read_text()
+    ladder = wb.study("transpose", project=FIXTURE).evidence().ladder
+    screen = io.StringIO()
+    terminal.write(
+        document.screen(ladder), Console(file=screen, width=300, color_system=None), wide=True
+    )
+    found = {
+        Where.SCREEN: f"{screen.getvalue()} {printed('ablate')}",
+        Where.REPORT: f"{(folder / 'OPTIMIZATION_REPORT.md').read_text()} {page}",
+        Where.PAGE: f"{page} {printed('ablate', '--all')}",
+        Where.TRY: markdown.blocks(variant.result(ladder.rows[1], ladder, profiled=True)),
+        Where.CSV: f"{printed('ablate', '--csv')} {ladder.table().to_csv()}",
+        Where.JSON: printed("ablate", "--json"),
+        Where.BRIEF: json.dumps(json.loads(printed("ablate", "--brief"))["variants"]),
+        Where.BRIEF_VARIANT: printed("advise", "tiled", "--brief"),
+    }
+    assert set(found) == set(Where)
+    return found
+
+
+def constant(value: float) -> Callable[[Row], float]:
+    return lambda _: value
+
+
+def test_a_column_is_one_entry_and_stands_in_every_output_that_it_names(
+    capsys: Capsys, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    """A column for each output is added: it has that one alone, twice where it is printed twice."""
+    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
+    added = {
+        where: LadderColumn(
+            f"key_{where.name}",
+            f"Heading {where.name}",
+            f"Meaning {where.name}",
+            constant(7301.0 + place),
+            frozenset({where}),
+            rank=0,
         )
-        return [*known(found), registers]
-
-    monkeypatch.setattr(ladder_table, "fields", fields)
-    text = write(ablation(1))
-    assert label in text
-    assert "167" in text
-    assert text.count("167") >= 2  # baseline and fix1
+        for place, where in enumerate(Where)
+    }
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, *added.values()))
+    known = outputs(capsys, tmp_path)
+    for place, (where, column) in enumerate(added.items()):
+        by_key = where in (Where.CSV, Where.JSON, Where.BRIEF, Where.BRIEF_VARIANT)
+        name = f"{column.key}" if by_key else column.heading
+        for output, text in known.items():
+            on_page = {output, where} == {Where.PAGE, Where.REPORT}
+            if not on_page:
+                assert bool(re.search(rf"{name}\b", text)) == (where == output), (name, output)
+                value = re.search(rf"\b{7301 + place}\b", text)
+                assert bool(value) == (where == output), (name, output)
+        twice = {Where.SCREEN, Where.REPORT, Where.PAGE, Where.CSV}
+        assert len(re.findall(rf"\b{7301 + place}\b", known[where])) >= 1 + (where in twice)
+        assert f"`{column.key}`" in "".join(reference.columns())
+    assert 'title="Meaning PAGE"' in known[Where.PAGE]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
     out = Console(file=text, width=width, color_system=None)
-    terminal.write([ladder_table.ladder_table(ablation(12))], out)
+    terminal.write([ladder_table(ablation(12))], out)
     shown, _, _ = text.getvalue().partition("more with --wide")
     lines = shown.splitlines()
     assert max(map(len, lines)) <= width
@@ -224,19 +252,26 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
 def test_wide_cuts_nothing_whatever_the_terminal() -> None:
     text = io.StringIO()
     out = Console(file=text, width=60, color_system=None)
-    terminal.write([ladder_table.ladder_table(ablation(3))], out, wide=True)
+    terminal.write([ladder_table(ablation(3))], out, wide=True)
     assert "…" not in text.getvalue()
     assert "1.90x [1.88, 1.92]" in text.getvalue()
     assert out.width == 60
 
 
 def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
-    shown = ladder_table.ladder_table(ablation(3))
-    narrow = [each.column.key for each in terminal.fitted(shown, 80)]
-    assert narrow == ["version", "time", "parent", "fastest", "verdict", "change"]
-    wide = [each.column.key for each in terminal.fitted(shown, 250)]
+    shown = ladder_table(ablation(3), Where.SCREEN)
+    narrow = [each.column.key for each in terminal.fitted(shown, 80)[0]]
+    assert narrow == [
+        "variant",
+        "microseconds",
+        "speedup_over_parent",
+        "speedup_over_fastest",
+        "verdict",
+        "key_change",
+    ]
+    wide = [each.column.key for each in terminal.fitted(shown, 300)[0]]
     assert set(wide) == {column.key for column in shown.columns}
-    assert all(each.notes for each in terminal.fitted(shown, None))
+    assert all(each.width == each.full for each in terminal.fitted(shown, None)[0])
 
 
 def test_what_could_steer_a_terminal_is_spelt_out_in_a_table() -> None:

@@ -23,8 +23,9 @@ from workbench.judge.ladder import judge
 from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
+from workbench.render.columns import ladder_table
 from workbench.render.document.blocks import plain
-from workbench.render.document.ladder_table import ladder_table, shapes_table
+from workbench.render.document.ladder_view import shapes_table
 from workbench.render.document.phrases import note
 from workbench.render.document.result import across
 from workbench.render.document.sentences import sentence, sentences

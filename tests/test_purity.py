@@ -145,7 +145,7 @@ def blocks_of(judged: Judged) -> list[Block]:
     """What ``ablate``, ``show`` and ``diff`` print."""
     found = judged.ablation
     return [
-        *ladder_view.brief(found),
+        *ladder_view.screen(found),
         *ladder_view.whole(found),
         *(variant(row, found) for row in found.everything),
         *pair.variants(judged.pair, judged.change, source=True),

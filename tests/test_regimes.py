@@ -35,13 +35,13 @@ from workbench.judge.sessions import timing_facts
 from workbench.judge.sizes import over_sizes
 from workbench.judge.times import ShapeTimes
 from workbench.load import LadderEvidence, ShapeEvidence
-from workbench.render import answers, markdown, page
+from workbench.render import answers, brief, markdown, page
 from workbench.render.as_json import dumps, plain_data
+from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_report, phrases, result, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_report import summary
-from workbench.render.document.ladder_table import ladder_table
-from workbench.render.document.ladder_view import account, brief_table
+from workbench.render.document.ladder_view import account
 from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
@@ -140,11 +140,15 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     told = "At the power limit: 1.25x in turn, 1.16x [1.16, 1.16] alone; 1.16x is claimed."
     assert told in plain(result.answer(found))
     assert [tile["value"] for tile in page.tiles(found)][1] == "1.16x"
-    table = ladder_table(found)
-    (row,) = (r for r in table.rows if r.key == best.variant)
-    assert row.cells["fastest"].note.endswith(", 1.16x alone")
-    (row,) = (r for r in brief_table(found, [best]).rows if r.key == best.variant)
-    assert plain(row.cells["fastest"].text) == "1.16x alone"
+    for where in (Where.SCREEN, Where.REPORT, Where.PAGE):
+        (row,) = (r for r in ladder_table(found, where).rows if r.key == best.variant)
+        assert plain(row.cells["speedup_over_fastest"].text) == "1.16x alone"
+    over = brief.step(found, best)["speedup_over_fastest"]
+    told_brief = plain_data(over)
+    assert (told_brief["of"], told_brief["regime"]) == (REFERENCE, "alone")
+    assert told_brief["ratio"][0] == pytest.approx(151 / 130, rel=1e-3)
+    in_json = plain_data(answers.row(found, best))["speedup_over_fastest"]
+    assert in_json["ratio"] == pytest.approx(told_brief["ratio"][0], rel=1e-3)
     assert not_none(found.claimed).ratio == pytest.approx(151 / 130, rel=1e-3)
     assert not_none(found.across).geometric_mean == pytest.approx(151 / 130, rel=1e-3)
     alone = answers.row(found, best).regimes
@@ -454,7 +458,11 @@ def test_json_tells_the_gates_that_bind_and_at_which_level_an_interval_is() -> N
         told.append((over["level"], over["cycles"]["level"]))
         assert row["microseconds"].get("level", 95) == 95
         assert row["gates"]["faster"]["binding"] is True
-        (cell,) = (r.cells["parent"] for r in ladder_table(found).rows if r.key == row["variant"])
+        (cell,) = (
+            r.cells["speedup_over_parent"]
+            for r in ladder_table(found).rows
+            if r.key == row["variant"]
+        )
         assert not cell.note.endswith(" at 99 %")
         shown = row["speedup_over_parent"], row["microseconds"]
         assert {of["sessions"] for of in shown} == {5}
@@ -550,8 +558,8 @@ def test_ratios_without_an_interval_are_no_verdict() -> None:
 
 def test_every_regime_is_in_the_json_with_its_ratios() -> None:
     data = json.loads(dumps(answers.ablation(judged(in_regimes(EARLY, alone=9.7)))))
-    row = data["versions"][1]
-    assert list(row["regimes"]) == ["back to back", "cold"]
+    row = data["variants"][1]
+    assert list(row["regimes"]) == ["chained", "back to back", "cold"]
     behind = row["regimes"]["back to back"]
     assert behind["microseconds"]["value"] == pytest.approx(4.92, rel=1e-3)
     assert behind["speedup_over_parent"]["ratio"] == pytest.approx(1.158, abs=0.003)

@@ -313,7 +313,7 @@ def test_a_single_derived_shape_is_as_any_other(
     judged = told("ablate", "--shape", "n=1024")
     assert judged["shape"] == {"name": "n1024", "n": 1024, "rows": 2, "causal": False,
                                "dtype": "float16"}  # fmt: skip
-    times = {row["variant"]: row["microseconds"]["value"] for row in judged["versions"]}
+    times = {row["variant"]: row["microseconds"]["value"] for row in judged["variants"]}
     assert times["wide"] == pytest.approx(10.5, rel=0.01)
     assert (root / "reports" / "scale" / "n1024" / "OPTIMIZATION_REPORT.md").is_file()
     assert told("show", "wide", "--shape", "n=1024")["variant"] == "wide"

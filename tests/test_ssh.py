@@ -165,7 +165,7 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
         host.use(monkeypatch)
         root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD})
         both_of(capsys, "doctor", "--on", host.on)
-        for row in json_of(capsys, "ablate", "--on", host.on, project=root)["versions"]:
+        for row in json_of(capsys, "ablate", "--on", host.on, project=root)["variants"]:
             assert row["status"] == "current", row["problem"]
             assert row["capture"]
     assert ended()

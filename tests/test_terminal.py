@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import io
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+import workbench as wb
 from answers import Capsys, Patch, error_of, text_of
 from handmade import built_kernel
 from synthetic import ablation
 from workbench.cli.main import main
 from workbench.cli.printing import Output
 from workbench.cli.progress import Progress
-from workbench.render.document.blocks import Block, Paragraph, Table, plain
-from workbench.render.document.ladder_view import brief
+from workbench.judge.rows import Ablation
+from workbench.render.columns import ShownRows
+from workbench.render.document.blocks import Block, Paragraph, Section, Table, plain
+from workbench.render.document.ladder_report import summary
+from workbench.render.document.ladder_view import fitted, screen
+from workbench.render.document.phrases import note, verdict
 from workbench.render.terminal import write
 from workbench.run.protocol import (
     Built,
@@ -117,23 +124,51 @@ def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: li
     assert plain(answer.text).startswith(f"{rows[-1].key} takes ")
 
 
-def test_named_steps_are_shown_and_ends_of_intervals_are_rounded_outwards(
+def test_named_steps_are_shown_and_ends_of_intervals_have_the_digits_that_decide(
     shown: list[Block],
 ) -> None:
-    """A lower end of 1.026 is below the least speedup of 1.03, in print too."""
+    """A lower end of 1.028 is below the least speedup of 1.03, in print too."""
     steps = ("fix12", "fix11[stagger=1,polynomial=3]")
     assert main(["ablate", *steps, "--project", str(FIXTURE)]) == 0
     (table,) = (block for block in shown if isinstance(block, Table))
     cells = {row.key: row.cells for row in table.rows}
     assert "fix12" in cells
     open_step = cells[steps[1]]
-    assert plain(open_step["parent"].text) == "1.03x [1.02, 1.04]"
-    assert plain(open_step["step"].text) == " …polynomial=3"
+    over = open_step["speedup_over_parent"]
+    assert f"{plain(over.text)} {over.note}" == "1.032x [1.028, 1.036]"
+    assert open_step["variant"].short == " …polynomial=3"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("study", ["attention", "moe", "softmax"])
+def test_no_verdict_is_cut_and_one_set_of_rows_is_shown(
+    study: str, width: int, capsys: Capsys
+) -> None:
+    """The rows of a pipe are those of the terminal and of the report."""
+    judged = ladder_of(study)
+    written = io.StringIO()
+    write(screen(judged), Console(file=written, width=width, color_system=None, highlight=False))
+    text = written.getvalue()
+    rows, _ = fitted(judged)
+    notes = ShownRows(judged, rows).notes
+    for row in rows:
+        number = f" ({notes.index(note(row)) + 1})" if note(row) else ""
+        assert re.search(rf"{re.escape(verdict(row) + number)}( |$)", text, re.MULTILINE)
+    (section,) = (s for s in summary(judged).blocks if isinstance(s, Section) and s.key == "ladder")
+    for blocks in (screen(judged), section.blocks):
+        (table,) = (block for block in blocks if isinstance(block, Table))
+        assert [row.key for row in table.rows] == [row.variant for row in rows]
+        assert table.notes == notes
+
+
+@cache
+def ladder_of(study: str) -> Ablation:
+    return wb.study(study, project=ROOT).evidence().ladder
 
 
 def test_a_ladder_at_one_shape_may_be_longer_than_a_screen() -> None:
     found = ablation(45)
-    (table,) = (each for each in brief(found, [r.variant for r in found.rows])
+    (table,) = (each for each in screen(found, [r.variant for r in found.rows])
                 if isinstance(each, Table))  # fmt: skip
     assert len(table.rows) == 46
 

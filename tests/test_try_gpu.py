@@ -81,7 +81,7 @@ def test_what_is_kept_has_its_evidence(folder: Path, capsys: Capsys) -> None:
     tried(capsys, source, "--input", SIZES, "--vs", "torch.softmax", "--keep", "softmax")
     kept = json_of(capsys, "profile", "baseline")
     assert kept["evidence"]["source"] == "recorded"
-    assert kept["versions"][0]["status"] == "current"
+    assert kept["variants"][0]["status"] == "current"
 
 
 def test_a_triton_compile_error_shows_the_users_line(folder: Path, capsys: Capsys) -> None:

@@ -96,7 +96,7 @@ def test_ablate_says_so_and_goes_on(
 ) -> None:
     report.write_bytes(OTHER.read_bytes())
     where = ["--project", str(workspace), "--shape", SHAPE]
-    rows = json_of(capsys, "ablate", *where)["versions"]
+    rows = json_of(capsys, "ablate", *where)["variants"]
     row = next(row for row in rows if row["variant"] == "fix10")
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None

@@ -41,7 +41,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
     text = printed.getvalue()
     (root / "result.json").write_text(text)
     assert code in (0, 1), f"exit {code}"
-    return {row["variant"]: row for row in json.loads(text)["versions"]}
+    return {row["variant"]: row for row in json.loads(text)["variants"]}
 
 
 def reasons(row: Mapping[str, Any], gates: tuple[str, ...]) -> list[str]:

@@ -26,7 +26,7 @@ from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.render import brief
 from workbench.render.answers import ablation as as_data
-from workbench.render.document import ladder_table, ladder_view
+from workbench.render.document import ladder_view
 from workbench.render.document.blocks import Block, Section
 from workbench.study.params import Picked
 from workbench.study.workspace import including
@@ -57,10 +57,14 @@ def run(options: AblateOptions) -> int:
 
 
 def shown(options: AblateOptions, found: Ablation) -> list[Block]:
-    """A screen of it on a terminal, else all of it."""
-    if output(options).on_terminal and not (options.all_ or options.wide):
-        return ladder_view.brief(found, options.fixes or [])
-    return ladder_view.whole(found)
+    """A screen of it, or all rows and columns."""
+    if options.csv:
+        return ladder_view.rows(found)
+    if options.all_ or options.wide:
+        return ladder_view.whole(found)
+    on_terminal = output(options).on_terminal
+    shown = ladder_view.screen if on_terminal else ladder_view.piped
+    return shown(found, options.fixes or [])
 
 
 def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
@@ -74,11 +78,10 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
     target = target_at(executor, workspace, profiled_shape(study, shape))
     given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
     done = step(target, fix, **given)
-    why = [{"step": name, "why": brief.short(text)} for name, text in done.failures.items()]
     data = brief.step(done.found, done.row, done.left_s)
     more = {"provisional": done.provisional or None, "seconds": brief.number(done.seconds)}
     lost = brief.unprofiled(executor.unprofiled)
-    show_brief({**data, **more, "failures": why or None, **lost})
+    show_brief({**data, **more, "failures": brief.failed(done.failures), **lost})
     note_failures(done.failures, target.study)
     executor.require_profiled()
     require_current(stale_of(done.found, [fix]))
@@ -121,9 +124,9 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     if options.json:
         show_json({"tables": [as_data(each) for each in tables]})
     elif options.csv:
-        out.show(*(Section(each.shape, (), tuple(ladder_view.whole(each))) for each in tables))
+        out.show(*(Section(each.shape, (), tuple(ladder_view.rows(each))) for each in tables))
     else:
-        out.show(*ladder_table.across(found))
+        out.show(*ladder_view.across(found))
     return finish(targets[-1], fixes, found, failed)
 
 

@@ -33,17 +33,22 @@ def as_brief(done: Attempt) -> Mapping[str, object]:
     row, judged = done.row, done.judged
     data = brief.step(judged, row) if judged and row else {}
     gates = data.get("failed")
-    failed = [{"step": k, "why": brief.short(why)} for k, why in done.failures.items()]
+    failed = brief.failed(done.failures) or []
     wrong = done.wrong and {"max_error": done.wrong[0], "allowed": done.facts.absolute}
     return {
         **data,
         "file": done.problem.title,
         "verdict": done.verdict,
-        "error_vs_reference": done.times_reference_error,
+        "accuracy": data.get("accuracy") or _accuracy(done),
         **(wrong or {}),
         "failed": [*(gates if isinstance(gates, list) else ()), *failed] or None,
         "workspace": str(done.folder),
     }
+
+
+def _accuracy(done: Attempt) -> dict[str, float] | None:
+    times = done.times_reference_error
+    return None if times is None else {"times_reference": times}
 
 
 def finish(done: Attempt, executor: Executor) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -271,11 +271,18 @@ class Ablation:
         return tuple(found[::-1])
 
     @property
-    def table_rows(self) -> tuple[Row, ...]:
-        """``TABLE_ROWS`` at most: the path (never cut, the best step last), and beside it steps
-        that were not kept at this shape, losses first; all steps without a best one.
+    def table_rows(self) -> list[Row]:
+        return self.rows_with(())
+
+    def rows_with(self, named: Collection[str]) -> list[Row]:
+        """The rows of a table in the order of the ladder, the best step last.
+
+        They are the path, the ``named`` steps and, up to ``TABLE_ROWS``, steps beside the path that
+        were not kept at this shape, losses first. Without a best step they are all steps.
         """
         path = self.path
+        if not path:
+            return list(self.rows)
         shown = {row.variant for row in path}
         for losses_only in (True, False):
             for row in self.rows:
@@ -283,10 +290,9 @@ class Ablation:
                 wanted = _is_loss(row) if losses_only else _is_failure(row)
                 if wanted and parent in shown and len(shown) < TABLE_ROWS:
                     shown.add(row.variant)
-        if not path:
-            return self.rows
-        last = path[-1]
-        return (*(row for row in self.rows if row.variant in shown and row is not last), last)
+        rows = [row for row in self.rows if row.variant in shown or row.variant in named]
+        best = path[-1]
+        return sorted(rows, key=lambda row: row is best and row.verdict != Verdict.BASELINE)
 
     @property
     def score(self) -> Score:

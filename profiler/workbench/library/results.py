@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,16 +22,15 @@ from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, caption_of, scene
+from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_view, launches, listing, pair, variant
 from workbench.render.document.blocks import (
     Block,
     Chart,
     Paragraph,
-    only,
     warned,
     words,
 )
-from workbench.render.document.ladder_table import REPORTED, ladder_table
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
@@ -110,7 +109,7 @@ class Ablated(Shown, Ablation):
 
     def table(self) -> pd.DataFrame:
         """One row a variant: the columns of the ladder by their keys in JSON, with their units."""
-        return as_table.versions(self)
+        return as_table.variants(self)
 
     def plot(self, kind: str = "times", axes: Any = None) -> Axes:
         """``times`` or ``roofline`` as matplotlib axes. Raises EnvironmentLacks without it."""
@@ -119,7 +118,7 @@ class Ablated(Shown, Ablation):
         return plot(self, kind, axes)
 
     def _blocks(self) -> Sequence[Block]:
-        table = replace(only(ladder_table(self), REPORTED), name="versions")  # without buttons
+        table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
         head: list[Block] = [Paragraph(answer(self)), table]
         every = ((name, *caption_of(name, self)) for name in CHARTS)
         charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]

@@ -23,7 +23,7 @@ from workbench.judge.sessions import TimingFacts
 from workbench.judge.times import AcrossShapes, AtShape, InRegime
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
-from workbench.render.document import ladder_table
+from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.launches import Details
 from workbench.render.document.phrases import figure
@@ -125,7 +125,7 @@ class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     predictions: Score
     whole: Data | None
     across_shapes: Data | None
-    versions: Sequence[LadderRow]
+    variants: Sequence[LadderRow]
     references: Sequence[LadderRow]
     warnings: tuple[Finding, ...]
 
@@ -146,7 +146,7 @@ def ablation(found: Ablation, *, full: Collection[str] = ()) -> LadderAnswer:
         predictions=found.score,
         whole=_in_short(found.whole),
         across_shapes=_across(found.across) if found.across else None,
-        versions=shown(found.rows),
+        variants=shown(found.rows),
         references=shown(found.references),
     )
 
@@ -168,19 +168,14 @@ def _in_short(found: Comparison | None) -> Data | None:
     return shown_fields(found, "largest_changes") if found else None
 
 
-def columns(found: Ablation, row: Row) -> Data:
-    """What the columns of the ladder have of a row, by their keys in JSON."""
-    return {f.column.json: f.cell(row).data for f in ladder_table.fields(found) if f.column.json}
-
-
 def whole_row(found: Ablation, each: Row) -> LadderRow:
     return LadderRow(
         of_row=each,
-        columns=columns(found, each),
+        columns=data(found, each, Where.JSON),
         parent=each.step.parent if each.step else None,
         lesson=each.step.lesson if each.step else "",
         dram_gb_per_s=figure(each, "dram_bandwidth"),
-        regimes={r: known for r, known in each.regimes.items() if r != Regime.CHAINED},
+        regimes=each.regimes,
         against_parent=_in_short(each.against_parent),
         gates={gate.name: gate for gate in each.gates},
         advice=to_try(each.advice, found.record),

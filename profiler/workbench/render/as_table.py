@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.derive.figures import Figure
 from workbench.judge.rows import Ablation
 from workbench.ncu.report_file import Launch
-from workbench.render import answers
 from workbench.render.as_json import plain_data, shown_fields
+from workbench.render.columns import Where, data
 from workbench.render.document.blocks import (
     Block,
     Callout,
@@ -24,7 +24,6 @@ from workbench.render.document.blocks import (
     TableColumn,
     plain,
 )
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import printable
 from workbench.words import Status
 
@@ -70,13 +69,9 @@ def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype(float)
 
 
-def versions(found: Ablation) -> pd.DataFrame:
-    """One row a step, then the references: what the columns of the ladder have, with intervals."""
-    rows = (
-        answers.columns(found, row) | {"status": row.status, "problem": sentence(row.problem)}
-        for row in found.everything
-    )
-    return frame(rows, "variant")
+def variants(found: Ablation) -> pd.DataFrame:
+    """One row a variant, then the references: the values of the ladder's columns."""
+    return frame((data(found, row, Where.CSV) for row in found.everything), "variant")
 
 
 def figures(known: Mapping[str, Figure]) -> pd.DataFrame:

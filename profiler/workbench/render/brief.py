@@ -18,6 +18,7 @@ from workbench.judge.ladder import VariantPair
 from workbench.judge.rows import Ablation, Row
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
+from workbench.render.columns import Where, data
 from workbench.render.document.checks import CheckedStudy, CheckRow
 from workbench.render.document.environment import DoctorRow
 from workbench.render.document.launches import Details
@@ -67,6 +68,24 @@ def ratio(found: Ratio | None) -> list[float | None] | None:
     return [number(x) for x in (found.ratio, found.low, found.high)] if found else None
 
 
+def columns(found: Ablation, row: Row, where: Where) -> Data:
+    """The values of the ladder's columns in short: ratios with their ends, four digits."""
+    return {key: _in_short(value) for key, value in data(found, row, where).items()}
+
+
+def _in_short(value: object) -> object:
+    if isinstance(value, float):
+        return number(value)
+    if not isinstance(value, Mapping):
+        return value
+    if "ratio" in value:
+        ends = [number(value[end]) for end in ("ratio", "low", "high")]
+        of = {"of": value["of"], "regime": value["regime"]} if "of" in value else {}
+        return {**of, "ratio": ends} if of else ends
+    known = {k: _in_short(v) for k, v in value.items() if v not in ("", (), None)}
+    return known.get("value", known)
+
+
 def short(text: str) -> str:
     return shorten(text, TEXT)
 
@@ -77,33 +96,21 @@ def identity(found: Ablation, row: Row) -> str:
     return f"{found.study}/{found.shape}/{row.variant}" + (f"@{day}" if day else "")
 
 
-def verdict_of(row: Row) -> str | None:
-    """One of the codes of verdicts; None for what is not judged."""
-    wrong = any(check.status == CheckResult.WRONG for check in row.checks.values())
-    return Verdict.WRONG if wrong else row.verdict
-
-
 def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
     """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds.
 
     All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
     one has the ratio and the gates behind its verdict in ``judged``.
     """
-    chained, advice = row.chained, ranking.to_try(row.advice, found.record)
-    fastest, capture = chained.speedup_over_fastest, row.evidence_state.get("capture")
-    data: Data = {
-        "step": row.variant,
+    advice = ranking.to_try(row.advice, found.record)
+    capture = row.evidence_state.get("capture")
+    whole: Data = {
+        **columns(found, row, Where.BRIEF_VARIANT),
         "study": found.study,
         "parent": parent_of(row) or None,
         "shape": found.shape,
         "gpu": found.gpu,
-        "verdict": verdict_of(row),
-        "time_us": number(row.time.value) if row.time else None,
-        "vs_parent": ratio(row.over_parent if row.judged_at else _over_parent(row)),
-        "vs_best_reference": fastest and {"name": chained.fastest, "ratio": ratio(fastest)},
-        "alone_vs_best_reference": ratio(row.alone.speedup_over_fastest),
-        "error_vs_reference": row.accuracy and number(row.accuracy.times_reference),
-        "error_at": row.accuracy and row.accuracy.where,
+        "deciding_speedup": _deciding(row),
         "problem": short(sentence(row.problem)) if row.problem else None,
         "state": _state(row),
         "capture": capture if capture in (Status.DAMAGED, Status.STALE) else None,
@@ -114,7 +121,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "budget_left_gpu_s": number(left_s),
         "notes": len(found.warnings),
     }
-    return {**data, "next": next_kinds(advice)}
+    return {**whole, "next": next_kinds(advice)}
 
 
 def _state(row: Row) -> str | None:
@@ -124,8 +131,11 @@ def _state(row: Row) -> str | None:
     return None if row.status == Status.CURRENT else row.status
 
 
-def _over_parent(row: Row) -> Ratio | None:
-    return row.deciding_speedup or row.over_parent
+def _deciding(row: Row) -> list[float | None] | None:
+    """The ratio behind the verdict where more sessions came for it than those of the table."""
+    over, own = row.deciding_speedup, row.over_parent
+    same = over is None or (own is not None and over.sessions == own.sessions)
+    return None if same or row.judged_at else ratio(over)
 
 
 def _failed(row: Row) -> list[Data] | None:
@@ -143,7 +153,7 @@ def _judged(row: Row, of_gates: Data) -> Data:
     """What gates say: in an object with its own shape, where that is another than the answer's."""
     if not row.judged_at:
         return of_gates
-    known = {"shape": row.judged_at, "vs_parent": ratio(row.deciding_speedup), **of_gates}
+    known = {"shape": row.judged_at, "speedup_over_parent": ratio(row.deciding_speedup), **of_gates}
     return {"judged": {key: value for key, value in known.items() if value is not None}}
 
 
@@ -179,7 +189,7 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
         return None
     found: list[Data] = []
     for one in advice:
-        here = [{"step": t.variant, "verdict": t.verdict} for t in one.tried[:2]]
+        here = [{"variant": t.variant, "verdict": t.verdict} for t in one.tried[:2]]
         found.append(
             {
                 "kind": one.change,
@@ -194,7 +204,7 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
 
 def together(steps: Sequence[Data]) -> Data:
     """One step alone, several in a list."""
-    return dict(steps[0]) if len(steps) == 1 else {"steps": list(steps)}
+    return dict(steps[0]) if len(steps) == 1 else {"variants": list(steps)}
 
 
 def ladder(found: Ablation) -> Data:
@@ -202,11 +212,8 @@ def ladder(found: Ablation) -> Data:
     best = found.best
     rows = [
         {
-            "step": row.variant,
-            "verdict": verdict_of(row),
+            **columns(found, row, Where.BRIEF),
             **({"judged_at": row.judged_at} if row.judged_at else {}),
-            "time_us": number(row.time.value) if row.time else None,
-            "vs_parent": ratio(row.over_parent),
         }
         for row in found.table_rows[-STEPS:]
     ]
@@ -217,7 +224,7 @@ def ladder(found: Ablation) -> Data:
         "best": {k: v for k, v in step(found, best).items() if v is not None} if best else None,
         "references": {row.variant: number(row.time.value) for row in found.references if row.time},
         "warnings": [short(each) for each in sentences(found.warnings)],
-        "steps": rows,
+        "variants": rows,
     }
 
 
@@ -260,18 +267,24 @@ def checked(found: CheckedStudy) -> Data:
         "gpu": found.gpu,
         "evidence": found.evidence,
         "verdict": verdict,
-        "failed": [{"step": name, "why": short(why)} for name, why in found.lost.items()] or None,
+        "failed": [{"variant": name, "why": short(why)} for name, why in found.lost.items()]
+        or None,
         "checks": [_check(one) for one in order],
     }
 
 
+def failed(why: Mapping[str, str]) -> list[Data] | None:
+    """What failed, by variant; None for nothing."""
+    return [{"variant": name, "why": short(text)} for name, text in why.items()] or None
+
+
 def _check(one: CheckRow) -> Data:
-    data: Data = {"step": one.variant, "shape": one.shape, "status": one.status}
+    found: Data = {"variant": one.variant, "shape": one.shape, "status": one.status}
     if one.max_abs is not None:
-        data |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
+        found |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
     if one.wrong:
-        data |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
-    return data
+        found |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
+    return found
 
 
 def pair(found: Ablation, two: VariantPair) -> Data:
@@ -329,8 +342,8 @@ PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
 
 def error(code: str, message: str, hint: str) -> Data:
     kind = "ncu.permission" if PERMISSION in message else code
-    data = {"code": kind, "message": _cut(message, LIMIT // 2)}
-    return {"error": {**data, "hint": _cut(hint, LIMIT // 4)} if hint else data}
+    found = {"code": kind, "message": _cut(message, LIMIT // 2)}
+    return {"error": {**found, "hint": _cut(hint, LIMIT // 4)} if hint else found}
 
 
 def unprofiled(why: WorkbenchError | None) -> Data:

@@ -63,7 +63,7 @@ class PairAnswer(SourceCosts, frozen=True, kw_only=True):
     speedup: Ratio | None
     speedups: Mapping[Regime, Ratio]
     comparison: Comparison | None
-    versions: list[LadderRow]
+    variants: list[LadderRow]
     figures: Mapping[str, FigurePair]
     warnings: tuple[Finding, ...]
 
@@ -77,7 +77,7 @@ def variant_pair(found: Ablation, pair: VariantPair, changes: SourceDiff) -> Pai
         shape=shape_of(found),
         before=pair.before.variant,
         after=pair.after.variant,
-        versions=[whole_row(found, row) for row in (pair.before, pair.after)],
+        variants=[whole_row(found, row) for row in (pair.before, pair.after)],
         figures=figure_pairs(pair.before.figures, pair.after.figures),
         **msgspec.structs.asdict(source_diff(changes)),
     )

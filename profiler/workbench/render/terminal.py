@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from rich.text import Text as Styled
 
 GAP = 2  # cells between columns
-NAME = 24  # what a row is called gets so much before other texts get more
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
+CLOSE = 6  # columns from which on the gap is smaller rather than a text cut
+NOTED = 3  # and of one that is not shown without its notes
 KINDS: Mapping[Marking, str] = {
     Marking.BASELINE: "bold",
     Marking.KEPT: "green",
@@ -86,7 +87,7 @@ def _table(table: Table, console: Console, wide: bool) -> None:
     if not wide:
         console.print(*drawn(table, console.width), sep="\n")
     else:
-        known, whole = console.width, sum(each.width + GAP for each in fitted(table, None))
+        known, whole = console.width, sum(each.width + GAP for each in fitted(table, None)[0])
         console.width = max(known, whole)
         console.print(*drawn(table, None), soft_wrap=True)
         console.width = known
@@ -120,13 +121,20 @@ def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
             mark = " " * len(mark)
 
 
-@dataclass(frozen=True)
-class FittedColumn:
-    """A column as it fits: its width in cells, and whether its notes are shown."""
+@dataclass
+class Fitted:
+    """A column on a terminal: its width, and the sizes between which that is chosen."""
 
     column: TableColumn
-    width: int
-    notes: bool
+    least: int
+    short: int
+    natural: int
+    full: int  # with the notes of its cells
+    width: int = 0
+
+    @property
+    def has_notes(self) -> bool:
+        return self.width >= self.full > self.natural
 
 
 def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
@@ -134,18 +142,18 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
 
-    columns = fitted(table, width)
+    columns, gap = fitted(table, width)
     shown = Drawn(
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, GAP - 1, 0, 0),
+        padding=(0, gap - 1, 0, 0),
         header_style="bold",
     )
     for each in columns:
         right = each.column.align == Align.RIGHT
         shown.add_column(
-            "\n".join(header(each)),
+            "\n".join(_header(each.column, each.width, notes=each.has_notes)),
             justify="right" if right else "left",
             vertical="bottom",
             width=each.width,
@@ -159,86 +167,101 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
         yield _more(", ".join(left))
 
 
-def header(shown: FittedColumn) -> list[str]:
-    """Broken at blanks to the width of its column."""
-    text = printable(label(shown.column, notes=shown.notes))
-    return textwrap.wrap(text, max(shown.width, 1), break_long_words=False)
-
-
-def _cell(row: TableRow, shown: FittedColumn, *, first: bool) -> Styled:
+def _cell(row: TableRow, shown: Fitted, *, first: bool) -> Styled:
     cell = row.cells[shown.column.key]
-    text = styled(cell.text, KINDS[row.kind] if first else "")
-    if shown.notes and cell.note:
+    style = KINDS[row.kind] if first else ""
+    text = styled(cell.text, style)
+    if shown.has_notes and cell.note:
         text.append(f" {printable(cell.note)}")
-    if text.cell_len > shown.width:
-        if first and " " not in text.plain.strip():
-            return styled((), KINDS[row.kind]).append(_middle(text.plain, shown.width))
-        if cell.short:
-            return styled(words(whole_words(printable(cell.short), shown.width)))
-        text.truncate(shown.width, overflow="ellipsis")
+    if text.cell_len <= shown.width and (
+        shown.width >= shown.natural or not cell.short or not first
+    ):
+        return text
+    if first:  # names of variants differ at their ends
+        name = printable(cell.short) or text.plain
+        tail = (shown.width - 1) // 2
+        cut = f"{clip(name, shown.width - tail)}{name[len(name) - tail :]}"
+        return styled((), style).append(name if cell_width(name) <= shown.width else cut)
+    if cell.short:
+        return styled(words(whole_words(printable(cell.short), shown.width)))
+    text.truncate(shown.width, overflow="ellipsis")
     return text
 
 
-def _middle(text: str, width: int) -> str:
-    """Cut in its middle: names of variants differ at their ends."""
-    tail = (width - 1) // 2
-    return f"{clip(text, width - tail)}{text[len(text) - tail :]}"
+def fitted(table: Table, width: int | None) -> tuple[list[Fitted], int]:
+    """The columns that fit, in their order, and the cells between them.
 
-
-def fitted(table: Table, width: int | None) -> list[FittedColumn]:
-    """The columns by rank, as many as fit; then texts get their room, then notes."""
-    ranked = sorted(table.columns, key=lambda column: column.rank)
-    natural = {c.key: _width(table, c, notes=False) for c in ranked}
-    full = {c.key: _width(table, c, notes=True) for c in ranked}
+    Columns are taken by rank while their least widths fit. The room that is left goes, by rank, to
+    short texts, then to whole texts and to notes. A smaller gap comes before a text that is cut.
+    """
+    every = [_sizes(table, column) for column in table.columns]
     if width is None:
-        return [FittedColumn(c, full[c.key], True) for c in ranked]
-    kept: list[TableColumn] = []
-    sizes: dict[str, int] = {}
-    for column in ranked:
-        cut = column.least if column.rank <= NEEDED else COMFORTABLE
-        needs = {
-            c.key: natural[c.key] if c.align == Align.RIGHT else min(natural[c.key], cut)
-            for c in (*kept, column)
-        }
-        if kept and sum(needs.values()) + GAP * len(kept) > width:
+        for each in every:
+            each.width = each.full
+        return every, GAP
+    kept: list[Fitted] = []
+    for each in sorted(every, key=lambda each: each.column.rank):
+        if kept and sum(c.least for c in kept) + each.least + GAP * len(kept) > width:
             break
-        kept.append(column)
-        sizes = needs
-    room = width - sum(sizes.values()) - GAP * (len(kept) - 1)
-    first = kept[0].key
-    room = _widen(sizes, {first: min(natural[first], NAME)}, room)
-    room = _widen(sizes, natural, room)
-    for column in kept:
-        more = full[column.key] - sizes[column.key]
-        if more <= room:
-            sizes[column.key] += more
-            room -= more
-    return [FittedColumn(c, sizes[c.key], sizes[c.key] >= full[c.key]) for c in kept]
+        kept.append(each)
+        each.width = each.least
+    room = width - sum(each.least for each in kept) - GAP * (len(kept) - 1)
+    room = _widen(kept, "short", _widen(kept[:1], "short", room))
+    gap = GAP
+    if len(kept) >= CLOSE and any(each.width < each.short for each in kept):
+        gap, room = 1, _widen(kept, "short", room + len(kept) - 1)
+    room = _widen(kept, "natural", room)
+    for each in kept:
+        if each.full - each.width <= room:
+            room -= each.full - each.width
+            each.width = each.full
+    return [each for each in every if each in kept], gap
 
 
-def _widen(sizes: dict[str, int], wanted: Mapping[str, int], room: int) -> int:
-    """Give the texts that are cut a cell each in turn; what is left of the room."""
-    while room and (cut := [key for key, width in wanted.items() if sizes.get(key, width) < width]):
-        for key in cut[:room]:
-            sizes[key] += 1
-        room -= min(room, len(cut))
+def _widen(columns: Sequence[Fitted], size: str, room: int) -> int:
+    """Give the columns below a size a cell each in turn; what is left of the room."""
+    while room and (below := [each for each in columns if each.width < getattr(each, size)]):
+        for each in below[:room]:
+            each.width += 1
+        room -= min(room, len(below))
     return room
 
 
-def _width(table: Table, column: TableColumn, *, notes: bool) -> int:
-    from rich.cells import cell_len
+def _sizes(table: Table, column: TableColumn) -> Fitted:
+    cells = [row.cells[column.key] for row in table.rows]
+    head = _header_width(column, notes=False)
+    natural = max([head, *(cell_width(_plain(cell, notes=False)) for cell in cells)])
+    short = max([head, *(cell_width(cell.short or _plain(cell, notes=False)) for cell in cells)])
+    full = natural
+    if any(cell.note for cell in cells):
+        texts = (cell_width(_plain(cell, notes=True)) for cell in cells)
+        full = max([_header_width(column, notes=True), *texts])
+    cut = column.least if column.rank <= NEEDED else COMFORTABLE
+    least = max(head, min(short, cut))
+    if column.align == Align.RIGHT:
+        least = full if column.rank <= NOTED else natural
+    return Fitted(column, least, max(least, min(short, natural)), natural, full)
 
-    cells = (row.cells[column.key] for row in table.rows)
-    return max([_header_width(column, notes), *(cell_len(_plain(cell, notes)) for cell in cells)])
+
+def _header(column: TableColumn, width: int, *, notes: bool) -> list[str]:
+    """Broken at blanks to the width of its column; what its notes are has a line of its own."""
+    parts = [label(column, notes=False), column.note if notes else ""]
+    lines = (textwrap.wrap(printable(p), max(width, 1), break_long_words=False) for p in parts)
+    return [line for each in lines for line in each]
 
 
-def _header_width(column: TableColumn, notes: bool) -> int:
-    """Of the longest word; a text's header takes two lines at most."""
-    text = label(column, notes=notes)
-    least = max((len(word) for word in text.split()), default=0)
-    while column.align == Align.LEFT and len(textwrap.wrap(text, max(least, 1))) > 2:
+def _header_width(column: TableColumn, *, notes: bool) -> int:
+    """The longest word; a text's header takes two lines at most."""
+    least = max((len(word) for word in label(column, notes=notes).split()), default=0)
+    while column.align == Align.LEFT and len(_header(column, least, notes=notes)) > 2:
         least += 1
     return least
+
+
+def cell_width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _plain(cell: Cell, notes: bool) -> str:

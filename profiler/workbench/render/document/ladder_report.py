@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.evidence.timing import METHOD
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.sessions import TimingFacts
 from workbench.render.chart import charts
+from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, limits, step, timings
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
@@ -35,13 +35,12 @@ from workbench.render.document.blocks import (
     field,
     joined,
     line,
-    only,
     paragraph,
     paragraphs,
     table,
     words,
 )
-from workbench.render.document.ladder_table import REPORTED, ladder_table
+from workbench.render.document.ladder_view import fitted
 from workbench.render.document.phrases import judged, steps, took, verdict
 from workbench.render.document.sentences import sentence
 from workbench.render.document.step import anchor, step_section
@@ -51,7 +50,7 @@ from workbench.words import ABSENT
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
     """``diffs`` has a step's diff against its parent."""
-    title = line("All versions and columns at ", code(ablation.shape))
+    title = line("All variants and columns at ", code(ablation.shape))
     whole = Fold(title, (ladder_table(ablation),))
     return _document(ablation, (whole,), (_steps(ablation, diffs),))
 
@@ -90,17 +89,18 @@ def _bullets(key: str, title: str, parts: tuple[Text, ...], nothing: str) -> Sec
 
 
 def _ladder(ablation: Ablation) -> list[Block]:
-    """The path to the best step with what was not kept beside it, the references."""
-    steps = only(ladder_table(ablation, ablation.table_rows), REPORTED)
-    shown: list[Block] = [_chart("times", ablation), steps]
+    """The rows of a screen, and the references."""
+    rows, _ = fitted(ablation)
+    table = ladder_table(ablation, Where.REPORT, rows)
+    shown: list[Block] = [_chart("times", ablation), table]
     if ablation.references:
-        rows = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
-        named = [line(code(row.variant), f" {took(row)}") for row in rows]
+        known = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
+        named = [line(code(row.variant), f" {took(row)}") for row in known]
         message = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
             message = line(message, " ", text)
         shown.append(paragraph(message))
-    if more := len(ablation.rows) - len(ablation.table_rows):
+    if more := len(ablation.rows) - len(rows):
         command = code(f"workbench ablate --all --study {ablation.study}")
         shown.append(paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
     return shown
@@ -116,9 +116,10 @@ def _limits(ablation: Ablation, on_page: bool) -> tuple[Block, ...]:
     """On the page each step has its own stall times."""
     shown: list[Block] = [_chart("roofline", ablation)]
     if ablation.moves_only:
-        table = ladder_table(ablation, (*ablation.path, *ablation.references), "bandwidth")
+        rows = (*ablation.path, *ablation.references)
+        table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
-        shown = [paragraph(note), replace(only(table, ("version", "memory")), notes=())]
+        shown = [paragraph(note), table]
     return tuple(shown) if on_page else (*shown, _chart("stall-time", ablation))
 
 

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from math import ceil, floor
 
-from workbench.derive.speedup import Ratio
 from workbench.judge.rows import Ablation, Row
+from workbench.judge.times import AtShape
+from workbench.render.columns import ShownRows, Where, ladder_table
 from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
     CodeBlock,
     Field,
+    Section,
     Table,
-    TableColumn,
+    code,
     field,
     first_sentence,
+    line,
     numeric,
     paragraph,
     plain,
     table,
     warned,
 )
-from workbench.render.document.ladder_table import ladder_table, measured
-from workbench.render.document.phrases import brief_note, key_change, kind, parent_of, verdict
-from workbench.render.numbers import number, shorten
-from workbench.study.params import base_name
-from workbench.words import NONE, Verdict
+from workbench.render.document.phrases import shape_words, with_cycles
+from workbench.render.numbers import factor, interval, number
+from workbench.words import ABSENT
 
 WIDTH, LINES = 80, 42  # of a screen, less two blank lines, what is left out and what to run next
 HEADER = 3  # lines of a table
-NAME_WIDTH, RATIO_WIDTH = 14, 18  # with the other columns at 80 cells
 
 
 def whole(judged: Ablation) -> list[Block]:
@@ -46,23 +45,39 @@ def whole(judged: Ablation) -> list[Block]:
     ]
 
 
-def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
-    """What fits a screen of 80 by 45: the path to the best step, what failed beside it and the
-    ``named`` steps; references, and a line for each other shape.
+def rows(judged: Ablation) -> list[Block]:
+    """All rows for CSV, and the warnings."""
+    return [ladder_table(judged, Where.CSV), *warned(result.warnings(judged))]
 
-    Where it does not fit, two failures are left, then two shapes are on a line, then one sentence
-    is about all shapes, then no failures are left.
+
+def piped(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
+    """The screen, and the warnings, for which a pipe has room."""
+    return [*screen(judged, named), *warned(result.warnings(judged))]
+
+
+def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
+    """A screen of 80 by 45: the answer, the rows, references, and a line for each other shape."""
+    rows, tail = fitted(judged, named)
+    table = ladder_table(judged, Where.SCREEN, rows)
+    return [paragraph(result.answer(judged)), table, CodeBlock("\n".join(tail))]
+
+
+def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
+    """The rows of a ladder in the order of every output, and the lines below them.
+
+    The rows are the path to the best step, which is last, what failed beside the path, and the
+    ``named`` steps. If a screen has no room for them, two failures are left, then two shapes are on
+    a line, then one sentence is about all shapes, then no failures are left.
     """
-    answer, rows = result.answer(judged), _rows(judged, named)
+    answer = textwrap.wrap(plain(result.answer(judged)), WIDTH)
+    rows = judged.rows_with(named)
     references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
     path = {row.variant for row in judged.path or rows} | set(named)
     beside = [row for row in rows if row.variant not in path]
 
     def over() -> bool:
-        table = HEADER + len(rows) + len(_notes(rows))
-        return (
-            len(textwrap.wrap(plain(answer), WIDTH)) + table + len(references) + len(shapes) > LINES
-        )
+        lines = HEADER + len(rows) + len(ShownRows(judged, rows).notes)
+        return len(answer) + lines + len(references) + len(shapes) > LINES
 
     while len(beside) > 2 and over():
         rows.remove(beside.pop())
@@ -72,99 +87,7 @@ def brief(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
         shapes = textwrap.wrap(plain(first_sentence(plain(result.across(judged)))), WIDTH)
     while beside and over():
         rows.remove(beside.pop())
-    tail = [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
-    return [paragraph(answer), brief_table(judged, rows), CodeBlock("\n".join(tail))]
-
-
-def _rows(judged: Ablation, named: Sequence[str]) -> list[Row]:
-    """In the order of the ladder, the best one last."""
-    shown = {row.variant for row in judged.table_rows} | set(named)
-    best = judged.table_rows[-1].variant if judged.table_rows else ""
-    rows = [row for row in judged.rows if row.variant in shown]
-    return sorted(rows, key=lambda row: row.variant == best and row.verdict != Verdict.BASELINE)
-
-
-def brief_table(judged: Ablation, rows: Sequence[Row]) -> Table:
-    notes = _notes(rows)
-    names = dict(zip((row.variant for row in rows), _names(rows), strict=True))
-    fastest = {row.chained.fastest for row in rows} - {""}
-    beside = fastest.pop() if len(fastest) == 1 else "fastest"
-
-    def shown_verdict(row: Row) -> str:
-        note = brief_note(row)
-        text = verdict(row) + (f" ({notes.index(note) + 1})" if note else "")
-        return text.removesuffix(Verdict.BASELINE)
-
-    columns = [
-        field("step", "step", lambda row: names[row.variant], rank=0),
-        Field(TableColumn("change", "what changed", rank=5, least=8), key_change),
-        numeric("time", "µs", measured(_time), rank=1),
-        numeric("parent", "vs parent", measured(_over_parent), rank=2),
-        numeric("fastest", f"vs {beside}", measured(_over_fastest), rank=3),
-        field("verdict", "verdict", shown_verdict, rank=4),
-    ]
-    if not judged.reference:
-        del columns[4]
-    return table("ladder", columns, rows, key=lambda row: row.variant, kind=kind, notes=notes)
-
-
-def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(brief_note, rows))))
-
-
-def _names(rows: Sequence[Row]) -> Iterator[str]:
-    """A variant below another of its module by the parameters that its parent lacks."""
-    above = ""
-    for row in rows:
-        base, given = base_name(row.variant), _given(row.variant)
-        parent = _given(parent_of(row)) if base_name(parent_of(row)) == base else []
-        new = [each for each in given if each not in parent] or given
-        more = "…" if len(new) < len(given) else ""
-        inner = f"{more}{','.join(new)}"
-        if base == above and given:
-            yield f" {shorten(inner, NAME_WIDTH - 1)}"
-        else:
-            yield shorten(f"{base} {inner}", NAME_WIDTH)
-        above = base
-
-
-def _given(variant: str) -> list[str]:
-    return variant.removesuffix("]").partition("[")[2].split(",") if "[" in variant else []
-
-
-def _time(row: Row) -> str:
-    return number(row.time.value) if row.time else NONE
-
-
-def _over_parent(row: Row) -> str:
-    """Of a dispatcher: over the best of those that it chooses among."""
-    if row.over_chosen:
-        over = f"{_ratio(row.over_chosen.ratio)}x"
-        of = " of" if len(f"{over} of {row.chosen}") <= RATIO_WIDTH else ""
-        return shorten(f"{over}{of} {row.chosen}", RATIO_WIDTH)
-    return _interval(row.over_parent) if parent_of(row) else ""
-
-
-def _over_fastest(row: Row) -> str:
-    alone = " alone" if row.claimed is not row.over_fastest else ""
-    return f"{_ratio(row.claimed.ratio)}x{alone}" if row.claimed else NONE
-
-
-def _interval(over: Ratio | None) -> str:
-    if over is None:
-        return NONE
-    if over.low is None or over.high is None:
-        return f"{_ratio(over.ratio)}x"
-    return f"{_ratio(over.ratio)}x [{_ratio(over.low, floor)}, {_ratio(over.high, ceil)}]"
-
-
-def _ratio(value: float, whole: Callable[[float], int] = round) -> str:
-    """To a hundredth; three digits from 10 on, two below 0.1. The ends of an interval are rounded
-    outwards: one that excludes the least speedup does so in print.
-    """
-    if 0.1 <= value < 10:
-        return f"{whole(100 * value) / 100:.2f}"
-    return number(value, 2 if value < 0.1 else 3)
+    return rows, [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
 
 
 def _references(judged: Ablation) -> str:
@@ -178,7 +101,7 @@ def _other_shapes(judged: Ablation) -> list[str]:
     """The ladder's outcome over the fastest reference at each of them, below a line of its own."""
     across = judged.across
     others = {
-        each.shape: f"{_interval(each.claimed):18}  {each.fastest}"
+        each.shape: f"{interval(each.claimed):21}  {each.fastest}"
         for each in (across.shapes if across else ())
         if each.shape != judged.shape and each.claimed
     }
@@ -221,3 +144,68 @@ def account(judged: Ablation) -> list[Block]:
     if judged.timing and (controls := timings.control_words(judged.timing)):
         parts.append(controls)
     return [*map(paragraph, parts), *map(paragraph, result.calls(judged))]
+
+
+def across(judged: Ablation) -> list[Section]:
+    """The last step at all shapes, where it was timed at several."""
+    if judged.across is None or len(judged.across.shapes) < 2:
+        return []
+    title = line(code(judged.across.variant), " at all shapes")
+    return [Section("shapes", title, (shapes_table(judged), paragraph(result.across(judged))))]
+
+
+def _at_shape(result: AtShape) -> str:
+    over = with_cycles(result.speedup_over_fastest)
+    return f"{over}, {interval(result.alone)} alone" if result.alone else over
+
+
+FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
+BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
+SHAPES: list[Field[AtShape]] = [
+    numeric("time", "time, chained", lambda s: number(s.microseconds.value), unit="µs"),
+    field(
+        "reference",
+        "fastest reference",
+        lambda s: (
+            f"{s.fastest} {number(s.reference_microseconds.value)}"
+            if s.reference_microseconds
+            else ABSENT
+        ),
+        unit="µs",
+    ),
+    numeric("ratio", "vs it [95 % interval]", _at_shape),
+    numeric(
+        "error",
+        "error ÷ reference's",
+        lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
+    ),
+]
+
+
+def shapes_table(ablation: Ablation) -> Table:
+    """The last step at every shape where it was timed; its rate is of bytes where those count, and
+    of both where shapes differ in that.
+    """
+    results = ablation.across.shapes if ablation.across else ()
+    counts = {result.is_traffic for result in results}
+    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
+    common = shared([result.parameters for result in results])
+    shape: Field[AtShape] = field(
+        "shape",
+        f"shape ({shape_words(common)})" if common else "shape",
+        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
+    )
+    time, *others = SHAPES
+    return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+
+
+def shared(shapes: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """The parameters that several shapes have all the same; those of one shape are its own."""
+    if len(shapes) < 2:
+        return {}
+    first, *others = shapes
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not False and all(key in one and one[key] == value for one in others)
+    }

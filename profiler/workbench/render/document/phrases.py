@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 from workbench.derive.speedup import Ratio, smaller
 from workbench.judge.findings import NOT_COLLECTED
@@ -23,7 +22,7 @@ from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, shorten
 from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Role, Status, Verdict
 
-REASON_WIDTH, NOTE_WIDTH = 60, 160
+REASON_WIDTH, LINE_WIDTH, NOTE_WIDTH = 60, 75, 160
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
 
 
@@ -71,27 +70,22 @@ def verdict_at(row: Row) -> str:
 
 
 def note(row: Row) -> str:
-    """What a reader must know of a verdict, empty where it says all itself."""
+    """What a reader must know of a verdict, in one line; empty where the verdict says it all."""
     over = row.deciding_speedup
     parts = [
         f"judged at {row.judged_at}" + (f": {interval(over)} over {parent_of(row)}" if over else "")
         if row.judged_at and row.verdict
         else "",
         *_why_failed(row),
-        f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
         _bug_fix(row),
         _decided(row),
         _not_profiled(row),
+        f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
     ]
-    return "; ".join(filter(None, parts))
-
-
-def brief_note(row: Row) -> str:
-    """What changes a verdict: another shape, what is wrong, or that it fixes a bug; in one line."""
-    parts = note(replace(row, over_chosen=None))
-    while len(parts) > REASON_WIDTH + 15 and (cut := max(parts.rfind("; "), parts.rfind(", "))) > 0:
-        parts = parts[:cut]
-    return parts
+    text = "; ".join(filter(None, parts))
+    while len(text) > LINE_WIDTH and (cut := max(text.rfind("; "), text.rfind(", "))) > 0:
+        text = text[:cut]
+    return text
 
 
 def _bug_fix(row: Row) -> str:

@@ -10,6 +10,7 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.rows import Ablation, Row
 from workbench.problems.problem import Problem
+from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
@@ -37,7 +38,6 @@ from workbench.render.document.blocks import (
 from workbench.render.document.limits import bullets, share_of, stall_words
 from workbench.render.document.phrases import (
     call_of,
-    figure,
     has_figures,
     kind,
     parent_of,
@@ -284,28 +284,13 @@ def checked_by(problem: Problem, trial: Learned) -> str:
     return text
 
 
-ROWS: list[Field[Row]] = [
-    field("variant", "", lambda r: r.variant),
-    field("called", "what", lambda r: r.step.key_change if r.step else r.title, rank=2),
-    numeric("time", "time, chained", lambda r: timings.time_cell(r.time), unit="µs"),
-    numeric("range", "95 % interval", lambda r: timings.spread(r.time), rank=1),
-    numeric("error", "error ÷ reference's", lambda r: _error(r), rank=3),
-    numeric("dram", "DRAM", lambda r: number(figure(r, "dram_bandwidth")), unit="GB/s",
-          rank=4),
-]  # fmt: skip
-
-
-def _error(row: Row) -> str:
-    return factor(row.accuracy.times_reference) if row.accuracy else ABSENT
-
-
 def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
     """Time against the reference, then the three largest bottlenecks."""
     blocks: list[Block] = [origin(judged), *warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
         return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
     blocks.append(paragraph(headline(row, judged)))
-    blocks.append(table("times", ROWS, [row, *judged.references], key=lambda r: r.variant))
+    blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
     if call := call_of(row):
         blocks.append(paragraph(f"one call is {call}"))
     correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]

@@ -1,0 +1,508 @@
+"""The columns of a ladder: one entry a column, for every output.
+
+A column has one key, one heading, one value and one text. Terminal, pipe, Markdown report and page
+print the text. CSV, JSON, ``--brief`` and the DataFrames of the library have the value under the
+key. ``where`` says which of them have the column.
+
+To add a column, add an entry to ``COLUMNS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from workbench.derive.figures import stall_label
+from workbench.derive.speedup import Ratio, Time
+from workbench.judge.rows import Ablation, Row
+from workbench.render.document.blocks import (
+    Align,
+    Cell,
+    Content,
+    Table,
+    TableColumn,
+    TableRow,
+    as_cell,
+    words,
+)
+from workbench.render.document.limits import share, top_stall
+from workbench.render.document.phrases import (
+    figure,
+    has_figures,
+    key_change,
+    kind,
+    note,
+    parent_of,
+    verdict,
+)
+from workbench.render.document.sentences import sentence
+from workbench.render.numbers import ends, factor, fine, number, percent, shorten
+from workbench.study.params import base_name
+from workbench.words import ABSENT, NONE, CheckResult, Regime, Role, Verdict
+
+
+class Where(StrEnum):
+    """An output, or a part of one, that has a ladder."""
+
+    SCREEN = "terminal, pipe"
+    REPORT = "report"
+    PAGE = "page, --all"
+    TRY = "try"
+    CSV = "CSV, DataFrame"
+    JSON = "JSON"
+    BRIEF = "--brief"
+    BRIEF_VARIANT = "--brief of one variant"
+
+
+TEXT = frozenset({Where.SCREEN, Where.REPORT, Where.PAGE, Where.TRY})
+DATA = frozenset({Where.CSV, Where.JSON})
+EVERYWHERE = frozenset(Where)
+LADDERS = EVERYWHERE - {Where.TRY}
+DETAILS = DATA | {Where.PAGE}
+NAME_WIDTH = 14  # of a name that stands below its module's
+INTERVAL = "[95 % interval]"
+STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
+OF_REFERENCES = ("speedup_over_reference", "speedup_over_fastest", "accuracy")
+
+
+@dataclass(frozen=True)
+class ShownRows:
+    """The rows of a table, and what its cells and headings take from all of them."""
+
+    ablation: Ablation
+    rows: Sequence[Row]
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """The note of each verdict once; a cell refers to a note by its number."""
+        return tuple(dict.fromkeys(filter(None, map(note, self.rows))))
+
+    @cached_property
+    def short_names(self) -> Mapping[str, str]:
+        """Names for a narrow column: a variant below another of its module by its parameters."""
+        return dict(zip((row.variant for row in self.rows), _short_names(self.rows), strict=True))
+
+    @cached_property
+    def fastest(self) -> str:
+        """The fastest reference where it is the same one for all rows."""
+        names = {row.chained.fastest for row in self.rows} - {""}
+        return names.pop() if len(names) == 1 else "fastest reference"
+
+
+@dataclass(frozen=True)
+class LadderColumn:
+    """A column of the ladder.
+
+    ``value`` is what data formats have of a row, None where it was not collected. ``text`` makes
+    the cell; without it the cell is the value, to so many ``digits``. ``rank`` orders columns by
+    how much a reader needs them, 0 first: in a narrow terminal the highest go. Of a row without
+    current evidence a ``measured`` column has a dash. ``source`` names the metric or the file.
+    """
+
+    key: str
+    heading: str
+    explanation: str
+    value: Callable[[Row], Any]
+    where: frozenset[Where]
+    rank: int = 9
+    unit: str = ""
+    digits: int = 3
+    text: Callable[[Row, ShownRows], Content] | None = None
+    is_number: bool = True
+    measured: bool = True
+    note: str = ""
+    least: int = 16
+    source: Callable[[Ablation], str] = lambda _: ""
+
+    def cell(self, row: Row, shown: ShownRows) -> Cell:
+        if self.measured and not has_figures(row):
+            return Cell(words(NONE))
+        value = self.value(row)
+        cell = as_cell(self.text(row, shown) if self.text else _text(value, self.digits))
+        return replace(cell, sort=_sort(value), data=_data(value))
+
+    def head(self, shown: ShownRows) -> TableColumn:
+        """The heading; its tooltip on the page is the explanation and the source."""
+        names = {"reference": shown.ablation.reference, "fastest": shown.fastest}
+        source = self.source(shown.ablation)
+        return TableColumn(
+            self.key,
+            self.heading.format(**names),
+            self.unit,
+            Align.RIGHT if self.is_number else Align.LEFT,
+            self.rank,
+            source=f"{self.explanation} ({source})" if source else self.explanation,
+            json=self.key,
+            note=self.note,
+            least=self.least,
+        )
+
+
+def _text(value: Any, digits: int) -> str:
+    """A value without a text of its own."""
+    if isinstance(value, Ratio):
+        return fine(value.ratio)
+    return value if isinstance(value, str) else number(value, digits)
+
+
+def _sort(value: Any) -> float | str | None:
+    """The number or text by which the page orders rows."""
+    if isinstance(value, Mapping):
+        value = next(iter(value.values()), None)
+    if isinstance(value, Ratio):
+        return value.ratio
+    if isinstance(value, Time):
+        return value.value
+    return value if isinstance(value, int | float | str) else None
+
+
+# ---- values and texts
+def _time(row: Row) -> dict[str, object] | None:
+    return {k: v for k, v in vars(row.time).items() if k != "unchecked"} if row.time else None
+
+
+def _time_text(row: Row, _: ShownRows) -> str:
+    if row.time is None:
+        return ABSENT
+    return number(row.time.value) + " unchecked" * row.time.unchecked
+
+
+def _has_parent(row: Row) -> bool:
+    return row.verdict != Verdict.BASELINE and not row.is_reference and row.role != Role.START
+
+
+def _parent(row: Row) -> Ratio | None:
+    return row.over_parent if _has_parent(row) else None
+
+
+def _parent_text(row: Row, _: ShownRows) -> Content:
+    if not _has_parent(row):
+        return NONE
+    over = _parent(row)
+    return Cell(words(fine(over.ratio)), note=ends(over)) if over else ABSENT
+
+
+def _cycles(row: Row) -> float | None:
+    over = _parent(row)
+    return over.cycles.value if over and over.cycles and over.differs_in_cycles else None
+
+
+def _cycles_text(row: Row, _: ShownRows) -> str:
+    cycles = _cycles(row)
+    return fine(cycles) if cycles else NONE
+
+
+def _fastest(row: Row) -> dict[str, object] | None:
+    """The claimed ratio: at the power limit the smaller one of in turn and alone."""
+    over = row.claimed
+    if over is None:
+        return None
+    regime = Regime.CHAINED if over is row.over_fastest else Regime.ALONE
+    return {**vars(over), "of": row.chained.fastest, "regime": regime}
+
+
+def _fastest_text(row: Row, shown: ShownRows) -> Content:
+    over = row.claimed
+    if over is None:
+        return ABSENT
+    alone = "" if over is row.over_fastest else " alone"
+    named = "" if row.chained.fastest == shown.fastest else f" ({row.chained.fastest})"
+    return Cell(words(f"{fine(over.ratio)}{alone}"), note=f"{ends(over)}{named}")
+
+
+def _error_text(row: Row, _: ShownRows) -> Content:
+    if row.accuracy is None:
+        return ABSENT
+    varies = "varies" if row.accuracy.varies else ""
+    return Cell(words(factor(row.accuracy.times_reference)), note=varies)
+
+
+def _cold(row: Row) -> float | None:
+    known = row.regimes.get(Regime.COLD)
+    return known.microseconds.value if known and known.microseconds else None
+
+
+def _memory(row: Row) -> dict[str, object] | None:
+    """Behind neighbours that have just written the inputs, DRAM has nothing to do: L2 has."""
+    level = row.roofline.memory if row.roofline else None
+    if level is None:
+        return None
+    return {
+        "gb_per_s": level.bytes_per_second / 1e9,
+        "pct_of_peak": 100 * level.share_of_bandwidth,
+        "level": level.name,
+    }
+
+
+def _memory_text(row: Row, _: ShownRows) -> Content:
+    level = row.roofline.memory if row.roofline else None
+    if level is None:
+        return ABSENT
+    share_of_peak = f"{level.name.upper()} ({percent(level.share_of_bandwidth)})"
+    return Cell(words(number(level.bytes_per_second / 1e9)), note=share_of_peak)
+
+
+def _stall(row: Row) -> dict[str, object] | None:
+    top = top_stall(row)
+    return {"share": top.share, "error": top.error, "reason": top.reason} if top else None
+
+
+def _stall_text(row: Row, _: ShownRows) -> str:
+    top = top_stall(row)
+    return f"{stall_label(top.reason)} {share(top.share, top.error)}" if top else ABSENT
+
+
+def _verdict(row: Row) -> Verdict | None:
+    """None for what is not judged; a wrong baseline is no baseline."""
+    wrong = any(check.status == CheckResult.WRONG for check in row.checks.values())
+    return Verdict.WRONG if wrong else row.verdict
+
+
+def _verdict_text(row: Row, shown: ShownRows) -> str:
+    text = note(row)
+    return verdict(row) + (f" ({shown.notes.index(text) + 1})" if text else "")
+
+
+def _name(row: Row, shown: ShownRows) -> Cell:
+    return Cell(words(row.variant), short=shown.short_names[row.variant])
+
+
+def _metric(ablation: Ablation) -> str:
+    """The ncu metrics behind the occupancy of all variants."""
+    name = "achieved_occupancy"
+    every = (row.figures[name].metric for row in ablation.everything if name in row.figures)
+    return "; ".join(dict.fromkeys(every)) or ABSENT
+
+
+def _sessions(ablation: Ablation) -> str:
+    return f"sessions of {ablation.timing_file or ABSENT}"
+
+
+COLUMNS: tuple[LadderColumn, ...] = (
+    LadderColumn(
+        "variant",
+        "variant",
+        "name of the variant or of the reference",
+        lambda row: row.variant,
+        EVERYWHERE,
+        rank=0,
+        text=_name,
+        is_number=False,
+        measured=False,
+        least=8,
+    ),
+    LadderColumn(
+        "microseconds",
+        "time",
+        "time per call inside a CUDA graph, between a producer and a consumer kernel (chained)",
+        _time,
+        EVERYWHERE,
+        rank=2,
+        unit="µs",
+        text=_time_text,
+        source=_sessions,
+    ),
+    LadderColumn(
+        "time_interval",
+        "95 % interval",
+        "interval of the time",
+        lambda row: [row.time.low, row.time.high] if row.time else None,
+        frozenset({Where.TRY}),
+        unit="µs",
+        text=lambda row, _: ends(row.time) if row.time else NONE,
+    ),
+    LadderColumn(
+        "speedup_over_baseline",
+        "vs baseline",
+        "how many times faster than the first variant",
+        lambda row: row.over_baseline,
+        DETAILS,
+        rank=6,
+        source=_sessions,
+    ),
+    LadderColumn(
+        "speedup_over_parent",
+        "vs parent",
+        "how many times faster than its parent",
+        _parent,
+        LADDERS,
+        rank=3,
+        text=_parent_text,
+        note=INTERVAL,
+        source=_sessions,
+    ),
+    LadderColumn(
+        "cycles",
+        "vs parent in cycles",
+        "the same in SM cycles, where the clock is a part of the ratio",
+        _cycles,
+        frozenset({Where.PAGE, Where.CSV}),
+        text=_cycles_text,
+    ),
+    LadderColumn(
+        "speedup_over_reference",
+        "vs {reference}",
+        "how many times faster than the primary reference",
+        lambda row: row.over_reference,
+        DETAILS | {Where.TRY},
+        rank=8,
+        source=_sessions,
+    ),
+    LadderColumn(
+        "speedup_over_fastest",
+        "vs {fastest}",
+        "how many times faster than the fastest reference; at the power limit the smaller one of "
+        "in turn and alone",
+        _fastest,
+        LADDERS - {Where.BRIEF},
+        rank=4,
+        text=_fastest_text,
+        note=INTERVAL,
+        source=_sessions,
+    ),
+    LadderColumn(
+        "accuracy",
+        "error ÷ {reference}'s",
+        "largest error at any shape, as a multiple of the primary reference's on the same inputs",
+        lambda row: row.accuracy and vars(row.accuracy),
+        EVERYWHERE - {Where.SCREEN, Where.BRIEF},
+        rank=6,
+        text=_error_text,
+        source=lambda _: "checks against the float64 reference",
+    ),
+    LadderColumn(
+        "cold",
+        "cold",
+        "time per call with L2 flushed",
+        _cold,
+        frozenset({Where.PAGE, Where.CSV}),
+        rank=10,
+        unit="µs",
+    ),
+    LadderColumn(
+        "memory",
+        "memory GB/s under ncu",
+        "DRAM or L2, whichever is nearer to its peak",
+        _memory,
+        DETAILS | {Where.TRY},
+        rank=7,
+        text=_memory_text,
+        note="(% of peak)",
+    ),
+    LadderColumn(
+        "achieved_occupancy_pct",
+        "occupancy %",
+        "achieved occupancy",
+        lambda row: figure(row, "achieved_occupancy"),
+        DETAILS,
+        rank=8,
+        source=_metric,
+    ),
+    LadderColumn(
+        "top_stall",
+        "top stall",
+        "the stall reason with the most samples, with the standard error of its share",
+        _stall,
+        frozenset({Where.PAGE, Where.CSV}),
+        text=_stall_text,
+        is_number=False,
+        source=lambda _: STALLS,
+    ),
+    LadderColumn(
+        "verdict",
+        "verdict",
+        "the verdict at the shape where the step is judged",
+        _verdict,
+        LADDERS,
+        rank=1,
+        text=_verdict_text,
+        is_number=False,
+        measured=False,
+        least=40,
+    ),
+    LadderColumn(
+        "key_change",
+        "what changed",
+        "the change against the parent, as in ablation.toml",
+        lambda row: row.step.key_change if row.step else row.title,
+        TEXT | DATA,
+        rank=5,
+        text=lambda row, _: key_change(row),
+        is_number=False,
+        measured=False,
+        least=8,
+    ),
+    LadderColumn(
+        "status",
+        "status",
+        "state of the evidence",
+        lambda row: row.status,
+        frozenset({Where.CSV}),
+        measured=False,
+    ),
+    LadderColumn(
+        "problem",
+        "problem",
+        "why there is no current evidence",
+        lambda row: sentence(row.problem),
+        frozenset({Where.CSV}),
+        measured=False,
+    ),
+)
+
+
+def columns(ablation: Ablation, where: Where) -> list[LadderColumn]:
+    """The columns of an output; of references only where the study has any."""
+    absent = () if ablation.reference else OF_REFERENCES
+    return [each for each in COLUMNS if where in each.where and each.key not in absent]
+
+
+def ladder_table(
+    ablation: Ablation,
+    where: Where = Where.PAGE,
+    rows: Sequence[Row] | None = None,
+    name: str = "ladder",
+    only: Sequence[str] = (),
+) -> Table:
+    """Rows of a ladder with the columns of an output, or ``only`` some of them."""
+    shown = ShownRows(ablation, ablation.everything if rows is None else rows)
+    wanted = [c for c in columns(ablation, where) if not only or c.key in only]
+    made = tuple(
+        TableRow({c.key: c.cell(row, shown) for c in wanted}, row.variant, kind(row))
+        for row in shown.rows
+    )
+    heads = tuple(column.head(shown) for column in wanted)
+    return Table(name, heads, made, () if only else shown.notes)
+
+
+def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:
+    """The values of a row by the keys of their columns; of a row without evidence None."""
+    return {
+        c.key: _data(c.value(row)) if has_figures(row) or not c.measured else None
+        for c in columns(ablation, where)
+    }
+
+
+def _data(value: Any) -> object:
+    return vars(value) if isinstance(value, Ratio) else value
+
+
+def _short_names(rows: Sequence[Row]) -> Iterator[str]:
+    above = ""
+    for row in rows:
+        base, own = base_name(row.variant), _parameters(row.variant)
+        parent = _parameters(parent_of(row)) if base_name(parent_of(row)) == base else []
+        new = [each for each in own if each not in parent] or own
+        inner = f"{'…' if len(new) < len(own) else ''}{','.join(new)}"
+        if base == above and own:
+            yield f" {shorten(inner, NAME_WIDTH - 1)}"
+        else:
+            yield shorten(f"{base} {inner}", NAME_WIDTH)
+        above = base
+
+
+def _parameters(variant: str) -> list[str]:
+    return variant.removesuffix("]").partition("[")[2].split(",") if "[" in variant else []
