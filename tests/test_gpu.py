@@ -33,7 +33,12 @@ KERNELS = {
     "broken": "if (i < n) out[i] = 2 * y[i];",
     "pairs": "for (long long j = 2 * i; j < n && j < 2 * i + 2; ++j) out[j] = 2 * x[j];",
 }
-MODULES = {"raises": "def run(x):\n    raise ValueError('no such thing')\n"}
+PRECISION = "torch.backends.cuda.matmul.fp32_precision"
+MODULES = {
+    "raises": "def run(x):\n    raise ValueError('no such thing')\n",
+    "precision": f"import torch\n{PRECISION} = 'tf32'\n\ndef run(x):\n    return 2 * x\n",
+    "after": f"import torch\n\ndef run(x):\n    assert {PRECISION} != 'tf32'\n    return 2 * x\n",
+}
 CONFIG = "[limits]\nseconds_per_step = 20\n[timing]\nrounds = 20\n"
 SAID = {
     "wrong": "max error",
@@ -76,7 +81,7 @@ def test_the_good_ones_were_timed_and_profiled(
     measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     found = rows(measured[0], capsys)
-    for name in ("baseline", "pairs"):
+    for name in ("baseline", "pairs", "precision", "after"):
         assert found[name]["status"] == "current"
         assert found[name]["microseconds"]["value"] > 0
         assert found[name]["dram_gb_per_s"] > 0

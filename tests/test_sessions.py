@@ -892,7 +892,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch:
 
 def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
     seen: list[tuple[str, str]] = []
-    guard = SimpleNamespace(integrity=SimpleNamespace(also=id), watching=lambda name: nullcontext())
+    guard = SimpleNamespace(adopt=id, watching=lambda name: nullcontext())
     monkeypatch.setattr(device, "environment", Environment)
     monkeypatch.setattr(job_worker, "guard_of", lambda *given: guard)
     worker = object.__new__(job_worker.JobWorker)

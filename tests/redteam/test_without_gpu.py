@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+import numpy
 import pytest
 import torch
 
@@ -26,10 +28,12 @@ from workbench.errors import UsageError
 from workbench.evidence.timing import GraphNode
 from workbench.run.events import Listener
 from workbench.run.protocol import ErrorText, Failed
+from workbench.run.worker import integrity
 from workbench.run.worker.correctness import compare
 from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
 from workbench.run.worker.integrity import IntegritySnapshot
 from workbench.run.worker.output import refuse_output
+from workbench.run.worker.process_settings import HAS_NEWER, PRECISION, ProcessSetting
 from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
@@ -141,7 +145,7 @@ PATCHES = {
     "builtin": ("import builtins\nbuiltins.abs = lambda x: 0\n", "changes builtins.abs"),
     "tf32": (
         "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
-        "changes torch.backends.cuda.matmul.allow_tf32 from False to True",
+        "changes torch's float32 precision from {",
     ),
     "trace": (
         "import sys\nsys.settrace(lambda *anything: None)\n",
@@ -157,7 +161,7 @@ PATCHES = {
     ),
     "handler": (
         "import signal\nsignal.signal(signal.SIGUSR1, lambda *anything: None)\n",
-        "changes the handlers of signals",
+        "changes the handlers of signals from {10: <Handlers.SIG_DFL: 0>} to {10: <function",
     ),
     "timer": (
         "import signal\nsignal.setitimer(signal.ITIMER_VIRTUAL, 600)\n",
@@ -294,6 +298,92 @@ def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Pat
     assert called("parent") == 7
     with pytest.raises(Tampered), guard.watching("bad"):
         sys.addaudithook(lambda *anything: None)
+
+
+PRECISIONS = {
+    "newer": "torch.backends.cuda.matmul.fp32_precision = 'tf32'\n",
+    "older": "torch.set_float32_matmul_precision('high')\n",
+    "at_a_call": "",
+    "next": "",
+}
+STATES = """
+def run(x):
+    if x and __name__.endswith("at_a_call"):
+        torch.backends.cuda.matmul.allow_tf32 = True
+    return torch.backends.cuda.matmul.fp32_precision
+"""
+
+
+@pytest.mark.skipif(not HAS_NEWER, reason="this torch has no fp32_precision")
+def test_a_variants_float32_precision_is_its_own_and_nobody_elses(tmp_path: Path) -> None:
+    """torch refuses to read by its older switches what the newer one has set."""
+    guard = Guard(tmp_path, {name: [f"{name}.py"] for name in PRECISIONS})
+    before = PRECISION.value()
+    assert "torch.get_float32_matmul_precision" in before
+
+    def called(name: str, number: int) -> Any:
+        with guard.watching(name):
+            run = guard.load(tmp_path / f"{name}.py", f"workbench_variant_{number}_{name}").run
+            found = [run(number), run(0)]
+            assert PRECISION.value() == before  # as a reference beside it shall have it
+            return found
+
+    for name, lines in PRECISIONS.items():
+        (tmp_path / f"{name}.py").write_text(f"import torch\n{lines}{STATES}")
+    found = {}
+    for number, name in enumerate(PRECISIONS, 1):
+        found[name] = called(name, number)
+        assert PRECISION.value() == before, name
+    assert found == dict.fromkeys(("newer", "older", "at_a_call"), ["tf32"] * 2) | {
+        "next": ["none"] * 2
+    }
+    # An installed package sets it when it is first imported, and not when the variant is again.
+    (tmp_path / "older.py").write_text(f"import torch\n{STATES}")
+    assert called("older", 9) == ["tf32"] * 2
+    guard.require_whole()
+
+
+def test_one_setting_that_cannot_be_read_or_put_back_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before and after those that can be."""
+    kept = {"value": "before"}
+
+    def refuse(*anything: Any) -> Any:
+        raise RuntimeError("mixed")
+
+    def read() -> Any:
+        return "before" if kept["value"] == "before" else refuse()
+
+    broken = ProcessSetting("broken", read, refuse)
+    whole = ProcessSetting("whole", lambda: kept["value"], lambda value: kept.update(value=value))
+    for settings in ((broken, whole), (whole, broken)):
+        monkeypatch.setattr(integrity, "SETTINGS", settings)
+        snapshot = IntegritySnapshot()
+        kept["value"] = "after"
+        assert "changes" in snapshot.changed()
+        snapshot.restore()
+        assert kept["value"] == "before"
+        assert snapshot.changed() == ""
+
+
+def test_weights_that_a_module_draws_are_the_same_at_every_load(tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text(
+        "import random, numpy, torch\n"
+        "W = torch.randn(3).tolist(), numpy.random.rand(3).tolist(), random.random()\n"
+        "def run(x):\n    return W\n"
+    )
+    guard = Guard(tmp_path, {})
+
+    def draws() -> list[float]:
+        return [float(torch.rand(())), float(numpy.random.rand()), random.random()]
+
+    def loaded(number: int) -> Any:
+        return guard.load(tmp_path / "drawn.py", f"workbench_variant_{number}_drawn").run(0)
+
+    first, one, second, other = loaded(1), draws(), loaded(2), draws()
+    assert first == second
+    assert all(a != b for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import random
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -117,6 +119,32 @@ OWN = "workbench_"  # what the names of modules begin with that are loaded by pa
 _packages: dict[str, dict[str, ModuleType]] = {}  # of each variant, by the path of its module
 
 
+SEED = 20261
+
+
+@contextmanager
+def same_draws() -> Iterator[None]:
+    """Weights that a module draws while it is loaded inside are those of every other load of it,
+    with values even where inputs are drawn without. Afterwards generators go on as if nothing had
+    been drawn.
+    """
+    import numpy
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    plain, numpys = random.getstate(), numpy.random.get_state()
+    with _disable_current_modes(), torch.random.fork_rng(devices):
+        torch.manual_seed(SEED)
+        random.seed(SEED)
+        numpy.random.seed(SEED)
+        try:
+            yield
+        finally:
+            random.setstate(plain)
+            numpy.random.set_state(numpys)
+
+
 class File:
     """A user's file ``name`` in the folder of the module ``beside``, loaded at its first use.
 
@@ -134,7 +162,8 @@ class File:
         this class.
         """
         try:
-            return self.loaded()
+            with same_draws():
+                return self.loaded()
         except AttributeError as error:
             where = f"{self.path.name}{line_in(self.path, error)}"
             raise GateFailed(

@@ -15,9 +15,11 @@ from typing import Any
 import torch
 
 from workbench.errors import WorkbenchError
+from workbench.problems.given.user_module import same_draws
 from workbench.run.worker.event_log import BESIDE_HINT
 from workbench.run.worker.integrity import IntegritySnapshot, is_users
 from workbench.run.worker.lines import prepare
+from workbench.run.worker.process_settings import keep_precision, own_precision
 from workbench.run.worker.timing.timed_gpu import put_back_l2, set_aside_l2
 from workbench.study.sources import CODE
 from workbench.study.workspace import load_module
@@ -46,13 +48,20 @@ class Guard:
         }
 
     def load(self, path: Path, name: str) -> ModuleType:
-        """A module of the user's, which no other may change from now on."""
+        """Load and adopt a module of the user's."""
         prepare(path)
         self.replaced()
-        module = load_module(path, name)
-        self.integrity.also(module)
+        with same_draws(), own_precision(name):
+            module = load_module(path, name)
+        self.adopt(module)
         self.own = name
         return module
+
+    def adopt(self, module: ModuleType) -> None:
+        """A module of the user's, which no other may change from now on."""
+        self.integrity.also(module)  # with its own functions, and then with those around them
+        keep_precision(module)
+        self.integrity.also(module)
 
     @contextmanager
     def watching(self, variant: str) -> Iterator[None]:

@@ -69,7 +69,7 @@ class IntegritySnapshot:
         self._entries = {name: _things(module) for name, module in self._modules.items()}
         self._classes = {kind: dict(vars(kind)) for kind in _classes(self._modules)}
         self._code = {f: _body(f) for f in self._functions()}
-        self._settings = {s.name: s.read() for s in SETTINGS}
+        self._settings = {s.name: s.value() for s in SETTINGS}
         self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
         self._threads = set(sys._current_frames())
         self._callbacks = list(gc.callbacks)
@@ -116,7 +116,7 @@ class IntegritySnapshot:
         for change in list(self._changes()):
             with suppress(Exception):
                 change.restore()
-        self._settings = {s.name: s.read() for s in SETTINGS}
+        self._settings = {s.name: s.value() for s in SETTINGS}
         self._threads = set(sys._current_frames())
         self.protect(*(owner for owner, _ in self._protected.values()))
 
@@ -193,10 +193,13 @@ class IntegritySnapshot:
 
     def _changed_settings(self) -> Iterator[Alteration]:
         for setting in SETTINGS:
-            before = self._settings[setting.name]
-            if setting.read() != before:
-                what = f"changes {setting.name} from {before} to {setting.read()}"
-                yield Alteration(what, partial(setting.write, before))
+            before, now = self._settings[setting.name], setting.value()
+            if now != before:
+                restore = partial(setting.write, before)
+                if isinstance(before, dict) and isinstance(now, dict):
+                    others = [k for k in before | now if before.get(k) != now.get(k)]
+                    before, now = ({k: d.get(k) for k in others} for d in (before, now))
+                yield Alteration(f"changes {setting.name} from {before} to {now}", restore)
 
     def _changed_hooks(self) -> Iterator[Alteration]:
         if gc.callbacks != self._callbacks:

@@ -81,7 +81,7 @@ class JobWorker:
 
             self.journal.write(DeviceFound(environment=environment()))
             self.guard = guard_of(self.folder, self.job)
-            self.guard.integrity.also(self.study)
+            self.guard.adopt(self.study)
             self.load_reference()
         self.each(Phase.BUILD, self.build)
         if Phase.CHECK in phases:

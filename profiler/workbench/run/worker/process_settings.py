@@ -1,18 +1,25 @@
 """Settings of torch and Python that hold for the whole process: how to read them, and how to put
 them back. In the worker.
+
+The precision of float32 belongs to the code that sets it: ``own_precision``.
 """
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
+
+from workbench.ncu.command import VARIANT_MODULE
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,13 @@ class ProcessSetting:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
+
+    def value(self) -> Any:
+        """The setting as it is now; the name of the error where torch refuses to read it."""
+        try:
+            return self.read()
+        except Exception as error:
+            return type(error).__name__
 
 
 def _attribute(path: str) -> ProcessSetting:
@@ -35,13 +49,89 @@ def _attribute(path: str) -> ProcessSetting:
             found = getattr(found, part)
         return found
 
-    def read() -> Any:
-        try:
-            return getattr(find(), name)
-        except RuntimeError as error:  # a newer way to set it was used, which the older cannot read
-            return type(error).__name__
+    return ProcessSetting(
+        path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value)
+    )
 
-    return ProcessSetting(path, read, lambda value: setattr(find(), name, value))
+
+# torch has two ways to set the precision of float32. It refuses to read by the older one what was
+# set by the newer (``fp32_precision``), of which releases before 2.9 have none.
+OLDER: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    "torch.get_float32_matmul_precision": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    "torch.backends.cudnn.allow_tf32": (
+        torch._C._get_cudnn_allow_tf32,
+        torch._C._set_cudnn_allow_tf32,
+    ),
+}
+HAS_NEWER = hasattr(torch._C, "_get_fp32_precision_getter")
+NEWER = [("generic", "all")] + [
+    (backend, operation)
+    for backend in ("cuda", "mkldnn")
+    for operation in ("all", "matmul", "conv", "rnn")
+]
+Precision = dict[str, object]
+
+
+def _precision() -> Precision:
+    """Without what torch refuses to read."""
+    found: Precision = {}
+    for name, (read, _) in OLDER.items():
+        with suppress(RuntimeError):
+            found[name] = read()
+    for backend, operation in NEWER if HAS_NEWER else ():
+        value = torch._C._get_fp32_precision_getter(backend, operation)
+        found[f"fp32_precision of {backend} {operation}"] = value
+    return found
+
+
+def _set_precision(before: Precision) -> None:
+    now = _precision()
+    for name, (_, write) in OLDER.items():
+        if name in before and before[name] != now.get(name):
+            write(before[name])
+    # The older way has set these too.
+    for backend, operation in NEWER if HAS_NEWER else ():
+        value = str(before[f"fp32_precision of {backend} {operation}"])
+        torch._C._set_fp32_precision_setter(backend, operation, value)
+
+
+PRECISION = ProcessSetting("torch's float32 precision", _precision, _set_precision)
+LOADED = re.compile(rf"^{VARIANT_MODULE}_\d+_")
+_own: dict[str, object] = {}  # the precision that the code of a module has set
+
+
+@contextmanager
+def own_precision(module: str) -> Iterator[None]:
+    """The float32 precision inside is the one that the code of a module has set, and what it sets
+    inside is no other's: as in a process of its own. A variant's modules, loaded anew, are one.
+    """
+    name, before = LOADED.sub("", module), PRECISION.value()
+    if _own.get(name, before) != before:
+        PRECISION.write(_own[name])
+    try:
+        yield
+    finally:
+        _own[name] = PRECISION.value()
+        if _own[name] != before:
+            PRECISION.write(before)
+
+
+def keep_precision(module: ModuleType) -> None:
+    """The functions of a variant or a study have the float32 precision that their code sets."""
+
+    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            with own_precision(module.__name__):
+                return function(*given, **named)
+
+        return called
+
+    for name in ("run", "inputs", "reference", "exact", "plain", "accepts"):
+        if callable(function := getattr(module, name, None)):
+            setattr(module, name, kept(function))
 
 
 def _signals() -> dict[int, Any]:
@@ -100,8 +190,6 @@ SETTINGS = (
             "torch.backends.cudnn.enabled",
             "torch.backends.cudnn.benchmark",
             "torch.backends.cudnn.deterministic",
-            "torch.backends.cudnn.allow_tf32",
-            "torch.backends.cuda.matmul.allow_tf32",
             "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
             "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
         ),
@@ -114,11 +202,7 @@ SETTINGS = (
         )
         for kind in ("flash", "mem_efficient", "math", "cudnn")
     ),
-    ProcessSetting(
-        "torch.get_float32_matmul_precision",
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-    ),
+    PRECISION,
     ProcessSetting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
     ProcessSetting(
         "torch.are_deterministic_algorithms_enabled",
