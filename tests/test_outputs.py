@@ -18,11 +18,17 @@ from torch.utils._pytree import tree_leaves
 
 from answers import Patch, not_none
 from workbench import Shape, Tolerance
-from workbench.errors import UsageError
+from workbench.errors import CannotTell, UsageError
 from workbench.evidence.records import CheckOutcome
 from workbench.run.worker import correctness, deviation
 from workbench.run.worker.correctness import check_variant
-from workbench.run.worker.deviation import chunks, compare, same_bits
+from workbench.run.worker.deviation import (
+    chunks,
+    compare,
+    error_of,
+    require_judging,
+    same_bits,
+)
 from workbench.run.worker.output import (
     NoResult,
     expected_of,
@@ -392,21 +398,58 @@ def test_a_comparison_in_pieces_says_what_a_whole_one_says(transposed: bool) -> 
     row, column = divmod(int(error.abs().argmax()), 30)
     assert why.endswith(f"worst at [{row}, {column}]")
     out[4, 17] = out[7, 3] = math.nan
-    assert (
-        "2 of 270 outputs are NaN or infinite, the first at [4, 17]"
-        in compare(out, expected, BOUND)[2]
+    assert compare(out, expected, BOUND)[2] == (
+        "2 of 270 outputs differ in NaN or infinity, the first at [4, 17]: NaN, expected "
+        f"{float(expected[4, 17]):.3g} (not written, or read out of bounds)"
     )
 
 
 def test_nan_and_infinity_are_right_where_the_reference_has_them() -> None:
     expected = torch.tensor([1.0, math.nan, -math.inf, 4.0], dtype=torch.float64)
     assert compare(expected.float(), expected, BOUND) == (0.0, 0.0, "")
-    other = expected.float()
-    other[2] = math.inf
-    assert (
-        "1 of 4 outputs are NaN or infinite, the first at [2]" in compare(other, expected, BOUND)[2]
-    )
-    assert compare(torch.ones(4), expected, BOUND)[2].startswith("max error nan")
+    absolute, relative, why = compare(expected.float() + 0.5, expected, BOUND)
+    assert absolute == 0.5
+    assert relative == pytest.approx(math.sqrt(0.5 / 17))
+    assert why.startswith("max error 0.5")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (
+            0,
+            math.nan,
+            "1 of 4 outputs differ in NaN or infinity, the first at [0]: NaN",
+        ),
+        (0, -math.inf, "the first at [0]: -inf, expected 1"),
+        (1, 7.0, "the first at [1]: 7, expected NaN"),
+        (1, math.inf, "the first at [1]: inf, expected NaN"),
+        (2, math.inf, "the first at [2]: inf, expected -inf"),
+        (2, -9.0, "the first at [2]: -9, expected -inf"),
+    ],
+)
+def test_nan_and_infinity_of_one_side_alone_are_wrong(place: int, value: float, said: str) -> None:
+    expected = torch.tensor([1.0, math.nan, -math.inf, 4.0], dtype=torch.float64)
+    out = expected.float()
+    out[place] = value
+    absolute, relative, why = compare(out, expected, BOUND)
+    assert said in why
+    assert math.isnan(absolute)
+    assert math.isnan(relative)
+    assert error_of(out, expected, "f")[2] == why
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.0])
+def test_a_reference_that_is_nan_everywhere_judges_nothing(value: float) -> None:
+    expected = torch.full((2, 3), math.nan, dtype=torch.float64)
+    out = torch.full((2, 3), value)
+    assert compare(out, expected, BOUND)[2] == "the reference is NaN everywhere"
+    found = outcome(study_of(lambda x: x.double() * math.nan), lambda x: x * value)
+    assert (found.status, found.why) == (CheckResult.WRONG, "the reference is NaN everywhere")
+    assert found.hint == "check inputs() and reference() in study.py"
+    with pytest.raises(CannotTell, match="NaN everywhere in output 1: nothing can be compared"):
+        require_judging((torch.ones(2), expected))
+    require_judging((torch.tensor([math.nan, 0.0]), torch.empty(0)))
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "complex64", "float8_e4m3fn", "bfloat16"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +167,21 @@ def test_text_and_numbers_of_other_libraries_travel_too() -> None:
         relative=0.0,
     )
     assert decode(encode(checked).decode()).max_abs == 0.25  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float64("nan")])
+def test_what_is_no_number_is_null_in_an_event(value: float) -> None:
+    checked = Checked(
+        variant="a",
+        shape="large",
+        status=CheckResult.WRONG,
+        why="",
+        max_abs=value,
+        relative=0.5,
+    )
+    line = encode(checked).decode()
+    assert '"max_abs": null' in line
+    assert decode(line) == structs.replace(checked, max_abs=None)
 
 
 @pytest.mark.parametrize(

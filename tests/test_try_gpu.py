@@ -75,6 +75,29 @@ def factored(a):
     assert found["tried"]["microseconds"]["value"] > 0
 
 
+def test_an_infinity_is_wrong_and_weights_of_a_module_are_right(
+    folder: Path, capsys: Capsys
+) -> None:
+    text = """import torch
+
+W = torch.randn(64, 64)
+
+
+def infinite(x):
+    return torch.full_like(x, float("inf"))
+
+
+def weighted(x):
+    return x @ W.to(x)
+"""
+    (folder / "values.py").write_text(text)
+    given = ["--input", "x=randn(4096,64)", "--quick"]
+    found = json_of(capsys, "try", "values.py:infinite", *given, "--vs", "torch.mul(x, 2)", code=1)
+    assert found["verdict"] == "wrong"
+    assert "the first at [0, 0]: inf, expected" in found["wrong"]
+    assert json_of(capsys, "try", "values.py:weighted", *given)["verdict"] == "correct"
+
+
 def test_what_is_kept_has_its_evidence(folder: Path, capsys: Capsys) -> None:
     (folder / "workbench.toml").touch()
     source = str(EXAMPLES / "fused_softmax.py")

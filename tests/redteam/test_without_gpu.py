@@ -406,12 +406,19 @@ class Later(torch.Tensor):
     """One that might compute when it is looked at."""
 
 
+def late(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    out.double = lambda: x.double() * 2  # type: ignore[method-assign]
+    return out
+
+
 @pytest.mark.parametrize(
     ("out", "expected"),
     [
         (lambda x: torch.empty_like(x), ""),
         (lambda x: x.clone(), ""),
         (lambda x: torch.empty_like(x).as_subclass(Later), "run() returned Later, not a tensor"),
+        (lambda x: late(x), "run() returned a tensor with its own 'double'"),
         (lambda x: None, "run() returned NoneType, not a tensor"),
         (lambda x: x, "what run() returns shares memory with its input 'x'"),
         (lambda x: x.view(-1)[3:].view(-1), "what run() returns shares memory with its input 'x'"),

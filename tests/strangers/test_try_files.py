@@ -323,6 +323,127 @@ NORM = (
 )
 
 
+VALUES = """NAN, INF = float("nan"), float("inf")
+
+
+def twice(x):
+    return x * 2
+
+
+def nan(x):
+    return torch.full_like(x, NAN)
+
+
+def one_nan(x):
+    out = x * 2
+    out[1, 2] = NAN
+    return out
+
+
+def infinite(x):
+    return torch.full_like(x, INF)
+
+
+def masked(x):
+    return torch.where(x > 0, x, -INF)
+
+
+def other_sign(x):
+    return torch.where(x > 0, x, INF)
+
+
+def finite(x):
+    return torch.where(x > 0, x, -9.0)
+
+
+def log(x):
+    return torch.log(x.clone())
+
+
+def overflows(x):
+    return x * 2 if bool((x.abs() < 8).all()) else x * INF
+
+
+class Later(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        args = [a.as_subclass(torch.Tensor) * 2 if type(a) is cls else a for a in args]
+        return func(*args, **(kwargs or {}))
+
+
+def subclass(x):
+    return x.clone().as_subclass(Later)
+
+
+def own_methods(x):
+    out = torch.zeros_like(x)
+    out.clone = out.double = out.to = lambda *given, **named: x.double() * 2
+    return out
+
+
+def in_its_input(x):
+    x.clone = lambda *given, **named: x.detach() * 2
+
+
+W = torch.randn(16, 4)
+
+
+def weights(x):
+    return x @ W.to(x)
+
+
+def same_weights(x):
+    return torch.mm(x, W.to(x))
+"""
+TWICE = "torch.mul(x, 2)"
+ON_ONE_SIDE = "is wrong: {} of 128 outputs differ in NaN or infinity, the first at {}"
+# Function, --vs ("" for none), exit code, verdict, and what the reason says.
+JUDGED = [
+    ("nan", TWICE, 1, "wrong", ON_ONE_SIDE.format(128, "[0, 0]: NaN, expected ")),
+    ("one_nan", TWICE, 1, "wrong", ON_ONE_SIDE.format(1, "[1, 2]: NaN, expected ")),
+    ("infinite", TWICE, 1, "wrong", ON_ONE_SIDE.format(128, "[0, 0]: inf, expected ")),
+    ("other_sign", "values.py:masked", 1, "wrong", "inf, expected -inf"),
+    ("finite", "values.py:masked", 1, "wrong", "-9, expected -inf"),
+    ("overflows", TWICE, 1, "wrong", "is wrong: for larger inputs "),
+    ("masked", "values.py:masked", 0, "correct", ""),
+    ("log", "torch.log", 0, "correct", ""),
+    ("log", "", 0, "correct", ""),
+    ("nan", "", 5, "unchecked", "the reference is NaN everywhere"),
+    ("twice", "values.py:nan", 5, "unchecked", "the reference is NaN everywhere"),
+    ("subclass", TWICE, 1, "failed", "values.py:subclass returned Later, not a tensor"),
+    ("own_methods", TWICE, 1, "failed", "returned a tensor with its own 'clone'"),
+    ("in_its_input", TWICE, 1, "failed", "returned a tensor with its own 'clone'"),
+    ("weights", "", 0, "correct", ""),
+    ("weights", "values.py:same_weights", 0, "correct", ""),
+]
+
+
+@without_gpu
+@pytest.mark.parametrize(("function", "versus", "code", "verdict", "said"), JUDGED)
+def test_a_value_is_right_where_the_reference_has_the_same(
+    function: str, versus: str, code: int, verdict: str, said: str, tmp_path: Path, answer: Any
+) -> None:
+    """NaN, infinity, values that are computed when they are looked at, and weights of a module."""
+    path = file(tmp_path, VALUES, "values.py")
+    against = ["--vs", versus.replace("values.py", str(path))] if versus else []
+    told, out, err = answer(f"{path}:{function}", "--input", "x=randn(8,16)", *against)
+    assert (told, out["verdict"]) == (code, verdict), err
+    assert said in err
+    if verdict == "wrong":
+        assert out["wrong"] in err
+        assert ("baseline" in out["trial_errors"]) == ("larger" in said)
+
+
+def test_a_module_that_is_loaded_for_its_inputs_draws_weights_with_values(
+    tmp_path: Path, answer: Any
+) -> None:
+    """How large inputs are is found out without their values."""
+    text = "W = torch.randn(8, 8)\n\n\ndef f(x):\n    return x @ W.to(x)\n\n\n"
+    path = file(tmp_path, text + "def inputs(rows=4):\n    return {'x': torch.randn(rows, 8)}\n")
+    code, out, err = answer(str(path))
+    assert (code, out["verdict"]) == (0, "correct"), err
+
+
 def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
     tmp_path: Path, tried: Any
 ) -> None:

@@ -86,7 +86,7 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
     What the format's own check accepts is right, however far it is from the reference.
     """
     known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
-    if trial.accepted:
+    if trial.accepted and not trial.differs:
         known.append(trial.errors[problem.baseline.name])
     base = RELATIVE.get(trial.dtype, INTEGERS)
     relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])

@@ -96,18 +96,28 @@ class Attempt:
         return {name: ErrorBound(*errors) for name, errors in self.trial.errors.items()}
 
     @property
-    def wrong(self) -> tuple[float, float] | None:
-        """The error of what was tried, where the trial call shows already that it is wrong."""
-        found = self.trial.errors.get(self.problem.baseline.name)
-        if found is None or self.trial.accepted:
-            return None
-        if self.trial.refused:
-            return found
+    @shown
+    def wrong(self) -> str:
+        """Why what was tried is wrong, where the trial call shows that already; else ""."""
+        trial, found = self.trial, self.trial.errors.get(self.problem.baseline.name)
+        if trial.differs:
+            return trial.differs
+        if found is None or trial.accepted:
+            return ""
+        if trial.refused:
+            return trial.refused
         if found[0] > self.facts.absolute or found[1] > self.facts.relative:
-            return found
-        larger = self.trial.larger
-        allowed = max(self.facts.relative, TIMES_REFERENCE * self.trial.larger_reference)
-        return larger if larger is not None and larger[1] > allowed else None
+            return self._too_far(found)
+        allowed = max(self.facts.relative, TIMES_REFERENCE * trial.larger_reference)
+        if trial.larger is not None and trial.larger[1] > allowed:
+            return f"for larger inputs {self._too_far(trial.larger)}"
+        return ""
+
+    def _too_far(self, error: tuple[float, float]) -> str:
+        return (
+            f"error {error[0]:.3g}, relative {error[1]:.3g}; allowed are "
+            f"{self.facts.absolute:g} and {self.facts.relative:g}"
+        )
 
     @property
     def wrong_while_timed(self) -> Gate | None:
@@ -297,13 +307,7 @@ def refusal(done: Attempt) -> GateFailed | None:
     if (gate := done.wrong_while_timed) is not None:
         return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
     if done.wrong:
-        (absolute, relative), allowed = done.wrong, done.facts
-        larger = " for larger inputs" if done.wrong == done.trial.larger else ""
-        why = done.trial.refused or (
-            f"error {absolute:.3g}, relative {relative:.3g}; allowed are {allowed.absolute:g} and "
-            f"{allowed.relative:g}"
-        )
-        return GateFailed(f"{called} is wrong{larger}: {why}", hint=again)
+        return GateFailed(f"{called} is wrong: {done.wrong}", hint=again)
     if done.verdict == TryVerdict.INACCURATE:
         return GateFailed(
             f"{called} is inaccurate: {done.times_reference_error:.2g}x the error of "

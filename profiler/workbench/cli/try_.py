@@ -11,7 +11,7 @@ from workbench.app.try_ import Attempt, attempt, blocks, refusal
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import show_json, tell
 from workbench.cli.streams import executor, note
-from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed
+from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed
 from workbench.render import answers, as_json, brief
 from workbench.run import machine
 from workbench.run.protocol import Failed
@@ -34,13 +34,14 @@ def as_brief(done: Attempt) -> Mapping[str, object]:
     data = brief.step(judged, row) if judged and row else {}
     gates = data.get("failed")
     failed = brief.failed(done.failures) or []
-    wrong = done.wrong and {"max_error": done.wrong[0], "allowed": done.facts.absolute}
+    error = done.trial.errors.get(done.problem.baseline.name, (None,))
+    wrong = {"why": done.wrong, "max_error": error[0], "allowed": done.facts.absolute}
     return {
         **data,
         "file": done.problem.title,
         "verdict": done.verdict,
         "accuracy": data.get("accuracy") or _accuracy(done),
-        **(wrong or {}),
+        **(wrong if done.wrong else {}),
         "failed": [*(gates if isinstance(gates, list) else ()), *failed] or None,
         "workspace": str(done.folder),
     }
@@ -80,9 +81,11 @@ def run(options: TryOptions) -> int:
     given = {name: value for name, value in vars(options).items() if value and name in known}
     try:
         done = attempt(here, **given, profile=not options.no_profile)
-    except GateFailed as error:  # it cannot be called, or not compared
+    except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
         if options.json:
-            show_json({"verdict": TryVerdict.FAILED, "why": error.message, "hint": error.hint})
+            is_open = isinstance(error, CannotTell)
+            verdict = TryVerdict.UNCHECKED if is_open else TryVerdict.FAILED
+            show_json({"verdict": verdict, "why": error.message, "hint": error.hint})
         raise
     tell(
         options,

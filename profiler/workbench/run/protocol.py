@@ -8,13 +8,21 @@ waits for ``gate.json``, which says which of its variants are still wanted.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
+from workbench.errors import (
+    CannotTell,
+    EnvironmentLacks,
+    GateFailed,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+)
 from workbench.evidence.records import BuiltKernel, Ceiling, CheckOutcome, Environment
 from workbench.evidence.timing import Call, Session
 from workbench.run.gpu import Gpu
@@ -129,7 +137,10 @@ class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
 Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 
 
-KINDS = {kind.__name__: kind for kind in (UsageError, EnvironmentLacks, GateFailed, ToolFailed)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (CannotTell, EnvironmentLacks, GateFailed, ToolFailed, UsageError)
+}
 
 
 class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,12 +255,14 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
     ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
     value that is expected. ``errors`` are absolute and relative, by variant that was called, and
-    ``failures`` say why others could not be. ``accepted``: the study has a check of its own, and it
-    accepts what the baseline gives; ``refused`` says why not. ``larger`` are the baseline's errors
-    for larger inputs, ``larger_reference`` is the relative one of the reference in its own
-    precision. ``constant``: other random inputs have the same result. ``structured``: the reference
-    does not bear inputs of which each piece has another factor, such as a matrix that must be
-    positive definite. ``few``: an output has too few elements for a ratio of errors.
+    ``failures`` say why others could not be. ``differs`` says at which place the baseline has
+    another NaN or infinity than the reference: then it has no error. ``accepted``: the study has a
+    check of its own, and it accepts what the baseline gives; ``refused`` says why not. ``larger``
+    are the baseline's errors for larger inputs, ``larger_reference`` is the relative one of the
+    reference in its own precision. ``constant``: other random inputs have the same result.
+    ``structured``: the reference does not bear inputs of which each piece has another factor, such
+    as a matrix that must be positive definite. ``few``: an output has too few elements for a ratio
+    of errors.
     """
 
     inputs: dict[str, str]
@@ -262,6 +275,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     bytes: dict[str, float] = {}
     largest: float = 0.0
     errors: dict[str, tuple[float, float]] = {}
+    differs: str = ""
     larger: tuple[float, float] | None = None
     larger_reference: float = 0.0
     constant: bool = False
@@ -335,9 +349,19 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"a {type(value).__name__} in an event")
 
 
+def _finite(value: Any) -> Any:
+    """Null in place of NaN and infinity, for which JSON has no numbers."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def encode(event: Event) -> bytes:
     """An event as a line. Text that is no Unicode, as in some file names, is replaced."""
-    text = json.dumps(msgspec.to_builtins(event, enc_hook=_plain), ensure_ascii=False)
+    data = _finite(msgspec.to_builtins(event, enc_hook=_plain))
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode("utf-8", "replace")
 
 

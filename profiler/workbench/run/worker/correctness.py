@@ -19,7 +19,13 @@ from msgspec import structs
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given.inputs import Empty
-from workbench.run.worker.deviation import Run, elements_in_norm, largest, same_bits
+from workbench.run.worker.deviation import (
+    NAN_REFERENCE,
+    Run,
+    elements_in_norm,
+    largest,
+    same_bits,
+)
 from workbench.run.worker.deviation import compare as compare
 from workbench.run.worker.output import (
     NoResult,
@@ -39,6 +45,7 @@ from workbench.words import CheckResult, Inputs
 
 Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
+FINITE_REFERENCE = "check inputs() and reference() in study.py"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
 MOST_DRAWS = 24
@@ -131,8 +138,9 @@ def judged(found: Outputs, expected: Outputs, bound: Tolerance) -> tuple[Compare
             return ComparedCall(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
         absolute, relative, why = compare(out, wanted, bound)
         if why:
+            hint = FINITE_REFERENCE if why == NAN_REFERENCE else ""
             why = f"'{name}': {why}" if name else why
-            return ComparedCall(absolute, relative, why, output=name), {}
+            return ComparedCall(absolute, relative, why, output=name, hint=hint), {}
         errors[name] = out.dtype, its, (absolute, relative)
         worst = replace(
             worst,

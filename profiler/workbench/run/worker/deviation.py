@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from workbench.errors import GateFailed
+from workbench.errors import CannotTell, GateFailed
 from workbench.study.model import Tolerance
 from workbench.words import Inputs
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 22  # elements: 32 MB in float64, of which a comparison holds a few
 Slices = tuple[slice, ...]
+NAN_REFERENCE = "the reference is NaN everywhere"
 
 
 def chunks(shape: Sequence[int], most: int = CHUNK) -> Iterator[Slices]:
@@ -39,39 +41,68 @@ def chunks(shape: Sequence[int], most: int = CHUNK) -> Iterator[Slices]:
         yield (slice(at, min(at + step, first)), *whole[1:])
 
 
+@dataclass(frozen=True)
+class Deviation:
+    """Max absolute error and error relative in norm, over what is finite in both; the ``place`` of
+    the largest. NaN and infinity are right where the reference has the same: ``misplaced`` says
+    where they are not, and then no error is a number. ``is_judged``: the reference is not NaN
+    everywhere.
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    place: Sequence[int] = ()
+    misplaced: str = ""
+    is_judged: bool = True
+
+
+def deviation(out: torch.Tensor, expected: torch.Tensor) -> Deviation:
+    """Compare two tensors of one shape."""
+    if not out.numel():
+        return Deviation()
+    parts = list(chunks(out.shape))
+    results = [_part(out[part], expected[part]) for part in parts]
+    sums = torch.stack([numbers for numbers, _ in results])
+    places = torch.stack([place for _, place in results]).cpu()
+    misplaced, nan, absolute, squared, norm = (column.cpu() for column in sums.unbind(1))
+    is_judged = int(nan.sum()) < out.numel()
+    if count := int(misplaced.sum()):
+        first = int((misplaced > 0).long().argmax())
+        place = _index(parts[first], int(places[first, 0]))
+        value, wanted = out[tuple(place)].item(), expected[tuple(place)].item()
+        why = (
+            f"{count} of {out.numel()} outputs differ in NaN or infinity, the first at {place}: "
+            f"{_value(value)}, expected {_value(wanted)}"
+        )
+        unwritten = " (not written, or read out of bounds)" if value != value else ""
+        return Deviation(math.nan, math.nan, place, why + unwritten, is_judged)
+    worst = int(absolute.argmax())
+    return Deviation(
+        absolute=float(absolute.max()),
+        relative=_ratio(math.sqrt(float(squared.sum())), math.sqrt(float(norm.sum()))),
+        place=_index(parts[worst], int(places[worst, 1])),
+        is_judged=is_judged,
+    )
+
+
 def compare(
     out: torch.Tensor, expected: torch.Tensor, bound: Tolerance
 ) -> tuple[float, float, str]:
-    """Max absolute error, error relative in norm, and why it is wrong ("" when it is not).
-
-    NaN and infinity are right where the reference has them, and count as no error.
-    """
+    """Max absolute error, error relative in norm, and why it is wrong ("" when it is not)."""
     if out.shape != expected.shape:
         return math.nan, math.nan, f"shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
-    if not out.numel():
-        return 0.0, 0.0, ""
-    parts = list(chunks(out.shape))
-    each = [_part(out[at], expected[at]) for at in parts]
-    sums, places = torch.stack([s for s, _ in each]), torch.stack([p for _, p in each]).cpu()
-    wrong, absolute, squared, norm = (column.cpu() for column in sums.unbind(1))
-    if not_finite := int(wrong.sum()):
-        first = int((wrong > 0).long().argmax())
-        where = _index(parts[first], int(places[first, 0]))
-        why = f"{not_finite} of {out.numel()} outputs are NaN or infinite, the first at {where}: "
-        return math.nan, math.nan, f"{why}not written, or read out of bounds"
-    worst = float(absolute.max())
-    relative = _ratio(math.sqrt(float(squared.sum())), math.sqrt(float(norm.sum())))
-    if worst <= bound.absolute and relative <= bound.relative:
-        return worst, relative, ""
-    at = int(absolute.argmax())
-    return (
-        worst,
-        relative,
-        (
-            f"max error {worst:.3g} (allowed {bound.absolute:.3g}), relative {relative:.3g} "
-            f"(allowed {bound.relative:.3g}), worst at {_index(parts[at], int(places[at, 1]))}"
-        ),
-    )
+    found = deviation(out, expected)
+    if not found.is_judged:
+        return math.nan, math.nan, NAN_REFERENCE
+    if found.misplaced:
+        return math.nan, math.nan, found.misplaced
+    why = ""
+    if not (found.absolute <= bound.absolute and found.relative <= bound.relative):
+        why = (
+            f"max error {found.absolute:.3g} (allowed {bound.absolute:.3g}), relative "
+            f"{found.relative:.3g} (allowed {bound.relative:.3g}), worst at {found.place}"
+        )
+    return found.absolute, found.relative, why
 
 
 def elements_in_norm(expected: torch.Tensor) -> float:
@@ -97,18 +128,25 @@ def _magnitudes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _part(out: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """[wrong, largest error, squared errors, squared reference], and the places of the first that
-    is wrong and of the largest error; both on the tensors' device: nothing waits for it.
+    """[misplaced, NaN of the reference, largest error, squared errors, squared reference], and the
+    places of the first that is misplaced and of the largest error; both on the tensors' device:
+    nothing waits for it.
     """
     wide = torch.complex128 if out.is_complex() or expected.is_complex() else torch.float64
     found, wanted = out.to(wide), expected.to(wide)
-    finite = torch.isfinite(found)
-    wrong = ~(finite | (found == wanted) | (found.isnan() & wanted.isnan()))
+    finite = torch.isfinite(found) & torch.isfinite(wanted)
+    nan = wanted.isnan()
+    misplaced = ~(finite | (found == wanted) | (found.isnan() & nan))
     error = torch.where(finite, found - wanted, 0).abs()
-    size = torch.where(torch.isfinite(wanted), wanted, 0).abs()
-    sums = (wrong.sum().double(), error.max(), error.square().sum(), size.square().sum())
-    places = (wrong.flatten().to(torch.uint8).argmax(), error.flatten().argmax())
+    size = torch.where(finite, wanted, 0).abs()
+    counts = (misplaced.sum().double(), nan.sum().double())
+    sums = (*counts, error.max(), error.square().sum(), size.square().sum())
+    places = (misplaced.flatten().to(torch.uint8).argmax(), error.flatten().argmax())
     return torch.stack(sums), torch.stack(places)
+
+
+def _value(number: complex) -> str:
+    return f"{number:.3g}".replace("nan", "NaN")
 
 
 def _ratio(error: float, norm: float) -> float:
@@ -232,7 +270,7 @@ def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
         value.fill_(float("nan") if value.is_floating_point() else 1)
         with torch.no_grad():
             again = tensors(run(**other)) or [other[n] for n in changed]
-        if all(torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=False)
+        if all(torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
                for a, b in zip(results, again, strict=True)):  # fmt: skip
             only_written.append(name)
     return {
@@ -241,9 +279,9 @@ def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
     }
 
 
-def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
-    """Largest absolute error and that relative in norm, of all outputs. Raises GateFailed for
-    outputs of another number or shape.
+def error_of(out: Any, expected: Any, name: str) -> tuple[float, float, str]:
+    """Largest absolute error and that relative in norm, of all outputs, and why an error is no
+    number ("" where both are). Raises GateFailed for outputs of another number or shape.
     """
     ours, theirs = tensors(out), tensors(expected)
     if not ours:
@@ -261,10 +299,24 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float]:
             f"{', '.join(str(list(t.shape)) for t in theirs)}",
             hint="do both compute the same of these inputs? --vs may name a call with arguments",
         )
-    worst = (0.0, 0.0)
-    for one, other in zip(ours, theirs, strict=True):
-        difference = one.double() - other.double()
-        norm = float(other.double().norm())
-        absolute, whole = float(difference.abs().max()), float(difference.norm())
-        worst = max(worst[0], absolute), max(worst[1], whole / norm if norm else whole)
-    return worst
+    every = [deviation(one, other) for one, other in zip(ours, theirs, strict=True)]
+    absolute, relative = max(d.absolute for d in every), max(d.relative for d in every)
+    for number, found in enumerate(every):
+        which = f"output {number}: " if len(every) > 1 else ""
+        if found.misplaced:
+            return math.nan, math.nan, which + found.misplaced
+        if not math.isfinite(found.relative):
+            error = f"error {found.absolute:.3g} at {found.place}"
+            return math.nan, math.nan, f"{which}{error}, relative {found.relative:.3g}"
+    return absolute, relative, ""
+
+
+def require_judging(expected: Any) -> None:
+    """Raises CannotTell for a reference with an output that is NaN everywhere."""
+    for number, tensor in enumerate(every := tensors(expected)):
+        if tensor.numel() and bool(tensor.isnan().all()):
+            which = f" in output {number}" if len(every) > 1 else ""
+            raise CannotTell(
+                f"{NAN_REFERENCE}{which}: nothing can be compared with it",
+                hint="check the inputs, or name another reference with --vs",
+            )

@@ -49,6 +49,9 @@ def outputs_of(result: Any, inputs: Inputs, in_place: Sequence[str] = ()) -> Out
     An input of ``in_place`` may be among what is returned, and counts once. Raises NoResult.
     """
     changed = {name: inputs[name] for name in in_place}
+    for name, value in changed.items():
+        if why := refuse_lazy(value):
+            raise NoResult(f"run() leaves in its input '{name}' {why}")
     tensors: Tensors = {}
     counted = set()
     for name, tensor, by_place in flattened(result, "run()", empty=bool(changed)):
@@ -169,26 +172,35 @@ def kind_of(dtype: torch.dtype) -> str:
 def refuse_output(out: Any, inputs: Inputs, name: str = "") -> str:
     """Why it is no result, "" where it is one.
 
-    It must be there when ``run`` returns: an object that computes when it is looked at has done
-    nothing yet. And it must lie in memory of its own: what is written into an input's is gone with
-    the next call, and has changed that input.
+    It must be there when ``run`` returns. And it must lie in memory of its own: what is written
+    into an input's is gone with the next call, and has changed that input.
     """
     at = _at(name)
-    if type(out) is not torch.Tensor:
-        return f"run() returned {type(out).__name__}{at}, not a tensor"
+    if why := refuse_lazy(out, name):
+        return f"run() returned {why}"
     given = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-    if out.layout != torch.strided:
-        return f"run() returned a tensor that is not dense{at}: {out.layout}"
     if given and all(out.device != tensor.device for tensor in given):
         return f"run() returned a tensor on {out.device}{at}, its inputs are on {given[0].device}"
-    if out.is_neg() or out.is_conj():
-        return (
-            f"run() returned a tensor that is computed where it is read{at} "
-            "(lazy sign or conjugate)"
-        )
     for key, value in inputs.items():
         if isinstance(value, torch.Tensor) and _overlap(out, value):
             return f"what run() returns{at} shares memory with its input '{key}'"
+    return ""
+
+
+def refuse_lazy(out: Any, name: str = "") -> str:
+    """The object in words where it is no plain dense tensor, "" where it is one.
+
+    One that computes when it is looked at, or converted, has done nothing yet.
+    """
+    at = _at(name)
+    if type(out) is not torch.Tensor:
+        return f"{type(out).__name__}{at}, not a tensor"
+    if own := [key for key in vars(out) if hasattr(torch.Tensor, key)]:
+        return f"a tensor with its own '{own[0]}'{at}"
+    if out.layout != torch.strided:
+        return f"a tensor that is not dense{at}: {out.layout}"
+    if out.is_neg() or out.is_conj():
+        return f"a tensor that is computed where it is read{at} (lazy sign or conjugate)"
     return ""
 
 

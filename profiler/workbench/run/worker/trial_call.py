@@ -18,6 +18,7 @@ import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, larger, without
+from workbench.problems.given.user_module import same_draws
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
@@ -30,6 +31,7 @@ from workbench.run.worker.deviation import (
     fits,
     is_changed,
     largest,
+    require_judging,
     same_bits,
     shown,
     size_of,
@@ -40,6 +42,8 @@ from workbench.run.worker.deviation import (
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_users_words
 from workbench.run.worker.lines import prepare
+from workbench.run.worker.output import refuse_lazy
+from workbench.run.worker.process_settings import keep_precision, own_precision
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.workspace import load_module
@@ -49,6 +53,7 @@ LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
+COMPUTED = "return plain tensors of torch, dense and computed"
 
 
 class TrialRun:
@@ -62,6 +67,7 @@ class TrialRun:
         self.failures: dict[str, ErrorText] = {}
         self.bytes: dict[str, float] = {}
         self.largest = self.larger_reference = 0.0
+        self.differs = ""
         self.is_exact = True
 
     def run(self) -> Learned:
@@ -80,14 +86,17 @@ class TrialRun:
             again = self.left_behind(inputs, again, found["in_place"])
             self.require_repeatable(own, again, self.job.called)
         expected, refusal = self.expected(inputs)
+        require_judging(expected)
         more = len(tensors(own)) - len(tensors(expected))
         clobbered = more == len(found["in_place"]) > 0 and own is not None
         if clobbered:  # and the reference leaves these inputs as they are
             own = tuple(tensors(own)[:-more])
         if own is not None:
-            errors[self.job.baseline] = error_of(own, expected, self.job.called)
-            if not self.job.ranges and errors[self.job.baseline][1] > REPEATABLE:
+            *error, self.differs = error_of(own, expected, self.job.called)
+            if not self.job.ranges and (self.differs or error[1] > REPEATABLE):
                 self.require_repeatable(expected, self.expected(inputs)[0], "the reference")
+            if not self.differs:
+                errors[self.job.baseline] = error[0], error[1]
         seen = own
         for name in self.job.references:
             out = self.called(name, inputs)
@@ -110,6 +119,7 @@ class TrialRun:
         return Learned(
             inputs={n: shown(value) for n, value in given.items()},
             outputs=tuple(map(shown, tensors(expected if seen is None else seen))),
+            differs=self.differs,
             destinations=found["destinations"],
             in_place=found["in_place"],
             exact=not refusal,
@@ -176,34 +186,37 @@ class TrialRun:
 
     def require_repeatable(self, one: Any, other: Any, called: str) -> None:
         """Raises GateFailed where two calls with the same inputs differ by more than rounding."""
-        _, relative = error_of(one, other, called)
-        if relative > REPEATABLE:
+        _, relative, differs = error_of(one, other, called)
+        if differs or relative > REPEATABLE:
+            by = f": {differs}" if differs else f" by {relative:.2g} of the result"
             raise GateFailed(
                 f"{called} is random, or reads memory that it does not write: two calls with the "
-                f"same inputs differ by {relative:.2g} of the result",
+                f"same inputs differ{by}",
                 hint="give it the random numbers as an input, or switch them off (such as p=0); "
                 "check the types of the inputs and the sizes",
             )
 
     def compared(self, name: str, out: Any, expected: Any) -> dict[str, tuple[float, float]]:
-        """The errors of a reference. A range that does other work than the tried one is noted."""
-        if not self.job.ranges:
-            return {name: error_of(out, expected, name)}
+        """The errors of a reference. One that has none is noted, and a range that does other work
+        than the tried one.
+        """
         try:
-            error = error_of(out, expected, name)
+            absolute, relative, differs = error_of(out, expected, name)
         except GateFailed as refused:
+            if not self.job.ranges:
+                raise
             self.failures[name] = describe(refused)
             return {}
-        if error[1] <= REPEATABLE:
-            return {name: error}
-        why = GateFailed(f"{name} computes something else", hint="it is not compared")
-        self.failures[name] = describe(why)
+        if not differs and (relative <= REPEATABLE or not self.job.ranges):
+            return {name: (absolute, relative)}
+        why = "computes something else" if self.job.ranges else f"is wrong: {differs}"
+        self.failures[name] = describe(GateFailed(f"{name} {why}", hint="it is not compared"))
         return {}
 
     def larger(
         self, inputs: Inputs, expected: Any, errors: Mapping[str, tuple[float, float]]
     ) -> tuple[float, float] | None:
-        """The errors of the baseline for larger inputs; None where it has none on these, or where
+        """The errors of the baseline for larger inputs; None where it has none on either, or where
         the reference in its own precision does not bear them.
         """
         known = errors.get(self.job.baseline)
@@ -214,15 +227,19 @@ class TrialRun:
         right, self.larger_reference = found
         out = self.called(self.job.baseline, more)
         out = self.left_behind(more, out, self.study.in_place)
-        return error_of(out, right, self.job.called)
+        absolute, relative, differs = error_of(out, right, self.job.called)
+        if differs:
+            self.differs = f"for larger inputs {differs}"
+            return None
+        return absolute, relative
 
     def borne(self, more: Inputs, inputs: Inputs, expected: Any) -> tuple[Any, float] | None:
         """What is right for changed inputs, and the error of the reference in its own precision;
         None where it does not bear them.
         """
         try:
-            right = self.study.exact(more) if self.is_exact else self.study.plain(more)
-            plain, usual = self.study.plain(more), self.study.plain(inputs)
+            right = self.reference(more, exact=self.is_exact)
+            plain, usual = self.reference(more), self.reference(inputs)
             finite = all(bool(torch.isfinite(t).all()) for t in tensors((right, plain)))
             own, before = error_of(plain, right, "")[1], error_of(usual, expected, "")[1]
         except Exception:
@@ -253,7 +270,7 @@ class TrialRun:
     def is_constant(self, destinations: tuple[str, ...], expected: Any) -> bool:
         """Whether other random inputs have the same result."""
         others = without(self.inputs(self.job.shapes[0]), destinations)
-        again = self.study.exact(others) if self.is_exact else self.study.plain(others)
+        again = self.reference(others, exact=self.is_exact)
         pairs = list(zip(tensors(expected), tensors(again), strict=False))
         return all(a.shape == b.shape and same_bits(a, b) for a, b in pairs) and any(
             a.numel() for a, _ in pairs
@@ -277,23 +294,27 @@ class TrialRun:
             return str(dtype).removeprefix("torch.") if all(fits(t, dtype) for t in wide) else ""
         return ""
 
+    def reference(self, inputs: Inputs, *, exact: bool = False) -> Any:
+        """The reference's result, in memory that its next call does not write."""
+        return copied((self.study.exact if exact else self.study.plain)(inputs))
+
     def expected(self, inputs: Inputs) -> tuple[Any, str]:
         """In double precision, and why not, where the reference takes no doubles or rounds its
         result.
         """
         try:
-            exact = self.study.exact(inputs)
+            exact = self.reference(inputs, exact=True)
             if not (narrow := self.rounds_to(inputs, exact)):
                 return exact, ""
             self.is_exact = False
-            return self.study.plain(inputs), f"it rounds its result to {narrow}"
+            return self.reference(inputs), f"it rounds its result to {narrow}"
         except WorkbenchError:
             raise
         except Exception as error:
             refusal = f"it takes no float64: {describe(error).message}"
         self.is_exact = False
         try:
-            return self.study.plain(inputs), refusal
+            return self.reference(inputs), refusal
         except TypeError as error:
             named = getattr(self.study, "_versus", None)
             if not isinstance(named, Dotted):
@@ -363,12 +384,27 @@ class TrialRun:
         return self.job.called if name == self.job.baseline else name
 
     def load(self, name: str) -> Run:
+        """The variant's ``run``. It raises GateFailed where a tensor that it returns, or was given,
+        computes when it is looked at.
+        """
         run: Run = self.module(f"{name}.py", f"workbench_tried_{name}").run
-        return run
+
+        def called(**inputs: Any) -> Any:
+            out = run(**inputs)
+            for tensor in tensors((out, inputs)):
+                if why := refuse_lazy(tensor):
+                    raise GateFailed(f"{self.known(name)} returned {why}", hint=COMPUTED)
+            return out
+
+        return called
 
     def module(self, file: str, name: str) -> ModuleType:
+        """A module of the study, loaded anew."""
         prepare(self.folder / file)
-        return load_module(self.folder / file, name)
+        with same_draws(), own_precision(name):
+            module = load_module(self.folder / file, name)
+        keep_precision(module)
+        return module
 
     def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
         """What a call at a shape must move. Of inputs with indices among them not all need be read,
