@@ -124,6 +124,7 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     assert json.loads(step)["verdict"] == "wrong"
     told = [json.loads(each)["error"] for each in refused]
     assert "unknown step 'fix99'" in told[0]["message"]
+    assert told[0]["code"] == "usage"
     assert all("cannot be passed" in each["message"] for each in told[1:])
     assert max(map(len, (advised, compared, unknown, *refused, step))) <= brief.LIMIT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.app.new import IGNORED, add_agents, new_workspace
+from workbench.app.new import AGENTS, IGNORED, add_agents, new_workspace
 from workbench.cli.options import InitOptions
 from workbench.cli.printing import say, show_json
 from workbench.study.own_files import resolved
@@ -18,7 +18,9 @@ def run(options: InitOptions) -> None:
         added = add_agents(root)
         if options.json:
             return show_json({"folder": root, "written": added})
-        return say(*(f"wrote {name}" for name in added or ("nothing: the files are there",)))
+        left = [name for name in AGENTS.values() if name not in added]
+        say(*(f"wrote {name}" for name in added))
+        return say(*(f"left alone, since it was there: {name}" for name in left))
     made = new_workspace(root, options.template, agents=options.agents)
     if options.json:
         return show_json(made)

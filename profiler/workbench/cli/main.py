@@ -56,6 +56,7 @@ def verb(name: str, given: type) -> Callable[..., None]:
 
     def run(**values: Any) -> None:
         try:
+            require_here()
             module = f"{name}_" if iskeyword(name) else name
             code = importlib.import_module(f"workbench.cli.{module}").run(given(**values))
         except BrokenPipeError as error:
@@ -157,6 +158,17 @@ def run(arguments: list[str] | None) -> int:
         complain(found)
         return found.exit_code
     return code if isinstance(code, int) else 0
+
+
+def require_here() -> None:
+    """Raises EnvironmentLacks where the folder that this runs in was deleted."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        gone = os.environ.get("PWD", "that this runs in")
+        raise EnvironmentLacks(
+            f"the folder {gone} was deleted", hint="go to a folder that is there: cd"
+        ) from None
 
 
 def misused(error: Any) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from workbench import __version__
 from workbench.answered import SERVER
 from workbench.cli.options import McpOptions
-from workbench.errors import EnvironmentLacks, Interrupted, UsageError
+from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError
 from workbench.words import OWN_EXTRA
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
             process.terminate()  # the client gave up
     why, _, hint = err.decode(errors="replace").strip().partition("\nhint: ")
     said = out.decode(errors="replace").strip()
-    return said or brief.dumps(brief.error("tool", why.removeprefix("error: "), hint))
+    kinds = {kind.exit_code: kind.code for kind in (UsageError, EnvironmentLacks)}
+    code = kinds.get(process.returncode or 0, ToolFailed.code)
+    return said or brief.dumps(brief.error(code, why.removeprefix("error: "), hint))
 
 
 def given(**options: str | None) -> list[str]:

@@ -17,6 +17,7 @@ ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
 CHUNK = 1 << 22
 WINDOW_LOG = 27  # ZSTD_WINDOWLOG_LIMIT_DEFAULT
 LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
+MOST_FRAMES = 100_000  # of a file: an empty one takes 180 times its size to read
 READ = 1 << 11  # bytes that cannot hold more than 64 MB
 
 
@@ -63,11 +64,14 @@ def _decompressed(path: Path) -> Iterator[bytes]:
     """Frame by frame. Raises ZstdError, and EOFError where the last one has no end."""
     import zstandard
 
-    frame, rest = zstandard.ZstdDecompressor().decompressobj(), b""
+    frame, rest, frames = zstandard.ZstdDecompressor().decompressobj(), b"", 1
     with path.open("rb") as file:
         while data := rest or file.read(READ):
             rest = b""
             if frame.eof:
+                frames += 1
+                if frames > MOST_FRAMES:
+                    raise zstandard.ZstdError(f"it has more than {MOST_FRAMES} frames")
                 frame = zstandard.ZstdDecompressor().decompressobj()
             yield frame.decompress(data)
             rest = frame.unused_data

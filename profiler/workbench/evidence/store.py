@@ -32,6 +32,7 @@ R = TypeVar("R", bound=Record)
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
+MOST_BAD_LINES = 1000  # of a file: they are read a hundred times as slowly as others
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
 
@@ -182,10 +183,14 @@ def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
 
 def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[str]]:
     """As ``read_lines``, of what stands in a file or is to."""
-    found, parts = [], []
+    found: list[Any] = []
+    parts: list[str] = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
+        if len(parts) == MOST_BAD_LINES:
+            parts.append(f"{path.name} is not read from line {number} on: too many are damaged")
+            break
         try:
             require_schema(path, line)
             found.append(json_text.as_type(line, kind, besides=1))

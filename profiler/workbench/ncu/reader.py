@@ -8,14 +8,16 @@ too, but with exit code 1: "the answer is no".
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import math
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +42,7 @@ def load(path: Path) -> Any:
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
         frames.check(path)
-        context = ncu_report.load_report(str(path))
+        context = ncu_report.load_report(utf8_path(path))
         context.num_ranges()
     except BadCapture:
         raise
@@ -49,6 +51,20 @@ def load(path: Path) -> Any:
             f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
         ) from None
     return context
+
+
+_links = ExitStack()  # ncu_report goes on reading the file until the end
+atexit.register(_links.close)
+
+
+def utf8_path(path: Path) -> str:
+    """A name of the file that ncu_report takes: it refuses what is not UTF-8."""
+    with suppress(UnicodeEncodeError):
+        return str(path).encode().decode()
+    folder = _links.enter_context(tempfile.TemporaryDirectory(prefix="workbench-"))
+    link = Path(folder, f"report{path.suffix}")
+    link.symlink_to(path.absolute())
+    return str(link)
 
 
 def open_report(path: Path) -> Any:

@@ -151,6 +151,7 @@ class DaskCluster:
         """Raises EnvironmentLacks where Dask is missing, or no scheduler answers."""
         try:
             from distributed import Client
+            from distributed.security import Security
         except ImportError:
             raise EnvironmentLacks(
                 f"--on {self.name} needs Dask, which is not installed",
@@ -158,6 +159,11 @@ class DaskCluster:
             ) from None
         if self.name.startswith("tcp:"):
             self.require_own()
+        elif Security().get_connection_args("client")["ssl_context"] is None:
+            raise EnvironmentLacks(
+                f"{self.name} needs certificates, and Dask's configuration names none",
+                hint="set distributed.comm.tls.ca-file and .client of Dask's configuration",
+            )
         try:
             return Client(self.name, set_as_default=False, timeout=CONNECT_SECONDS)
         except (OSError, ValueError, TypeError, RuntimeError) as error:

@@ -23,6 +23,7 @@ from shutil import disk_usage
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
 from workbench.study.model import Study
+from workbench.study.own_files import alone, locked
 from workbench.study.params import base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.text import readable_text
@@ -138,13 +139,22 @@ class Repository:
     @contextmanager
     def worktrees(self) -> Iterator[Worktrees]:
         """Gone afterwards."""
-        self.git("worktree", "prune")  # those of killed runs whose folders are gone
+        self._remove_abandoned()
+        self.git("worktree", "prune")
         try:
-            with empty_scratch(SCRATCH) as scratch:
+            with empty_scratch(SCRATCH) as scratch, alone(scratch):
                 yield Worktrees(self, scratch.resolve())
         finally:
             with suppress(ToolFailed):
                 self.git("worktree", "prune")
+
+    def _remove_abandoned(self) -> None:
+        """Delete the folders of killed runs: nobody holds their locks any more."""
+        for line in self.git("worktree", "list", "--porcelain").splitlines():
+            scratch = Path(line.removeprefix("worktree ")).parent
+            if line.startswith("worktree ") and scratch.name.startswith(SCRATCH):
+                with suppress(OSError), locked(scratch, wait=False):  # gone, or in use
+                    shutil.rmtree(scratch)
 
     def worded(self, message: str, root: Path, commit: Commit) -> str:
         """With the files of a commit's workspace at ``root`` as git names them: COMMIT:PATH."""

@@ -18,6 +18,10 @@ from workbench.errors import UsageError, nearest
 
 Filled = TypeVar("Filled")
 MOST = 64 << 20  # bytes of a file that is read whole
+MOST_TOML = 4 << 20  # characters of settings and ladders
+MOST_KEYS = 32  # parts of a dotted key: the memory to read it grows with their square
+_DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){{{MOST_KEYS}}}""")
+MOST_SOURCE = 16 << 20  # bytes of a file that a variant or a study names
 NAME_BYTES = 200  # of a name that becomes a file's, with its ending
 
 
@@ -79,8 +83,12 @@ def is_plain_name(name: str) -> bool:
 
 def read_toml(path: Path) -> dict[str, object]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
+    text = read_text(path)
+    if len(text) > MOST_TOML or _DEEP_KEY.search(text):
+        why = f"is larger than {MOST_TOML >> 20} MiB, or has a key of more than {MOST_KEYS} parts"
+        raise UsageError(f"{path} {why}", hint="no setting and no ladder needs that")
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except ValueError as error:  # also of a number with more digits than Python reads
         named = isinstance(error, tomllib.TOMLDecodeError)
         hint = "fix this line" if named else "write a number with fewer digits"
