@@ -102,7 +102,7 @@ class Page:
 
 # ---- an executor -----------------------------------------------------------------------------
 class GatedGpu(TimedGpu):
-    """Its graphs wait at the gate before they advance the counter of replays, and report after the
+    """Graphs wait at the gate before they advance the counter of replays, and report after the
     stamp at their end. ``shared`` opens memory for the stamps around a call.
     """
 
