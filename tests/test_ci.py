@@ -1,12 +1,14 @@
-"""The CI files that a user copies, and histories as people make them."""
+"""The CI files that a user copies, those of this repository, and histories as people make them."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from answers import Capsys, Patch, error_of, not_none
 from commits import IDENTITY, Repository, repository
 from test_gate import CU, MODULE
-from workbench.cli.main import main
+from workbench.cli.main import command, main
 from workbench.errors import WorkbenchError
 from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
@@ -61,6 +63,29 @@ def test_the_gitlab_template() -> None:
     assert all(isinstance(value, str) for value in job["variables"].values())
     assert job["script"][-1].endswith("/gate.sh")
     assert job["artifacts"]["reports"]["junit"] == "gate-reports/gate.xml"
+
+
+def test_this_repository_runs_its_tests_and_its_hooks_without_a_package_of_others() -> None:
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    (script,) = [step["run"] for step in job["steps"] if "run" in step]
+    assert os.access(ROOT / script, os.X_OK)
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for hook in local["hooks"]:
+        program, *options = hook["entry"].split()
+        tool = program.removeprefix(".venv/bin/")
+        assert any(re.match(rf"{tool}\b", needed) for needed in extra["test"])
+        if hook.get("pass_filenames", True):
+            command = [sys.executable, "-m", tool, *options, __file__]
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def test_a_bug_report_asks_for_the_json_of_doctor() -> None:
+    form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text())
+    asked = {field["id"]: field["attributes"]["description"] for field in form["body"]}
+    verb, option = re.findall(r"`workbench (\w+) (\S+)`", asked["doctor"])[0]
+    assert option in [name for each in command().commands[verb].params for name in each.opts]
 
 
 def variables_of_the_script() -> set[str]:

@@ -12,8 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
-    path.name: path
-    for path in (ROOT / "README.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md")))
+    path.name: path for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
 }
 WRITTEN = [name for name in PAGES if name not in ("reference.md", "changelog.md")]
 MEAN_WORDS, MOST_WORDS = 20, 35
