@@ -114,11 +114,14 @@ def prepare() -> None:
     """A closed stream is the null device; what a stream's encoding lacks is spelt out; what stderr
     cannot take is lost, and changes no exit code.
     """
+    # Descriptors are given from the lowest: no file that is opened later becomes a closed stream.
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
     for number, name in enumerate(NAMES):
         stream = getattr(sys, name)
         if stream is None:
-            _occupy(number)
-            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115, PTH123
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
         elif number and hasattr(stream, "reconfigure"):
             with suppress(OSError, ValueError):
                 stream.reconfigure(errors="backslashreplace")
@@ -128,24 +131,13 @@ def prepare() -> None:
 
 
 class _Lossy(io.FileIO):
-    """Of a full disk, or of a file that was opened for reading."""
+    """A file whose disk may be full, or that was opened for reading."""
 
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError:
             return len(data)
-
-
-def _occupy(number: int) -> None:
-    """So that no file that is opened later takes the place of a closed stream."""
-    with suppress(OSError):
-        os.fstat(number)
-        return
-    opened = os.open(os.devnull, os.O_RDWR)
-    if opened != number:
-        os.dup2(opened, number)
-        os.close(opened)
 
 
 def flush() -> None:

@@ -30,7 +30,6 @@ from workbench.library.results import (
     TriedSource,
     ablated,
     profiled,
-    tried,
     values,
 )
 from workbench.ncu.report_file import read_report
@@ -144,7 +143,7 @@ def try_(source: str | Path, **options: Any) -> TriedSource:
     done = trying.attempt(Local(), str(source), **options)
     if no := trying.refusal(done):
         raise no
-    return tried(done)
+    return TriedSource(**values(done))
 
 
 def _folder(project: Where) -> Path | None:

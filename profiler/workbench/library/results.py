@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Local
 from workbench.app.show import Metric, read, report_lines, report_metric
 from workbench.app.target import Target, find_recorded
+from workbench.app.try_ import Attempt, blocks
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, unknown
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from workbench.app.try_ import Attempt
-    from workbench.load import LadderEvidence, VariantEvidence
+    from workbench.load import VariantEvidence
     from workbench.ncu.capture import Capture
 
 REPR_LINES = 15
@@ -132,12 +132,9 @@ def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Abla
     return Ablated(**values(judged), failures=dict(failures or {}))
 
 
-class TriedSource(Shown):
-    """What became of a source that was tried; the attributes of an attempt, and ``ladder``."""
-
-    judged: Ablation | None
-    evidence: LadderEvidence | None
-    failures: Mapping[str, str]
+@dataclass(frozen=True, repr=False)
+class TriedSource(Shown, Attempt):
+    """What became of a source that was tried."""
 
     @property
     def ladder(self) -> Ablated:
@@ -156,21 +153,12 @@ class TriedSource(Shown):
 
     def _blocks(self) -> Sequence[Block]:
         """As the verb prints it, and the charts of the ladder."""
-        from workbench.app.try_ import blocks
-
-        parts = blocks(cast("Attempt", self), profiled=True)
+        parts = blocks(self, profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, Chart))]
 
     def _chart(self, name: str) -> str:
         return self.ladder._chart(name)
-
-
-def tried(attempt: Any) -> TriedSource:
-    """An attempt, which the verb returns, that can show itself as well."""
-    kind = type("Tried", (TriedSource, type(attempt)), {})
-    shown: TriedSource = kind(**values(attempt))
-    return shown
 
 
 @dataclass(frozen=True, repr=False)
