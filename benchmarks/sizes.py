@@ -20,7 +20,6 @@ from workbench.errors import EnvironmentLacks
 from workbench.judge.sizes import OverSizes
 from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean, main_timing
 from workbench.render import markdown
-from workbench.render.chart import svg
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document.blocks import Chart, words
 from workbench.render.numbers import fine, interval, microseconds
@@ -119,8 +118,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
     charts: dict[str, str] = {}
     for case, each in known.items():
         name = f"sizes/{case}"
-        light, dark = svg.files(size_lines(each, name=name))
-        charts |= {f"{name}-light.svg": light, f"{name}-dark.svg": dark}
+        charts |= size_lines(each, name=name).files()
         alt = f"Ratio of {page.study} to the fastest reference over {each.parameter}: {case}"
         parts.append(markdown.picture(Chart(name, alt, words(""))))
     return "\n\n".join(parts), charts

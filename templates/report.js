@@ -28,32 +28,10 @@
   const tidy = (text) => text.replace(/\s+/g, " ").trim();
   const motion = () => matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
 
-  // Versions: what the ladders and the steps say of each, in the order of the page
-
-  const versions = new Map();
-  const version = (name) => {
-    if (!versions.has(name)) versions.set(name, { name, label: name, row: null, step: null });
-    return versions.get(name);
-  };
-  for (const row of all(".is-ladder tr[data-key]")) version(row.dataset.key).row ??= row;
-  const steps = all("article.step");
-  for (const step of steps) version(step.dataset.variant).step = step;
-  for (const each of versions.values()) if (each.row) each.label = tidy($("th", each.row).textContent);
-  const order = [...versions.keys()];
-
-  const ownWords = (element) => tidy([...element.childNodes].filter((node) => node.nodeName !== "SMALL").map((node) => node.textContent).join(""));
-  /** [what, value, the metric behind it] of a row of a table. */
-  const rowFacts = (row) => {
-    const heads = all("thead th", row.closest("table"));
-    return all(":scope > td", row)
-      .map((cell, i) => [tidy($("span", heads[i + 1]).textContent), ownWords(cell), heads[i + 1]])
-      .map(([what, value, head]) => [what, `${value} ${/\d$/.test(value) ? tidy($("small", head)?.textContent ?? "") : ""}`.trim(), head.title])
-      .filter(([, value]) => value);
-  };
-  const verdictOf = ({ row }) => row && $(".mark", row);
-
   // Steps: one is open at a time, beside the list of them
 
+  const steps = all("article.step");
+  const stepOf = new Map(steps.map((step) => [step.dataset.variant, step]));
   let openStep = null;
   const place = $(".step-buttons span");
   const openOnly = (step) => {
@@ -84,43 +62,6 @@
     if (next) goTo(next.id);
   };
 
-  // Choosing a version marks it on the whole page and opens its step
-
-  const bar = $("#chosen");
-  let chosen = "";
-  const nameOf = ({ dataset }) => dataset.variant ?? dataset.key;
-  const ofVariant = all("[data-variant], tr[data-key]").map((element) => [element, nameOf(element)]);
-  const choose = (name) => {
-    chosen = versions.has(name) ? name : "";
-    root.classList.toggle("has-choice", Boolean(chosen));
-    for (const [element, name] of ofVariant) {
-      const mine = Boolean(chosen) && name === chosen;
-      element.classList.toggle("chosen", mine);
-      if (element.hasAttribute("aria-pressed")) element.setAttribute("aria-pressed", String(mine));
-    }
-    bar.hidden = !chosen;
-    if (!chosen) return;
-    openOnly(versions.get(chosen).step);
-    $("#said").textContent = `${fillBar(versions.get(chosen))} is marked`;
-  };
-  const fillBar = (of) => {
-    const figures = of.row ? rowFacts(of.row).filter(([, value]) => /^[\d.]/.test(value)).slice(0, 3) : [];
-    const words = figures.map(([what, value]) => `${what} ${value}`).join(", ");
-    const source = all("#code > details").find((each) => each.dataset.variant === of.name);
-    bar.replaceChildren(
-      make("b", {}, of.label),
-      ...(verdictOf(of) ? [verdictOf(of).cloneNode(true)] : []),
-      make("span", { class: "figures" }, words),
-      ...(of.step ? [make("a", { href: `#${of.step.id}` }, "step")] : []),
-      ...(source ? [make("a", { href: `#${source.id}` }, "source")] : []),
-      button("‹", () => choose(beside(-1)), { "aria-label": "Version before" }),
-      button("›", () => choose(beside(1)), { "aria-label": "Next version" }),
-      button("×", () => choose(""), { "aria-label": "Clear the mark" }),
-    );
-    return `${of.label}: ${words}`;
-  };
-  const beside = (by) => order[(order.indexOf(chosen) + by + order.length) % order.length];
-
   // Going to a place on the page; the address keeps it
 
   /** What an address means: an anchor of the page, or the name of a version. */
@@ -128,7 +69,7 @@
     if (!anchor) return null;
     let name = "";
     try { name = decodeURIComponent(anchor); } catch { /* not one of ours */ }
-    return document.getElementById(anchor) ?? versions.get(name)?.step ?? null;
+    return document.getElementById(anchor) ?? stepOf.get(name) ?? null;
   };
   const reach = (element, behavior = motion()) => {
     for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
@@ -151,7 +92,6 @@
 
   // Clicks and keys
 
-  const toggle = (name) => choose(name === chosen ? "" : name);
   document.addEventListener("click", (event) => {
     const link = event.target.closest('a[href^="#"]');
     if (link) {
@@ -160,43 +100,21 @@
       return goTo(link.getAttribute("href").slice(1));
     }
     const go = event.target.closest("[data-go]");
-    if (go) return goBy(Number(go.dataset.go));
-    if (event.target.closest("a, button, summary, input") || String(getSelection())) return;
-    const mark = event.target.closest(".chart [data-variant], .is-ladder tr[data-key]");
-    if (mark) toggle(nameOf(mark));
+    if (go) goBy(Number(go.dataset.go));
   });
-  const charts = ".chart .choice";
   const typing = (element) => element.matches?.("input, textarea, select");
   const keys = {
     "/": () => field?.focus(),
     n: () => goBy(1),
     p: () => goBy(-1),
-    Escape: () => {
-      if (!tip.hidden) return hideTip();
-      choose("");
-    },
+    Escape: () => hideTip(),
   };
   document.addEventListener("keydown", (event) => {
     if (event.metaKey || event.ctrlKey || event.altKey || typing(event.target)) return;
-    const mark = event.target.closest?.(charts);
-    if (mark && chartKey(mark, event.key)) return event.preventDefault();
     if (!keys[event.key]) return;
     if (event.key === "/") event.preventDefault();
     keys[event.key]();
   });
-  const steering = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  /** Focus the next of some elements; true where there was a key for it. */
-  const steer = (elements, at, key) => {
-    const by = steering[key];
-    if (by) elements[(elements.indexOf(at) + by + elements.length) % elements.length].focus();
-    return Boolean(by);
-  };
-  const chartKey = (mark, key) => {
-    if (key !== "Enter" && key !== " ") return steer(all(charts, mark.closest("svg")), mark, key);
-    toggle(nameOf(mark));
-    return true;
-  };
-
   /** Put something fixed under a box, or over it where there is no room. */
   const put = (element, box) => {
     const { width, height } = element.getBoundingClientRect();
@@ -216,6 +134,7 @@
   const makeIndex = () => {
     const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
     const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
+    const versions = new Set(all(".is-ladder tr[data-key]").map((row) => row.dataset.key));
     const rows = new Map();
     for (const head of all("main table:not(.is-ladder) tbody th")) {
       const [words, where] = [tidy(head.textContent), about(head)];
@@ -330,25 +249,13 @@
     table.tHead.rows[0].cells[0].setAttribute("aria-sort", "ascending");
     for (const head of all(".sort", table)) head.addEventListener("click", () => sortBy(head.closest("th")));
   }
-  // What stands behind a mark of a chart or the cost of a line
+  // What stands behind the cost of a line
 
   const tip = $("#tip");
   let hiding = 0;
   let tipped = null;
   let shownAt = 0;
-  const listed = (rows) => make("dl", {}, ...rows.flatMap(([what, value, metric]) => [
-    make("dt", {}, what), make("dd", {}, value),
-    ...(metric ? [make("dd", { class: "metric" }, metric)] : []),
-  ]));
-  /** The rows about a version in the tables beside a chart, else its row of the ladder. */
-  const markFacts = (mark) => {
-    const name = nameOf(mark);
-    const title = mark.getAttribute("aria-label") ?? name;
-    const near = all("tr[data-key]", mark.closest("section")).filter((row) => row.dataset.key === name);
-    const rows = near.length ? near : [versions.get(name)?.row].filter(Boolean);
-    const seen = new Set();
-    return [title, rows.flatMap(rowFacts).filter(([what]) => !seen.has(what) && seen.add(what)).slice(0, 9)];
-  };
+  const listed = (rows) => make("dl", {}, ...rows.flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, value)]));
   const lineFacts = (cell) => {
     const { reasons, time, counters } = cell.heat;
     return [`line ${cell.dataset.line} of ${cell.dataset.file}`, [
@@ -360,7 +267,7 @@
   const showTip = (element, x, y) => {
     clearTimeout(hiding);
     if (tipped !== element) {
-      const [title, rows] = element.heat ? lineFacts(element) : markFacts(element);
+      const [title, rows] = lineFacts(element);
       tip.replaceChildren(make("strong", {}, title), listed(rows));
       tipped = element;
     }
@@ -370,7 +277,7 @@
   };
   const hideTip = () => { tip.hidden = true; tipped = null; };
   const hideSoon = () => { clearTimeout(hiding); hiding = setTimeout(hideTip, 140); };
-  const tips = `${charts}, td.heat[data-line]`;
+  const tips = "td.heat[data-line]";
   document.addEventListener("pointerover", (event) => {
     if (tip.contains(event.target)) return clearTimeout(hiding);
     const element = event.target.closest(tips);

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 
@@ -31,7 +31,7 @@ from workbench.judge.ladder import judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row
 from workbench.load import LadderEvidence
-from workbench.render.chart.scene import XY, Anchor, Box, Item, Label, VariantItems, text_width
+from workbench.render.chart.svg import XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
 from workbench.render.templates import template_environment
@@ -219,29 +219,65 @@ class Outline(HTMLParser):
         return found
 
 
-def groups(items: Sequence[Item]) -> list[VariantItems]:
-    """All groups among items, at any depth."""
-    mine = [item for item in items if isinstance(item, VariantItems)]
-    return [group for one in mine for group in (one, *groups(one.items))]
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """One element of a chart: a ``path``, ``rect``, ``circle`` or ``text`` with its attributes.
+
+    ``words`` are its text, or the title that a pointer over it shows.
+    """
+
+    tag: str
+    attributes: dict[str, str]
+    words: str
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.attributes[name])
+
+    @property
+    def points(self) -> list[XY]:
+        """The points of a line."""
+        pairs = (pair.split() for pair in self.attributes["d"][1:].split("L"))
+        return [(float(x), float(y)) for x, y in pairs]
+
+    @property
+    def colour(self) -> str:
+        return self.attributes["class"].split()[0][2:]
+
+    @property
+    def box(self) -> Box:
+        """What it covers, of a text that is not turned or of a bar."""
+        if self.tag == "rect":
+            x, y = self["x"], self["y"]
+            return Box(x, y, x + self["width"], y + self["height"])
+        bold, size = " b" in self.attributes["class"], self["font-size"]
+        wide = text_width(self.words, size, bold=bold)
+        ends = {"start": 0.0, "middle": wide / 2, "end": wide}
+        x = self["x"] - ends[self.attributes.get("text-anchor", "start")]
+        return Box(x, self["y"] - size, x + wide, self["y"] + 0.3 * size)
 
 
-def labels(items: Sequence[Item]) -> list[Label]:
-    """All texts among items, at any depth."""
-    texts: list[Label] = []
-    for item in items:
-        if isinstance(item, Label):
-            texts.append(item)
-        elif isinstance(item, VariantItems):
-            texts += labels(item.items)
-    return texts
+Segment = tuple[XY, XY]
 
 
-def text_box(label: Label) -> Box:
-    """What a label covers that is not turned."""
-    (x, y), size = label.at, label.size
-    wide = text_width(label.text, size, bold=label.bold)
-    x -= {Anchor.START: 0.0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[label.anchor]
-    return Box(x, y - size, x + wide, y + 0.3 * size)
+def middle(mark: Element) -> XY:
+    """Where a sign stands: a circle, a square or a diamond."""
+    if mark.tag == "circle":
+        return mark["cx"], mark["cy"]
+    if mark.tag == "rect":
+        return mark.box.middle
+    x, y, half = re.findall(r"[\d.]+", mark.attributes["d"])[:3]
+    return float(x), float(y) + float(half)
+
+
+def elements(drawing: Drawing, tag: str = "") -> list[Element]:
+    """What a chart has below its title, in the order in which it is drawn."""
+    root = ElementTree.fromstring(f"<svg>{''.join(drawing.canvas)}</svg>")
+    every = (Element(e.tag, dict(e.attrib), "".join(e.itertext()).strip()) for e in root)
+    return [element for element in every if tag in ("", element.tag)]
+
+
+def texts(drawing: Drawing) -> list[str]:
+    return [text.words for text in elements(drawing, "text")]
 
 
 def overlap(one: Box, other: Box) -> bool:
@@ -253,6 +289,17 @@ def holds(box: Box, at: XY, margin: float = 0.0) -> bool:
     x, y = at
     across = box.x0 - margin <= x <= box.x1 + margin
     return across and box.y0 - margin <= y <= box.y1 + margin
+
+
+def cross(one: Segment, other: Segment) -> bool:
+    """Whether two segments cross at a point that is no end of theirs."""
+
+    def side(a: XY, b: XY, at: XY) -> float:
+        return (b[0] - a[0]) * (at[1] - a[1]) - (b[1] - a[1]) * (at[0] - a[0])
+
+    (a, b), (c, d) = one, other
+    apart = side(a, b, c) * side(a, b, d), side(c, d, a) * side(c, d, b)
+    return max(apart) < -1
 
 
 def contrast(one: str, other: str) -> float:

@@ -32,10 +32,8 @@ from workbench.judge.rows import Ablation
 from workbench.ncu.capture import ColumnTable
 from workbench.render import answers, markdown
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.chart import roofline_plot, svg
-from workbench.render.chart.charts import scene
-from workbench.render.chart.roofline_plot import roofs
-from workbench.render.chart.scene import Box, plot
+from workbench.render.chart.charts import chart
+from workbench.render.chart.svg import Box
 from workbench.render.document import limits
 from workspaces import copy_of_fixture
 
@@ -206,7 +204,7 @@ def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
 
 
 def test_the_roofline_draws_them_only_where_the_card_was_calibrated() -> None:
-    with_them, plain = (svg.files(scene("roofline", one))[0] for one in (calibrated(), ablation()))
+    with_them, plain = (chart("roofline", one).svg() for one in (calibrated(), ablation()))
     assert "measured on this GPU (in brackets)" in with_them
     assert "4.81 (1.80) TB/s" in with_them
     assert with_them.count('stroke-dasharray="6 3"') > plain.count('stroke-dasharray="6 3"')
@@ -214,13 +212,14 @@ def test_the_roofline_draws_them_only_where_the_card_was_calibrated() -> None:
 
 
 def test_a_roofline_has_one_dashed_line_a_measured_ceiling() -> None:
-    box = Box(50, 10, 450, 310)
-    at = plot(box, (0.1, 1e4), (0.1, 1e4))
-    known, plain = roofs(calibrated()), roofs(ablation())
-    lines = roofline_plot.measured_lines(at, not_none(known))
-    assert len(lines) == 3
-    assert all(pages.holds(box, end, 0.1) for line in lines for end in line)
-    assert not roofline_plot.measured_lines(at, not_none(plain))
+    drawing = chart("roofline", calibrated())
+    paths = pages.elements(drawing, "path")
+    axis = next(path for path in paths if len(path.points) == 3)
+    (left, top), (_, bottom), (right, _) = axis.points
+    lines = [path for path in paths if path.attributes.get("stroke-dasharray") == "6 3"]
+    ends = [end for line in lines for end in line.points if line["stroke-width"] == 0.9]
+    assert len(ends) == 2 * 3 + 2  # the slope, FP32 and the tensor pipe; and the legend's
+    assert all(pages.holds(Box(left, top, right, bottom), end, 0.1) for end in ends[:-2])
 
 
 def test_json_has_them_only_where_the_card_was_calibrated() -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -22,44 +21,18 @@ from workbench.judge.rows import Ablation
 from workbench.judge.sizes import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, FILES, chart_files, page_scenes, scene
-from workbench.render.chart.scene import (
-    PALETTE,
-    Anchor,
-    Bar,
-    Box,
-    Item,
-    Label,
-    Polyline,
-    Scene,
-    Sign,
-    VariantItems,
-    ink_on,
-    spread,
-    text_width,
-)
-from workbench.render.chart.stall_bars import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
+from workbench.render.chart.charts import CHARTS, chart, chart_files, page_charts
+from workbench.render.chart.stalls import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document.step import step_chart
-from workbench.render.numbers import percent
+from workbench.render.numbers import microseconds, percent
 from workbench.words import Regime
 
 HERE = Path(__file__).parent
 
 
-def chart(name: str, found: Ablation) -> str:
-    return svg.files(scene(name, found))[0]
-
-
-def texts(picture: str) -> list[str]:
-    """The words of a chart; reading them also proves that it is well-formed XML."""
-    root = ET.fromstring(picture)
-    return ["".join(e.itertext()).strip() for e in root.iter() if e.tag.endswith("}text")]
-
-
-def bars(items: tuple[Item, ...], part: str) -> list[Box]:
-    found = [item for group in pages.groups(items) for item in group.items]
-    return [item.box for item in found if isinstance(item, Bar) and item.part == part]
+def texts(name: str, found: Ablation) -> list[str]:
+    return pages.texts(chart(name, found))
 
 
 def test_bytes_do_not_depend_on_the_hash_seed() -> None:
@@ -83,34 +56,34 @@ def test_bytes_do_not_depend_on_the_hash_seed() -> None:
 
 def test_no_drawing_library_is_imported() -> None:
     script = "import sys, workbench.render.chart.charts; "
-    script += "assert not {'matplotlib', 'numpy', 'pandas', 'jinja2'} & set(sys.modules)"
+    script += "assert not {'numpy', 'pandas', 'jinja2'} & set(sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(HERE.parent / "profiler")}
     subprocess.run([sys.executable, "-c", script], env=env, check=True)
 
 
 def test_light_and_dark_differ_in_their_style_alone() -> None:
     files = chart_files(ablation(3))
-    assert tuple(files) == FILES
+    assert list(files) == [f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark")]
     for name in CHARTS:
         light, dark = (files[f"{name}-{shade}.svg"].splitlines() for shade in ("light", "dark"))
         apart = [pair for pair in zip(light, dark, strict=True) if pair[0] != pair[1]]
         assert len(apart) == 1
         assert all(line.startswith("<style>") for line in apart[0])
-        assert PALETTE["ink"].light in apart[0][0]
-        assert PALETTE["ink"].dark in apart[0][1]
+        assert svg.PALETTE["ink"].light in apart[0][0]
+        assert svg.PALETTE["ink"].dark in apart[0][1]
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_names_of_any_kind_are_text(name: str) -> None:
     nasty = 'A <b> & $x_1$ "\x00\x1f\ud800\ufffe\n]]>'
     found = ablation(3, gpu=nasty, shape="a|b", reference=nasty)
-    rows = tuple(
-        dataclasses.replace(row, variant=nasty) if row.variant == "fix3" else row
-        for row in found.rows
-    )
+    row = found.row("fix3")
+    sides = dataclasses.replace(not_none(row.against_parent), after=nasty)
+    named = dataclasses.replace(row, variant=nasty, against_parent=sides)
+    rows = tuple(named if each is row else each for each in found.rows)
     found = dataclasses.replace(found, rows=rows)
-    one = scene(name, found)
-    for picture in (*svg.files(one), svg.inline(one)):
+    drawing = chart(name, found)
+    for picture in (*drawing.files().values(), drawing.inline()):
         root = ET.fromstring(picture.encode())
         assert "A <b> & $x_1$" in " ".join(root.itertext()) + " ".join(
             value for e in root.iter() for value in e.attrib.values()
@@ -119,24 +92,34 @@ def test_names_of_any_kind_are_text(name: str) -> None:
 
 
 def test_ceilings_carry_value_and_unit() -> None:
-    told = texts(chart("roofline", ablation(1)))
+    told = texts("roofline", ablation(1))
     assert "DRAM 4.81 TB/s" in told
     assert "FP32 67.0 TFLOP/s, ridge 13.9" in told
     assert "Tensor, dense FP16 1073 TFLOP/s, ridge 223" in told
 
 
 def test_the_path_to_the_best_and_the_references_are_named() -> None:
-    told = [text.split()[0] for text in texts(chart("roofline", ablation(6)))]
+    told = [text.split()[0] for text in texts("roofline", ablation(6))]
     assert {"baseline", "fix1", "fix6", "sdpa"} <= set(told)
     assert "fix2" not in told  # rejected
     found, _ = pages.recorded()
-    named = {g.variant for g in pages.groups(scene("roofline", found).items) if g.areas}
+    drawing = chart("roofline", found)
+    shown = {row.variant for row in found.everything if row.roofline and row.figures}
+    titles = {mark.words.split(" ")[0] for mark in marks(drawing)}
+    assert titles == shown  # a pointer over a mark without a name shows it
+    named = titles & {text.split(" ")[0] for text in pages.texts(drawing)}
+    assert len(shown) > 20
     assert len(named) == 12
     assert {
         "baseline",
         not_none(found.best).variant,
         *(row.variant for row in found.references),
     } <= named
+
+
+def marks(drawing: svg.Drawing) -> list[pages.Element]:
+    """The signs of variants, which have a title."""
+    return [e for e in pages.elements(drawing) if e.tag != "text" and e.words]
 
 
 def test_height_is_the_work_that_the_problem_needs() -> None:
@@ -151,71 +134,59 @@ def test_height_is_the_work_that_the_problem_needs() -> None:
     over = min(rates["tensor fp16"], found.work.flops / moved * rates[found.base])
     share = found.work.flops / seconds / over
     assert abs(found.work.flops - row.roofline.flops) > 0.01 * row.roofline.flops  # executed
-    (label,) = (t for t in texts(chart("roofline", found)) if t.startswith("fix15 "))
+    (label,) = (t for t in texts("roofline", found) if t.startswith("fix15 "))
     assert label == f"fix15 {percent(share)}"
 
 
-@pytest.mark.parametrize("name", CHARTS)
-def test_every_choice_can_be_reached_at_its_last_area(name: str) -> None:
-    """Of all hit areas over the middle of one, the last drawn is its own group's."""
+def test_titles_of_the_marks_say_what_the_table_says() -> None:
     found, _ = pages.recorded()
-    one = scene(name, found)
-    chosen = [group for group in pages.groups(one.items) if group.areas]
-    for group in chosen:
-        assert group.words
-        middle = group.areas[-1].middle
-        over = [g for g in chosen if any(pages.holds(a, middle) for a in g.areas)]
-        assert over[-1] == group
-    reached = {group.variant for group in pages.groups(one.items)}
-    path = {row.variant for row in found.path}
-    shown = {row.variant for row in found.everything if row.figures}
-    assert len(shown) > 20
-    assert len(path) > 5
-    references = {row.variant for row in found.references}
-    wanted = {"roofline": shown, "times": path | references, "stall-time": path - {"baseline"}}
-    assert reached >= wanted[name]
-    told = [text for text in texts(svg.files(one)[0]) if text.startswith("not collected: ")]
-    if name == "roofline":
-        assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
+    times = {row.variant: microseconds(row.time.value) for row in found.path if row.time}
+    told = dict(mark.words.split(": ") for mark in marks(chart("times", found)))
+    assert {name: words.split(", ")[0] for name, words in told.items()} == times
+    assert told["fix1"].endswith(", kept")
 
 
 def test_rows_without_evidence_are_named() -> None:
     found = not_current(ablation(3), "fix2", "stale", "sources changed")
-    told = texts(svg.files(scene("roofline", found))[0])
+    told = texts("roofline", found)
     assert "not collected: fix2 (stale)" in told
     assert not any(text.startswith("fix2") for text in told)
+    told = [text for text in texts("roofline", pages.recorded()[0]) if "not collected" in text]
+    assert told[0].startswith("not collected: fix3 (failed: wrong: with outliers inputs: max")
 
 
 def test_no_ceilings_no_tensor_no_captures_no_samples() -> None:
     bare: Ablation = ablation(1)
     for row in bare.everything:
         bare = not_current(bare, row.variant, "missing", "not measured")
-    assert "ceilings not collected" in texts(chart("roofline", ablation(1, ceilings=None)))
+    assert "ceilings not collected" in texts("roofline", ablation(1, ceilings=None))
     rates = {name: CEILINGS.rates[name] for name in ("dram", "fp32")}
     plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.sm_clock, rates))
-    assert not any("Tensor" in text for text in texts(chart("roofline", plain)))
+    assert not any("Tensor" in text for text in texts("roofline", plain))
     for name in CHARTS:
-        assert scene(name, bare).height < 700
-    assert "stall samples not collected" in texts(chart("stall-time", bare))
+        assert chart(name, bare).height < 700
+    assert "stall samples not collected" in texts("stall-time", bare)
 
 
 def test_the_time_of_each_step_stands_beside_its_parent() -> None:
-    told = texts(chart("stall-time", ablation(3)))
+    told = texts("stall-time", ablation(3))
     assert [told.count(name) for name in ("baseline", "fix1", "fix2", "fix3")] == [1, 2, 0, 1]
     assert "960 µs" in told
     assert "505 µs, 1.90x" in told
     assert "672" in told  # of 960 µs, 70 % in long scoreboard
-    of_steps = {one.name for one in page_scenes(ablation(3))}
+    of_steps = {drawing.name for drawing in page_charts(ablation(3))}
     assert of_steps >= {step_chart(name) for name in ("fix1", "fix2", "fix3")}
     assert "stall-time" not in of_steps
     nothing = ablation(1, whole=None)
     nothing = with_row(nothing, "fix1", against_parent=None)
-    assert "stall samples not collected" in texts(chart("stall-time", nothing))
+    assert "stall samples not collected" in texts("stall-time", nothing)
 
 
 def test_bars_are_drawn_to_scale() -> None:
-    before, after = bars(scene("stall-time", ablation(1)).items, "long_scoreboard")[:2]
-    assert after.width / before.width == pytest.approx(0.4 / 0.7 / 1.9, rel=0.01)
+    rects = pages.elements(chart("stall-time", ablation(1)), "rect")
+    key, before, after = (r for r in rects if r.colour == COLOURS["long_scoreboard"])
+    assert key["width"] == 12
+    assert after["width"] / before["width"] == pytest.approx(0.4 / 0.7 / 1.9, rel=0.01)
 
 
 def test_small_reasons_are_summed_as_other() -> None:
@@ -228,74 +199,54 @@ def test_small_reasons_are_summed_as_other() -> None:
 def test_text_is_readable_in_both_themes() -> None:
     for name in ("ink", "muted", "step", "reference", "rejected"):
         for theme in ("light", "dark"):
-            text, paper = (getattr(PALETTE[one], theme) for one in (name, "paper"))
+            text, paper = (getattr(svg.PALETTE[one], theme) for one in (name, "paper"))
             assert pages.contrast(text, paper) >= 4.5
     for fill in {*COLOURS.values(), ISSUING_FILL, OTHER_FILL}:
         for theme in ("light", "dark"):
-            text, under = (getattr(PALETTE[one], theme) for one in (ink_on(fill), fill))
+            text, under = (getattr(svg.PALETTE[one], theme) for one in (svg.ink_on(fill), fill))
             assert pages.contrast(text, under) >= 4.5
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(name: str) -> None:
-    found, _ = pages.recorded()
-    one = scene(name, found)
-    assert one.width == 920
-    for label in pages.labels(one.items):
-        assert -1 <= label.at[0] <= one.width + 1
-        assert 0 <= label.at[1] <= one.height
-    assert all((one.title, one.subtitle, one.alt, one.caption))
-    assert "faster" not in one.caption
+    drawing = chart(name, pages.recorded()[0])
+    inside(drawing)
+    assert all((drawing.title, drawing.subtitle, drawing.alt, drawing.caption))
+    assert "faster" not in drawing.caption
 
 
-def test_a_page_gets_buttons_and_no_colours_of_its_own() -> None:
-    one = scene("roofline", ablation(3))
-    root = ET.fromstring(svg.inline(one))
-    buttons = [e for e in root.iter() if e.attrib.get("role") == "button"]
-    assert buttons
-    assert all(e.attrib["aria-label"] and e.attrib["tabindex"] == "0" for e in buttons)
-    assert all("data-variant" in e.attrib for e in buttons)
+def test_a_page_gets_no_colours_and_no_buttons() -> None:
+    drawing = chart("roofline", ablation(3))
+    root = ET.fromstring(drawing.inline())
+    assert (root.attrib["role"], root.attrib["aria-label"]) == ("img", drawing.alt)
+    assert not {"tabindex", "data-variant"} & {k for e in root.iter() for k in e.attrib}
     assert "#" not in "".join(v for e in root.iter() for k, v in e.attrib.items() if k != "d")
     assert "light-dark(#1f2328,#f0f6fc)" in svg.page_style()
     assert all(rule.startswith(".chart ") for rule in svg.page_style().split("}")[:-1])
 
 
-def test_an_unnumbered_group_is_not_a_button() -> None:
-    name = VariantItems((), "fix1", "name")
-    one = dataclasses.replace(scene("roofline", ablation(1)), items=(name,))
-    assert "button" not in svg.inline(one)
-    assert math.isfinite(one.height)
-
-
 def test_a_time_stands_where_its_logarithm_is() -> None:
     found = ablation(3)
-    one = scene("times", found)
-    at = {
-        group.variant: sign.at[0]
-        for group in pages.groups(one.items)
-        for sign in group.items
-        if isinstance(sign, Sign)
-    }
+    drawing = chart("times", found)
+    at = {mark.words.partition(":")[0]: mark["cx"] for mark in marks(drawing)}
     assert list(at) == [row.variant for row in found.path]
     times = {row.variant: row.time.value for row in found.everything if row.time}
     first, second, third = "baseline", "fix1", "fix3"
     scale = (at[first] - at[second]) / math.log(times[first] / times[second])
-    assert at[second] - at[third] == pytest.approx(scale * math.log(times[second] / times[third]))
-    lines = {
-        group.variant: item.points[0][0]
-        for group in pages.groups(one.items)
-        for item in group.items
-        if isinstance(item, Polyline) and item.stroke.dash
-    }
-    assert set(lines) == {row.variant for row in found.references}
-    for name, x in lines.items():
-        assert x - at[second] == pytest.approx(scale * math.log(times[name] / times[second]))
+    expected = scale * math.log(times[second] / times[third])
+    assert at[second] - at[third] == pytest.approx(expected, abs=0.2)
+    lines = [e for e in pages.elements(drawing, "path") if "stroke-dasharray" in e.attributes]
+    references = sorted(times[row.variant] for row in found.references)
+    assert len(lines) == len(references) > 0
+    for line, value in zip(lines, references, strict=True):
+        expected = scale * math.log(value / times[second])
+        assert line.points[0][0] - at[second] == pytest.approx(expected, abs=0.2)
 
 
 def test_a_ladder_without_times_says_so() -> None:
     found = ablation(0, references=0)
     found = not_current(found, "baseline", "missing", "not measured")
-    assert "timing not collected" in texts(chart("times", found))
+    assert "timing not collected" in texts("times", found)
 
 
 # ---- over the size
@@ -303,15 +254,18 @@ def time(value: float) -> Time:
     return Time(value, 0.9 * value, 1.1 * value, Regime.CHAINED, 5, 20)
 
 
-def inside(scene: Scene) -> None:
-    for one in pages.labels(scene.items):
-        wide = text_width(one.text, one.size, bold=one.bold)
-        left = one.at[0] - {Anchor.START: 0, Anchor.MIDDLE: wide / 2, Anchor.END: wide}[one.anchor]
-        assert left >= -1, one
-        assert left + wide <= scene.width + 1, one
-        assert 0 <= one.at[1] <= scene.height, one
-    for file in svg.files(scene):
-        ElementTree.fromstring(file)
+def inside(drawing: svg.Drawing) -> None:
+    """No text leaves its chart, and none but one that is turned covers another."""
+    texts = [text for text in pages.elements(drawing, "text") if "x" in text.attributes]
+    for text in texts:
+        assert text.box.x0 >= -1, text
+        assert text.box.x1 <= svg.WIDTH + 1, text
+        assert 0 <= text["y"] <= drawing.height, text
+        assert text["font-size"] >= 11
+    for one, other in itertools.combinations(texts, 2):
+        assert not pages.overlap(one.box, other.box), (one, other)
+    for file in drawing.files().values():
+        ET.fromstring(file)
 
 
 def over(names: int, references: int = 1) -> OverSizes:
@@ -353,23 +307,22 @@ def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> No
     )
     drawn = size_lines(dataclasses.replace(found, variants=lines))
     inside(drawn)
-    told = [label.text for label in pages.labels(drawn.items)]
+    told = pages.texts(drawn)
     assert "v0" in told  # the fastest
     assert "v27" in told  # the last step
     assert not {"v28", "v29"} & set(told)
     assert "fastest reference" in told
-    without = [label.text for label in pages.labels(size_lines(found).items)]
-    assert without == ["no version was timed beside a reference"]
+    assert pages.texts(size_lines(found)) == ["no version was timed beside a reference"]
 
 
 # ---- names
 def test_places_in_a_column_keep_their_order_and_distance() -> None:
     wanted = [10.0, 11.0, 12.0, 80.0, 200.0]
-    found = spread(wanted, 14, 5, 205)
+    found = svg.spread(wanted, 14, 5, 205)
     assert all(b - a >= 14 - 1e-9 for a, b in itertools.pairwise(found))
     assert found[3:] == [80.0, 200.0]  # what has room stays where it wants to be
-    assert spread([0.0, 1000.0], 10, 50, 100) == [50.0, 100.0]
-    assert spread([], 10, 0, 1) == []
+    assert svg.spread([0.0, 1000.0], 10, 50, 100) == [50.0, 100.0]
+    assert svg.spread([], 10, 0, 1) == []
 
 
 def ladder_of(name: str) -> Ablation:
@@ -378,18 +331,33 @@ def ladder_of(name: str) -> Ablation:
 
 @pytest.mark.parametrize("name", ["recorded", "long"])
 def test_names_overlap_no_name_and_lead_to_their_marks(name: str) -> None:
-    one = scene("roofline", ladder_of(name))
-    named = [group for group in pages.groups(one.items) if group.areas]
-    assert len(named) > 7
-    boxes = []
-    for group in named:
-        line, label, mark = group.items[:3]
-        assert isinstance(line, Polyline)
-        assert isinstance(label, Label)
-        assert isinstance(mark, Sign)
-        assert line.points[0] == mark.at
-        boxes.append(pages.text_box(label))
-        assert boxes[-1].x0 > line.points[-1][0]
-        assert boxes[-1].x1 <= one.width
-    for first, second in itertools.combinations(boxes, 2):
-        assert not pages.overlap(first, second)
+    drawing = chart("roofline", ladder_of(name))
+    inside(drawing)
+    leaders = [e.points for e in pages.elements(drawing, "path") if e["stroke-width"] == 0.6]
+    names = [e for e in pages.elements(drawing, "text") if e["font-size"] == svg.TEXT]
+    places = {mark.words: pages.middle(mark) for mark in marks(drawing)}
+    assert len(leaders) > 7
+    for start, _, (x, y) in leaders:
+        (named,) = (n for n in names if abs(n["x"] - x - 3) < 0.2 and abs(n["y"] - y - 4.2) < 0.2)
+        assert start == pytest.approx(places[named.words], abs=0.2)
+    for (start, end, _), (begin, stop, _) in itertools.combinations(leaders, 2):
+        assert not pages.cross((start, end), (begin, stop))
+
+
+def test_names_of_roofs_stand_clear_of_the_marks_and_the_slope() -> None:
+    drawing = chart("roofline", pages.recorded()[0])
+    (slope,) = filter(rises, pages.elements(drawing, "path"))
+    (ax, ay), (bx, by) = slope.points
+    roofs = [e for e in pages.elements(drawing, "text") if ", ridge " in e.words]
+    assert len(roofs) == 2
+    for roof in roofs:
+        assert not any(pages.holds(roof.box, pages.middle(mark)) for mark in marks(drawing))
+        box = roof.box
+        left, right = (ay + (x - ax) / (bx - ax) * (by - ay) for x in (box.x0, min(box.x1, bx)))
+        assert box.y1 < right or box.y0 > left or box.x0 > bx  # over, under, or right of it
+
+
+def rises(line: pages.Element) -> bool:
+    """Whether a solid line of a roof is the slope."""
+    solid = line["stroke-width"] == 1.6 and line.attributes.get("fill") == "none"
+    return solid and len(line.points) == 2 and line.points[0][1] != line.points[1][1]

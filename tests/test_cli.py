@@ -164,7 +164,7 @@ def test_being_ended_is_being_interrupted(monkeypatch: Patch) -> None:
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from workbench.cli.main import main; main(['--help']);"
-        "heavy = {'pandas', 'matplotlib', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
+        "heavy = {'pandas', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -17,7 +17,7 @@ from workbench.derive.speedup import Interval, Ratio
 from workbench.judge.rows import Ablation, EvidenceEnvironment
 from workbench.judge.times import InRegime
 from workbench.render import markdown
-from workbench.render.chart.charts import FILES
+from workbench.render.chart.charts import CHARTS
 from workbench.render.document import ladder_report, result
 from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.document.ladder_report import report
@@ -219,7 +219,7 @@ def test_copies_of_constant_inputs_are_told_where_there_were_several() -> None:
 
 def test_charts_are_linked_and_diffs_are_on_the_page() -> None:
     text = render(ablation(1))
-    for name in FILES:
+    for name in (f"{name}-{theme}.svg" for name in CHARTS for theme in ("light", "dark")):
         assert f'"{name}"' in text
     assert 'alt="Roofline over DRAM: the work that the problem needs' in text
     assert "The slope is what DRAM can feed" in text

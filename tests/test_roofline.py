@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import pages
 from answers import not_none
 from handmade import metrics
 from synthetic import ablation, with_row
@@ -12,9 +13,8 @@ from workbench.derive.roofline.ceilings import peaks
 from workbench.derive.roofline.point import point
 from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
-from workbench.render.chart.charts import scene
-from workbench.render.chart.roofline_plot import NO_ARITHMETIC
-from workbench.render.chart.scene import Label
+from workbench.render.chart.charts import chart
+from workbench.render.chart.roofline import NO_ARITHMETIC
 from workbench.render.document import pair
 from workbench.render.document.blocks import Table, plain
 from workbench.render.templates import render_report, template_environment
@@ -153,14 +153,13 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     all_idle = ablation(1, work=Work(flops=0, bytes=1e6, dtype="float32"))
     for row in all_idle.everything:
         all_idle = with_row(all_idle, row.variant, roofline=found)
-    drawn = scene("roofline", all_idle)
-    assert any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in drawn.items)
+    assert NO_ARITHMETIC in pages.texts(chart("roofline", all_idle))
     text = render_report(all_idle, template_environment([ROOT / "templates"]))
     assert "The problem needs no floating-point arithmetic: the limit is the bandwidth." in text
     assert "roofline-light.svg" not in text
     assert "| version | memory GB/s under ncu (% of peak) |" in text
-    some = scene("roofline", with_row(ablation(1), "fix1", roofline=found))
-    assert not any(isinstance(x, Label) and x.text == NO_ARITHMETIC for x in some.items)
+    some = chart("roofline", with_row(ablation(1), "fix1", roofline=found))
+    assert NO_ARITHMETIC not in pages.texts(some)
 
 
 def test_older_names_give_the_same_levels() -> None:

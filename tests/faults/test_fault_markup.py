@@ -25,7 +25,7 @@ from workbench.judge.rows import Ablation
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, html, markdown, terminal
 from workbench.render.chart import svg
-from workbench.render.chart.charts import chart_files
+from workbench.render.chart.charts import chart_files, page_charts
 from workbench.render.document.blocks import (
     Cell,
     Chart,
@@ -141,12 +141,17 @@ def test_errors_are_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
 @given(texts)
 @example(WORST)
 def test_labels_of_charts_are_well_formed(text: str) -> None:
-    shown = svg.escape(text)
-    element = ElementTree.fromstring(f'<text title="{shown}">{shown}</text>'.encode())
-    assert len(element) == 0
-    shown_text = element.text or ""
-    assert not set(shown_text) & TURNING
-    assert not {c for c in shown_text if unicodedata.category(c) in ("Cc", "Cs")}
+    canvas = svg.Canvas()
+    canvas.text((0, 0), text)
+    canvas.sign((0, 0), svg.KEPT, f"{text}.")
+    drawing = svg.Drawing("times", text, text, canvas, 10, text, text)
+    for picture in (drawing.svg(), drawing.inline()):
+        root = ElementTree.fromstring(picture.encode())
+        assert len(list(root.iter())) <= 9
+        shown_text = "".join(root.itertext()) + root.attrib.get("aria-label", "")
+        assert not set(shown_text) & TURNING
+        told = (c for c in shown_text if c not in "\t\r\n")
+        assert not {c for c in told if unicodedata.category(c) in ("Cc", "Cs")}
 
 
 @settings(max_examples=examples(40, many=1000))
@@ -204,8 +209,10 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     parsed, own = elements(text), elements(pages.recorded_page())
     assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
     assert parsed.attributes <= own.attributes
+    marks = [e for drawing in page_charts(found) for e in drawing.canvas if "<title>" in e]
     assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
-        "script": own.tags["script"]
+        "script": own.tags["script"],
+        "title": 1 + len(marks),
     }
     assert parsed.resources <= own.resources
     assert all(each.startswith(("https://", "http://")) for each in parsed.links - own.links)

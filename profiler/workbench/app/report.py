@@ -11,7 +11,7 @@ from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.layout import listed
 from workbench.judge.ladder import ladder_sources
-from workbench.render.chart.scene import Scene
+from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block
 from workbench.study.own_files import alone, write_bytes
 from workbench.study.workspace import Workspace
@@ -68,20 +68,18 @@ def write_document(
     folder: Path,
     title: str,
     blocks: Sequence[Block],
-    scenes: Sequence[Scene] = (),
+    charts: Sequence[Drawing] = (),
 ) -> Path:
     """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
 
     Raises as ``write_files``.
     """
     from workbench.render import markdown
-    from workbench.render.chart import svg
 
     name = f"{title.partition(':')[0].upper().replace(' ', '_')}.md"
     texts = {name: f"# {markdown.literal(title)}\n\n{markdown.blocks(blocks)}\n"}
-    for scene in scenes:
-        light, dark = svg.files(scene)
-        texts |= {f"{scene.name}-light.svg": light, f"{scene.name}-dark.svg": dark}
+    for chart in charts:
+        texts |= chart.files()
     write_files(workspace, folder, texts)
     return folder / name
 

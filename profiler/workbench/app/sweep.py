@@ -192,7 +192,7 @@ def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str])
     parameters = dict.fromkeys(over.parameter for over in every)
     folder = target.workspace.reports(target.study, target.study.default_shape, part)
     blocks = list(sizes_sections(every))
-    scenes = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
+    charts = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
     title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"
-    path = write_document(target.workspace, folder, title, blocks, scenes)
+    path = write_document(target.workspace, folder, title, blocks, charts)
     target.note(f"wrote {shown_path(path)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -21,8 +20,8 @@ from workbench.judge.parameter_sweep import Sweep
 from workbench.judge.rows import Ablation, Row
 from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
-from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, caption_of, scene
+from workbench.render.chart.charts import CHARTS, chart
+from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_view, launches, listing, pair, variant
 from workbench.render.document.blocks import (
@@ -32,6 +31,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.captions import caption_of
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
@@ -41,7 +41,6 @@ from workbench.words import Status
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
     from workbench.load import VariantEvidence
     from workbench.ncu.capture import Capture
@@ -55,7 +54,6 @@ STYLE = """<style>
 .workbench .n { text-align: right }
 .workbench small { display: block; opacity: 0.75 }
 .workbench .warning { border-left: 3px solid #c60; padding-left: 1em }
-.workbench img { background: #fff; max-width: 100% }
 </style>"""
 
 
@@ -70,8 +68,7 @@ class Shown:
     def _blocks(self) -> Sequence[Block]:
         raise NotImplementedError
 
-    def _chart(self, name: str) -> str:
-        """A chart as SVG for a light page, by its name."""
+    def plot(self, kind: str = "times") -> Drawing:
         raise NotImplementedError
 
     def table(self) -> pd.DataFrame:
@@ -80,7 +77,7 @@ class Shown:
     def _repr_html_(self) -> str:
         content = self._blocks()
         charts = [block for block in content if isinstance(block, Chart)]
-        drawn = {chart.name: _image(self._chart(chart.name), chart.alt) for chart in charts}
+        drawn = {chart.name: self.plot(chart.name)._repr_html_() for chart in charts}
         inside = html.Writer(drawn, {}).blocks(content, level=4)
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
 
@@ -95,12 +92,6 @@ class Shown:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
 
 
-def _image(drawn: str, alt: str) -> str:
-    """As an image: ids and styles of one chart do not reach another's."""
-    data = base64.b64encode(drawn.encode(errors="replace")).decode()
-    return html.tag("img", "", src=f"data:image/svg+xml;base64,{data}", alt=alt)
-
-
 @dataclass(frozen=True, repr=False)
 class Ablated(Shown, Ablation):
     """A judged ladder. ``failures`` are what failed of it just now, by variant."""
@@ -111,21 +102,21 @@ class Ablated(Shown, Ablation):
         """One row a variant: the columns of the ladder by their keys in JSON, with their units."""
         return as_table.variants(self)
 
-    def plot(self, kind: str = "times", axes: Any = None) -> Axes:
-        """``times`` or ``roofline`` as matplotlib axes. Raises EnvironmentLacks without it."""
-        from workbench.library.plots import plot
+    def plot(self, kind: str = "times") -> Drawing:
+        """Return the chart of the report of a kind: ``times``, ``roofline`` or ``stall-time``.
 
-        return plot(self, kind, axes)
+        Raises UsageError for any other kind.
+        """
+        if kind not in CHARTS:
+            raise unknown("chart", kind, CHARTS)
+        return chart(kind, self)
 
     def _blocks(self) -> Sequence[Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
         head: list[Block] = [Paragraph(answer(self)), table]
-        every = ((name, *caption_of(name, self)) for name in CHARTS)
+        every = ((name, *caption_of(name, self.base)) for name in CHARTS)
         charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]
         return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
-
-    def _chart(self, name: str) -> str:
-        return svg.files(scene(name, self))[0]
 
 
 def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Ablated:
@@ -157,8 +148,9 @@ class TriedSource(Shown, Attempt):
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, Chart))]
 
-    def _chart(self, name: str) -> str:
-        return self.ladder._chart(name)
+    def plot(self, kind: str = "times") -> Drawing:
+        """Return a chart, as of a ladder. Raises EnvironmentLacks."""
+        return self.ladder.plot(kind)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,18 +23,17 @@ from workbench.derive.diff.line_diff import (
     Sources,
     base,
     is_host,
-    why_no_costs,
 )
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
 from workbench.render import html
 from workbench.render.chart import svg
-from workbench.render.chart.charts import page_scenes
-from workbench.render.chart.scene import PALETTE
-from workbench.render.chart.stall_bars import OTHER, fills
+from workbench.render.chart.charts import page_charts
+from workbench.render.chart.stalls import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import in_turn_and_alone, took
+from workbench.render.document.sentences import why_no_costs
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT
@@ -59,7 +58,7 @@ def render_page(
     sections = [section for section in every if section.title]
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer({one.name: svg.inline(one) for one in page_scenes(ablation)}, steps)
+    writer = html.Writer({chart.name: chart.inline() for chart in page_charts(ablation)}, steps)
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
         study=ablation.study,
@@ -73,7 +72,7 @@ def render_page(
         evidence=Markup(writer.blocks(sections[after:])),
         versions=_versions(ablation, sources, files, writer),
         absent=ABSENT,
-        palette=PALETTE,
+        palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
         reasons=colours.values(),
         data=_data(ablation, sources, files, list(colours)),

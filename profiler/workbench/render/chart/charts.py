@@ -1,77 +1,60 @@
-"""All charts of a report by name: as files of both themes, and as scenes for a page.
-
-chart_files(ablation)                   # file name to SVG text
-scene("roofline", ablation)
-svg.inline(scene), svg.page_style()     # for a page
-"""
+"""All charts of a report by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from workbench.judge.rows import Ablation
-from workbench.render.chart import roofline_plot, stall_bars, svg, time_charts
-from workbench.render.chart.roofline_plot import roofline
-from workbench.render.chart.scene import Scene
-from workbench.render.chart.stall_bars import stall_time
+from workbench.render.chart.roofline import roofline
+from workbench.render.chart.stalls import draw, pair_fills, pairs, stall_time
+from workbench.render.chart.svg import Canvas, Drawing
+from workbench.render.chart.time_charts import step_times
+from workbench.render.document.captions import caption_of
+from workbench.render.document.step import step_chart
+
+# What draws each and returns where it ends, its title, and what it is about.
+CHARTS: Mapping[str, tuple[Callable[[Canvas, Ablation], float], str, str]] = {
+    "times": (step_times, "Time by step", "µs per call, logarithmic"),
+    "roofline": (roofline, "Roofline", "required work over the time under ncu"),
+    "stall-time": (
+        stall_time,
+        "Stall time of each step beside its parent",
+        "µs under ncu, each pair on the scale of its parent",
+    ),
+}
 
 
-@dataclass(frozen=True)
-class ReportChart:
-    """``alt`` describes the chart for readers who cannot see it, ``caption`` says how to read it.
-    Both may name the ``{level}`` of memory under the roofline.
-    """
-
-    build: Callable[[Ablation], Scene]
-    alt: str
-    caption: str
+def chart(name: str, ablation: Ablation) -> Drawing:
+    """Draw one of ``CHARTS``."""
+    canvas, (fill, title, about) = Canvas(), CHARTS[name]
+    bottom = fill(canvas, ablation)
+    captions = caption_of(name, ablation.base)
+    return Drawing(name, title, f"{_where(ablation)}; {about}", canvas, bottom, *captions)
 
 
-CHARTS: Mapping[str, ReportChart] = MappingProxyType(
-    {
-        "times": ReportChart(
-            time_charts.step_times, time_charts.STEPS_ALT, time_charts.STEPS_CAPTION
-        ),
-        "roofline": ReportChart(roofline, roofline_plot.ALT, roofline_plot.CAPTION),
-        "stall-time": ReportChart(stall_time, stall_bars.ALT, stall_bars.CAPTION),
-    }
-)
-
-
-def caption_of(name: str, ablation: Ablation) -> tuple[str, str]:
-    """``alt`` and ``caption`` of one of ``CHARTS``."""
-    level = ablation.base.upper()
-    return CHARTS[name].alt.format(level=level), CHARTS[name].caption.format(level=level)
-
-
-# In the order in which the report shows them, the light one of each first.
-FILES = tuple(f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark"))
-
-
-def scene(name: str, ablation: Ablation) -> Scene:
-    """One of ``CHARTS``."""
-    alt, caption = caption_of(name, ablation)
-    return replace(CHARTS[name].build(ablation), alt=alt, caption=caption)
-
-
-def scenes(ablation: Ablation) -> list[Scene]:
-    """All of ``CHARTS``; without a roofline where the problem needs no arithmetic."""
+def charts(ablation: Ablation) -> list[Drawing]:
+    """Draw all; without a roofline where the problem needs no arithmetic."""
     names = [name for name in CHARTS if name != "roofline" or not ablation.moves_only]
-    return [scene(name, ablation) for name in names]
+    return [chart(name, ablation) for name in names]
 
 
-def page_scenes(ablation: Ablation) -> list[Scene]:
-    """Those of the report, with a chart for each step in place of one for all of them."""
-    shared = [one for one in scenes(ablation) if one.name != "stall-time"]
-    return [*shared, *stall_bars.step_stalls(ablation)]
+def page_charts(ablation: Ablation) -> list[Drawing]:
+    """Draw those of the report, with a chart for each step in place of one for all of them."""
+    every, drawn = pairs(ablation.rows), charts(ablation)[:-1]
+    title, about = "Stall time beside the parent's", f"{_where(ablation)}; µs under ncu"
+    for pair in every:
+        canvas = Canvas()
+        bottom = draw(canvas, [pair], pair_fills(every)) + 6
+        sides = (f"{name} {words}" for name, words in zip(pair.names, pair.words, strict=True))
+        alt = f"Stall time under ncu: {', '.join(sides)}"
+        drawn.append(Drawing(step_chart(pair.variant), title, about, canvas, bottom, alt))
+    return drawn
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
-    """Every chart of ``FILES`` as SVG text. Both themes share one scene."""
-    return {
-        f"{one.name}-{shade}.svg": text
-        for one in scenes(ablation)
-        for shade, text in zip(("light", "dark"), svg.files(one), strict=True)
-    }
+    """Return the files of every chart by name."""
+    return {name: text for chart in charts(ablation) for name, text in chart.files().items()}
+
+
+def _where(ablation: Ablation) -> str:
+    return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"

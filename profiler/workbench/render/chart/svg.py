@@ -1,50 +1,185 @@
-"""The one writer of SVG: a scene as a file of one theme, or inline for a page that has both.
+"""The one chart engine: a canvas that writes SVG, its palette, widths of text, axes and legends.
 
-Elements carry classes and no colours, so that the body is the same in all; only the style differs.
+Lengths are CSS pixels, y grows downwards. Elements carry classes and no colours: both files and the
+page have the same body, and only their styles differ.
 """
 
 from __future__ import annotations
 
+import base64
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from workbench.judge.rows import Row
 from workbench.render import html
-from workbench.render.chart.scene import (
-    PALETTE,
-    XY,
-    Anchor,
-    Bar,
-    Box,
-    Item,
-    Label,
-    Marker,
-    Polyline,
-    Scene,
-    Sign,
-    Stroke,
-    VariantItems,
-    fitted,
-)
+from workbench.render.document.blocks import Marking
+from workbench.render.document.phrases import kind, reason
+from workbench.words import ABSENT
 
-HEAD = 46.0  # of a file, for its title
-TITLE, SUBTITLE = 16.0, 12.0
-EDGE = 8.0
-CLASSES, COLOUR = re.compile('class="([^"]*)"'), re.compile(r"\b[fs]-(\w+)")
-EDGES = ((1, 1), (-1, 1), (-1, -1))  # of a diamond, from its top
-LOOKS = {
-    "text": "font-family:system-ui,sans-serif",
-    ".b": "font-weight:600",
-    ".h": "paint-order:stroke;stroke-width:3px;stroke-linejoin:round",
+XY: TypeAlias = tuple[float, float]
+Theme: TypeAlias = Literal["light", "dark"]
+WIDTH, EDGE = 920.0, 8.0  # of every chart, and what its sides keep free
+TEXT, SMALL = 12.0, 11.0  # sizes of text
+# Advances of DejaVu Sans in em; the sans-serifs that stand in for it are narrower.
+NARROW, BROAD, BOLD = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@"), 1.1
+HEAD, TITLE = 46.0, 16.0  # over the body of a file, and the size of its title
+
+
+class Shades(NamedTuple):
+    light: str
+    dark: str
+
+
+# The series are Okabe and Ito's: distinct for colour-blind readers, on white and on black.
+SERIES = {
+    "black": "#000000",
+    "white": "#ffffff",
+    "blue": "#0072b2",
+    "orange": "#e69f00",
+    "green": "#009e73",
+    "pink": "#cc79a7",
+    "vermilion": "#d55e00",
+    "sky": "#56b4e9",
+    "yellow": "#f0e442",
+    "grey": "#8b8b8b",
+}
+PALETTE: Mapping[str, Shades] = {
+    "ink": Shades("#1f2328", "#f0f6fc"),
+    "muted": Shades("#59636e", "#9198a1"),
+    "faint": Shades("#d1d9e0", "#3d444d"),
+    "paper": Shades("#ffffff", "#0d1117"),
+    "step": Shades("#0068b0", "#58a6ff"),
+    "reference": Shades("#8a5a00", "#e3a008"),
+    "rejected": Shades("#c24e00", "#ff8a4c"),
+    **{name: Shades(colour, colour) for name, colour in SERIES.items()},
 }
 
 
-def escape(text: str) -> str:
-    return html.escape(re.sub(r"[\t\r\n]", " ", text))
+def ink_on(fill: str) -> str:
+    """Return the colour of text on a fill: white on blue alone reads better than black."""
+    return "ink" if fill not in SERIES else "white" if fill == "blue" else "black"
+
+
+class Stroke(NamedTuple):
+    colour: str
+    width: float = 1.0
+    dash: str = ""
+
+
+class Sign(NamedTuple):
+    """A marker; not filled, it is an outline on paper."""
+
+    shape: Literal["circle", "square", "diamond"]
+    colour: str
+    filled: bool = True
+    size: float = 12.0
+
+
+Look: TypeAlias = Sign | Stroke | str  # in a legend; a string is a fill
+GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
+KEPT, REJECTED = Sign("circle", "step"), Sign("circle", "rejected", filled=False)
+INCONCLUSIVE = Sign("square", "rejected", filled=False, size=11)
+SIGNS = {
+    Marking.BASELINE: KEPT,
+    Marking.KEPT: KEPT,
+    Marking.REJECTED: REJECTED,
+    Marking.INCONCLUSIVE: INCONCLUSIVE,
+    Marking.PLAIN: INCONCLUSIVE,
+    Marking.REFERENCE: Sign("diamond", "reference", size=14),
+}
+
+
+def sign_of(row: Row) -> Sign:
+    return SIGNS[kind(row)]
+
+
+def names_end(names: Iterable[str], most: float) -> float:
+    """Return where a column ends that holds bold names, ``most`` wide at most, and a gap."""
+    return EDGE + min(max(text_width(name, TEXT, bold=True) for name in names), most) + 8
+
+
+class Box(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @property
+    def middle(self) -> XY:
+        return (self.x0 + self.x1) / 2, (self.y0 + self.y1) / 2
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of a line, in the unit of ``size``."""
+    wide = (37 if c in NARROW else 95 if c in BROAD else 70 if c.isupper() else 62 for c in text)
+    return size * sum(wide) / 100 * (BOLD if bold else 1)
+
+
+def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
+    """Return the text, or its two ends where not all fits, since names differ at their ends."""
+    short = text
+    for kept in range(len(text) - 1, 1, -1):
+        if text_width(short, size, bold=bold) <= room:
+            break
+        head = (kept + 1) // 2
+        short = f"{text[:head]}…{text[len(text) - (kept - head) :]}"
+    return short
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Return places in the ascending order of ``wanted``, ``gap`` apart or more; where they do not
+    fit between ``low`` and ``high`` they begin above ``low``.
+    """
+    places: list[float] = []
+    for place in wanted:
+        places.append(max(place, places[-1] + gap if places else low))
+    for n in reversed(range(len(places))):
+        places[n] = min(places[n], places[n + 1] - gap if n + 1 < len(places) else high)
+    return places
+
+
+class Log(NamedTuple):
+    """A logarithmic axis on which ``low`` stands at ``start`` and ``high`` at ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, most: int) -> list[float]:
+        """Return up to ``most`` even steps; in a wide range powers of ten, or 1, 2 and 5 of them"""
+        span = self.high / self.low
+        if span < 5:
+            rough = (self.high - self.low) / most
+            power = 10.0 ** math.floor(math.log10(rough))
+            step = next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= rough)
+            first, last = math.ceil(self.low / step), math.floor(self.high / step)
+            return [round(n * step, 12) for n in range(first, last + 1)]
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        digits = (1, 2, 5) if span < 30 else (1,)
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        return [tick for tick in ticks if self.low <= tick <= self.high]
+
+
+class Plot(NamedTuple):
+    """The two axes of a box."""
+
+    x: Log
+    y: Log
+
+    def at(self, x: float, y: float) -> XY:
+        return self.x.at(x), self.y.at(y)
 
 
 def _number(value: float) -> str:
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
 def _place(at: XY) -> str:
@@ -53,124 +188,175 @@ def _place(at: XY) -> str:
 
 def _box(box: Box) -> str:
     corner = f'x="{_number(box.x0)}" y="{_number(box.y0)}"'
-    return f'{corner} width="{_number(box.width)}" height="{_number(box.height)}"'
+    return f'{corner} width="{_number(box.x1 - box.x0)}" height="{_number(box.y1 - box.y0)}"'
 
 
-def _stroke(stroke: Stroke) -> str:
-    dash = " ".join(_number(part) for part in stroke.dash)
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'class="s-{stroke.colour}" stroke-width="{_number(stroke.width)}"{dashes}'
+class Canvas(list[str]):
+    """The elements of a chart."""
+
+    def line(self, points: Sequence[XY], stroke: Stroke) -> None:
+        dash = f' stroke-dasharray="{stroke.dash}"' if stroke.dash else ""
+        look = f'class="s-{stroke.colour}" stroke-width="{_number(stroke.width)}"{dash}'
+        self.append(f'<path d="M{"L".join(map(_place, points))}" fill="none" {look}/>\n')
+
+    def bar(self, box: Box, fill: str) -> None:
+        self.append(f'<rect class="f-{fill}" {_box(box)}/>\n')
+
+    def sign(self, at: XY, sign: Sign, words: str = "", size: float = 0.0) -> None:
+        """Draw a sign, in a size of its own or another, with words that a pointer over it shows."""
+        (x, y), half = at, (size or sign.size) / 2
+        r = _number(half)
+        shape, place = {
+            "circle": ("circle", f'cx="{_number(x)}" cy="{_number(y)}" r="{r}"'),
+            "square": ("rect", _box(Box(x - half, y - half, x + half, y + half))),
+            "diamond": ("path", f'd="M{_place((x, y - half))}l{r} {r}l-{r} {r}l-{r} -{r}z"'),
+        }[sign.shape]
+        fill = sign.colour if sign.filled else "paper"
+        look = f'{place} class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
+        title = f"><title>{html.escape(words)}</title></{shape}" if words else "/"
+        self.append(f"<{shape} {look}{title}>\n")
+
+    def text(
+        self,
+        at: XY,
+        text: str,
+        size: float = SMALL,
+        colour: str = "ink",
+        anchor: Literal["start", "middle", "end"] = "start",
+        *,
+        bold: bool = False,
+        turn: float = 0.0,
+        halo: bool = False,
+    ) -> None:
+        """Write one line; ``turn`` is clockwise, and a halo keeps it legible over lines."""
+        classes = f"f-{colour}" + " b" * bold + " h s-paper" * halo
+        place = f'x="{_number(at[0])}" y="{_number(at[1])}"'
+        if turn:
+            place = f'transform="translate({_place(at)})rotate({_number(turn)})"'
+        side = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        look = f'class="{classes}" {place} font-size="{_number(size)}"{side}'
+        self.append(f"<text {look}>{html.escape(text)}</text>\n")
+
+    def name(self, at: XY, text: str, room: float, *, strong: bool = True) -> None:
+        """Write the name of a step (``strong``), or of something beside it."""
+        text = fitted(text, room, TEXT, bold=strong)
+        self.text(at, text, TEXT, "ink" if strong else "muted", bold=strong)
+
+    def legend(self, entries: Sequence[tuple[str, Look]], top: float) -> float:
+        """Draw words, each with its sign, stroke or fill; return where the last line ends."""
+        x, y = EDGE, top + 10
+        for word, look in entries:
+            wide = 22 + text_width(word, TEXT)
+            if x > EDGE and x + wide > WIDTH:
+                x, y = EDGE, y + 20
+            if isinstance(look, Sign):
+                self.sign((x + 8, y), look)
+            elif isinstance(look, Stroke):
+                self.line(((x, y), (x + 16, y)), look)
+            else:
+                self.bar(Box(x + 2, y - 6, x + 14, y + 6), look)
+            self.text((x + 22, y + 0.35 * TEXT), word, TEXT)
+            x += wide + 18
+        return y + 10
+
+    def axes(
+        self, plot: Plot, ticks: Sequence[tuple[float, str]], x_title: str, y_title: str
+    ) -> None:
+        """Draw the grid, ticks with their words where there is room, and both titles."""
+        box, free = Box(plot.x.start, plot.y.end, plot.x.end, plot.y.start), 0.0
+        for tick, word in ticks:
+            x, half = plot.x.at(tick), 4 * len(word)
+            self.line(((x, box.y0), (x, box.y1)), GRID)
+            if x - half > free:
+                self.text((x, box.y1 + 16), word, SMALL, "muted", "middle")
+                free = x + half
+        for tick in plot.y.ticks(max(2, round((box.y1 - box.y0) / 60))):
+            y = plot.y.at(tick)
+            self.line(((box.x0, y), (box.x1, y)), GRID)
+            self.text((box.x0 - 6, y + 4), f"{tick:g}", SMALL, "muted", "end")
+        self.line(((box.x0, box.y0), (box.x0, box.y1), (box.x1, box.y1)), AXIS)
+        self.text((box.middle[0], box.y1 + 34), x_title, SMALL, "muted", "middle")
+        self.text((box.x0 - 6, box.y0 - 10), y_title, SMALL, "muted")
+
+    def instead(self, words: str) -> float:
+        """Write in place of a chart what was not collected; return where that ends."""
+        self.text((WIDTH / 2, 60), words, 14, "muted", "middle")
+        return 120.0
+
+    def missing(self, rows: Sequence[Row], top: float) -> float:
+        """Name the variants that are not drawn, and why; return where the chart ends."""
+        names = ", ".join(f"{row.variant} ({reason(row)})" for row in rows)
+        lines = wrap(f"{ABSENT}: {names}", 130) if rows else []
+        for number, line in enumerate(lines, start=1):
+            self.text((EDGE, top + 15 * number), line, SMALL, "muted")
+        return top + 15 * len(lines) + (8 if lines else 6)
 
 
-def _written(items: Iterable[Item], *, live: bool) -> str:
-    """``live``: with what a page's script and a screen reader need."""
-    return "".join(_item(item, live) for item in items)
+class Drawing(NamedTuple):
+    """A drawn chart. ``title`` and ``subtitle`` stand over it in a file; ``alt`` describes it,
+    ``caption`` says how to read it.
+    """
 
+    name: str
+    title: str
+    subtitle: str
+    canvas: Canvas
+    height: float
+    alt: str = ""
+    caption: str = ""
 
-def _item(item: Item, live: bool) -> str:
-    match item:
-        case Polyline():
-            path = "M" + "L".join(map(_place, item.points))
-            return f'<path d="{path}" fill="none" {_stroke(item.stroke)}/>\n'
-        case Bar():
-            part = f' data-part="{escape(item.part)}"' if live and item.part else ""
-            return f'<rect class="f-{item.fill}" {_box(item.box)}{part}/>\n'
-        case Sign():
-            return _sign(item)
-        case Label():
-            return _label(item)
-        case VariantItems():
-            inside = _written(item.items, live=live)
-            return _group(item, inside) if live else inside
+    def svg(self, theme: Theme = "light") -> str:
+        """Return a file for a light or a dark page, without a background of its own."""
+        head, room = Canvas(), WIDTH - 2 * EDGE
+        title = fitted(self.title, room, TITLE, bold=True)
+        head.text((EDGE, TITLE + 3 - HEAD), title, TITLE, bold=True)
+        head.text((EDGE, TITLE + 21 - HEAD), fitted(self.subtitle, room, TEXT), TEXT, "muted")
+        over, under = f"{self.title} {self.subtitle}", f"{self.alt} {self.caption}".strip()
+        content = "".join([*head, *self.canvas])
+        used = set(re.findall(r"\b[fs]-(\w+)", " ".join(re.findall('class="([^"]*)"', content))))
+        shades = {name: getattr(PALETTE[name], theme) for name in PALETTE if name in used}
+        wide, high = _number(WIDTH), _number(self.height + HEAD)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
+            f'viewBox="0 {_number(-HEAD)} {wide} {high}" role="img" '
+            f'aria-labelledby="{self.name}-title {self.name}-text">\n'
+            f'<title id="{self.name}-title">{html.escape(over)}</title>\n'
+            f'<desc id="{self.name}-text">{html.escape(under)}</desc>\n'
+            f"<style>{_style(shades)}</style>\n"
+            f"{content}</svg>\n"
+        )
 
+    def files(self) -> dict[str, str]:
+        """Return the light and the dark file by name."""
+        return {f"{self.name}-{theme}.svg": self.svg(theme) for theme in get_args(Theme)}
 
-def _group(group: VariantItems, inside: str) -> str:
-    name = f'data-variant="{escape(group.variant)}"'
-    if not group.areas:
-        return f'<g class="of" {name} aria-hidden="true">\n{inside}</g>\n'
-    rings = "".join(f'<rect class="ring" {_box(area)} rx="4"/>\n' for area in group.areas)
-    return (
-        f'<g class="choice {group.kind}" {name} tabindex="0" role="button" '
-        f'aria-pressed="false" aria-label="{escape(group.words)}">\n{rings}{inside}</g>\n'
-    )
+    def inline(self) -> str:
+        """Return the chart for a page that has ``page_style``."""
+        wide, high = _number(WIDTH), _number(self.height)
+        return (
+            f'<svg class="chart" data-chart="{html.escape(self.name)}" viewBox="0 0 {wide} {high}" '
+            f'width="{wide}" height="{high}" role="img" aria-label="{html.escape(self.alt)}">\n'
+            f"{''.join(self.canvas)}</svg>\n"
+        )
 
-
-def _sign(sign: Sign) -> str:
-    (x, y), half = sign.at, sign.size / 2
-    fill = sign.colour if sign.filled else "paper"
-    look = f'class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
-    if sign.shape == Marker.CIRCLE:
-        return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(half)}" {look}/>\n'
-    if sign.shape == Marker.SQUARE:
-        return f"<rect {_box(Box(x - half, y - half, x + half, y + half))} {look}/>\n"
-    edge = "".join(f"l{_number(a * half)} {_number(b * half)}" for a, b in EDGES)
-    return f'<path d="M{_place((x, y - half))}{edge}z" {look}/>\n'
-
-
-def _label(label: Label) -> str:
-    (x, y), size = label.at, label.size
-    classes = f"f-{label.colour}" + " b" * label.bold + " h s-paper" * label.halo
-    place = f'x="{_number(x)}" y="{_number(y)}"'
-    if label.turn:
-        place = f'transform="translate({_place((x, y))})rotate({_number(label.turn)})"'
-    side = f' text-anchor="{label.anchor}"' if label.anchor != Anchor.START else ""
-    text = escape(label.text)
-    return f'<text class="{classes}" {place} font-size="{_number(size)}"{side}>{text}</text>\n'
-
-
-def files(scene: Scene) -> tuple[str, str]:
-    """A file for a light page and one for a dark page, without backgrounds of their own."""
-    content = _written((*_head(scene), *scene.items), live=False)
-    used = {name for classes in CLASSES.findall(content) for name in COLOUR.findall(classes)}
-    shades = {name: both for name, both in PALETTE.items() if name in used}
-    light = _file(scene, content, {name: both.light for name, both in shades.items()})
-    return light, _file(scene, content, {name: both.dark for name, both in shades.items()})
-
-
-def _file(scene: Scene, content: str, shades: Mapping[str, str]) -> str:
-    wide, high = _number(scene.width), _number(scene.height + HEAD)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
-        f'viewBox="0 {_number(-HEAD)} {wide} {high}" role="img" '
-        f'aria-labelledby="{scene.name}-title {scene.name}-text">\n'
-        f'<title id="{scene.name}-title">{escape(f"{scene.title} {scene.subtitle}")}</title>\n'
-        f'<desc id="{scene.name}-text">{escape(f"{scene.alt} {scene.caption}".strip())}</desc>\n'
-        f"<style>{_style(shades)}</style>\n"
-        f"{content}</svg>\n"
-    )
-
-
-def _head(scene: Scene) -> tuple[Label, ...]:
-    room = scene.width - 2 * EDGE
-    title = fitted(scene.title, room, TITLE, bold=True)
-    return (
-        Label((EDGE, TITLE + 3 - HEAD), title, TITLE, bold=True),
-        Label((EDGE, TITLE + 21 - HEAD), fitted(scene.subtitle, room, SUBTITLE), SUBTITLE, "muted"),
-    )
-
-
-def inline(scene: Scene) -> str:
-    """For a page that has ``page_style``: every group with areas is a button."""
-    wide, high = _number(scene.width), _number(scene.height)
-    return (
-        f'<svg class="chart" data-chart="{escape(scene.name)}" viewBox="0 0 {wide} {high}" '
-        f'width="{wide}" height="{high}" role="group" aria-label="{escape(scene.alt)}">\n'
-        f"{_written(scene.items, live=True)}</svg>\n"
-    )
+    def _repr_html_(self) -> str:
+        """Return an image: ids and styles of one chart do not reach another's."""
+        data = base64.b64encode(self.svg().encode(errors="replace")).decode()
+        source = f"data:image/svg+xml;base64,{data}"
+        return html.tag("img", "", src=source, alt=self.alt, style="background:#fff;max-width:100%")
 
 
 def page_style() -> str:
-    """CSS that gives inline charts their colours in the page's theme (its ``color-scheme``)."""
-    shades = {
-        name: f"light-dark({both.light},{both.dark})" if both.light != both.dark else both.light
-        for name, both in PALETTE.items()
-    }
-    return f"{_style(shades, '.chart ')}.chart .ring{{fill:transparent}}"
+    """Return CSS that gives inline charts their colours in the page's ``color-scheme``."""
+    return _style({k: f"light-dark({v.light},{v.dark})" for k, v in PALETTE.items()}, ".chart ")
 
 
 def _style(shades: Mapping[str, str], scope: str = "") -> str:
-    rules = dict(LOOKS)
+    rules = {
+        "text": "font-family:system-ui,sans-serif",
+        ".b": "font-weight:600",
+        ".h": "paint-order:stroke;stroke-width:3px;stroke-linejoin:round",
+    }
     for name, shade in shades.items():
-        rules[f".f-{name}"] = f"fill:{shade}"
-        rules[f".s-{name}"] = f"stroke:{shade}"
+        rules |= {f".f-{name}": f"fill:{shade}", f".s-{name}": f"stroke:{shade}"}
     return "".join(f"{scope}{selector}{{{rule}}}" for selector, rule in rules.items())

@@ -130,7 +130,7 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class Chart:
-    """A scene (see ``render.chart``) by its name; ``alt`` says what it shows, ``caption`` how to
+    """A chart (see ``render.chart``) by its name; ``alt`` says what it shows, ``caption`` how to
     read it.
     """
 

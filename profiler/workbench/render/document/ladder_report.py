@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.evidence.timing import METHOD
-from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.sessions import TimingFacts
-from workbench.render.chart import charts
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, limits, step, timings
 from workbench.render.document import result as said
@@ -41,8 +39,10 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
+from workbench.render.document.captions import caption_of
 from workbench.render.document.ladder_view import fitted
 from workbench.render.document.phrases import judged, steps, took, verdict
+from workbench.render.document.sentences import sentence
 from workbench.render.document.step import anchor, step_section
 from workbench.render.numbers import number
 from workbench.words import ABSENT
@@ -108,7 +108,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
 
 def _chart(name: str, ablation: Ablation) -> Chart:
     of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
-    alt, caption = charts.caption_of(name, ablation)
+    alt, caption = caption_of(name, ablation.base)
     return Chart(name, f"{alt} {of_what}", words(caption))
 
 

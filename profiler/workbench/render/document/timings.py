@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.findings import sentences
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes, size_words
@@ -35,7 +34,9 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
+from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.phrases import parent_of, shape_words, with_cycles
+from workbench.render.document.sentences import sentences
 from workbench.render.numbers import at_level, ends, factor, interval, microseconds, number, percent
 from workbench.words import ABSENT, IN_TURN, NONE, Regime
 
@@ -138,14 +139,6 @@ def control_words(facts: TimingFacts) -> str:
     return f"A/A controls, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
 
 
-NAME = "sizes"
-ALT = "Speed over the size, relative to the fastest reference."
-CAPTION = (
-    "Chained time of the fastest reference at that size over the step's, with its 95 % interval. "
-    "The dashed line is the reference; above it the step is faster."
-)
-
-
 def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
     """Each with its chart, named by the parameters in which it differs from others, such as
     ``D=64 causal``.
@@ -154,8 +147,9 @@ def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
         others = [other.others for other in every]
         own = {k: v for k, v in over.others.items() if any(o.get(k) != v for o in others)}
         which = shape_words(own)
-        name = f"{NAME}-{place}" if place > 1 else NAME
-        chart = Chart(name, f"{ALT} Of {over.study} on {over.gpu}.", words(CAPTION))
+        name = f"{SIZES}-{place}" if place > 1 else SIZES
+        alt, caption = caption_of(SIZES)
+        chart = Chart(name, f"{alt} Of {over.study} on {over.gpu}.", words(caption))
         title = line("Over ", code(over.parameter), f": {which}" * bool(which))
         yield Section(name, title, (chart, *sizes_view(over)))
 
@@ -186,7 +180,7 @@ def times_table(over: OverSizes) -> Table:
         column = TableColumn(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
         fields.append(Field(column, partial(_time, shape)))
     return table(
-        f"{NAME}-time",
+        f"{SIZES}-time",
         fields,
         over.variants,
         key=lambda one: one.variant,

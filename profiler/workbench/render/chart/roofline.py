@@ -1,0 +1,211 @@
+"""The roofline over the level that inputs come from: roofs, a mark a variant, and the names of the
+references and of the steps to the best version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from workbench.derive.roofline.ceilings import TENSOR
+from workbench.judge.rows import Ablation, Row
+from workbench.render.chart import svg
+from workbench.render.document.blocks import Marking
+from workbench.render.numbers import number, percent
+
+NAMED, NAMES, LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
+ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
+DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
+PATH = svg.Stroke("step", 1.5)
+NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
+DOTS = 60  # of a line, where a name may cross it
+TERA = 1e12
+WORDS = {kind: f"step, {kind}" for kind in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
+WORDS[Marking.REFERENCE] = "reference"
+
+
+class Roof(NamedTuple):
+    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this GPU."""
+
+    key: str
+    name: str
+    rate: float
+    measured: float | None
+
+    @property
+    def text(self) -> str:
+        """Its rate, with the measured one in brackets."""
+        reached = f" ({number(self.measured)})" if self.measured else ""
+        return f"{self.name} {number(self.rate)}{reached}"
+
+
+def roofs(ablation: Ablation) -> list[Roof]:
+    """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
+    first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.
+    """
+    rates = ablation.ceilings.rates if ablation.ceilings else {}
+    points = [row.roofline for row in ablation.everything if row.roofline]
+    kind = next((point.tensor_type for point in points if point.tensor_type), "fp16")
+    memory, tensor = ablation.base, f"{TENSOR} {kind}"
+    bound = {memory, "fp32", tensor, *(point.arithmetic for point in points)}
+    names = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
+    names |= {memory: memory.upper(), tensor: f"Tensor, dense {kind.upper()}"}
+    drawn = []
+    for key in (key for key in names if key in bound and rates.get(key)):
+        reached = ablation.measured.value(key) if ablation.measured else None
+        drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA))
+    drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
+    return drawn if rates.get(memory) else []
+
+
+class Mark(NamedTuple):
+    """A variant at a level of memory: the FLOP that the problem needs per byte moved there, and per
+    second (in TFLOP/s), with its share of the roof drawn over it.
+    """
+
+    row: Row
+    at: svg.XY
+    share: float | None
+
+    @property
+    def text(self) -> str:
+        return f"{self.row.variant} {percent(self.share)}" if self.share else self.row.variant
+
+
+def marks_at(ablation: Ablation, memory: Roof, *compute: Roof) -> list[Mark]:
+    """Return marks in ladder order, without variants that moved nothing there."""
+    flops = ablation.work.flops if ablation.work else 0.0
+    marks: list[Mark] = []
+    for row in ablation.everything:
+        point, duration = row.roofline, row.figures.get("duration")
+        if not point or not duration:
+            continue
+        seconds = duration.value * 1e-6
+        limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
+        flat = next((roof.rate for roof in compute if roof.key == limit), None)
+        for level in point.levels:
+            moved = level.bytes_per_second * seconds
+            if level.name == memory.key and moved > 0:
+                x, y = flops / moved, flops / seconds / TERA
+                marks.append(Mark(row, (x, y), flat and y / min(flat, x * memory.rate)))
+    return marks
+
+
+def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw the roofline, or say what one lacks."""
+    drawn = roofs(ablation)
+    if not drawn:
+        bottom = canvas.instead("ceilings not collected")
+    elif ablation.work is None or ablation.moves_only:
+        bottom = canvas.instead(NO_ARITHMETIC)
+    else:
+        path = [row.variant for row in ablation.path]
+        bottom = _draw(canvas, marks_at(ablation, *drawn), drawn, path)
+    shown = (*ablation.table_rows, *ablation.references)
+    return canvas.missing([row for row in shown if not row.roofline], bottom)
+
+
+def _draw(
+    canvas: svg.Canvas, marks: Sequence[Mark], drawn: Sequence[Roof], path: Sequence[str]
+) -> float:
+    named = _named(marks, path)
+    widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
+    right = svg.WIDTH - svg.EDGE
+    left = right - min(NAMES, widest + 6)
+    nominal, reached = [r.rate for r in drawn], [r.measured or r.rate for r in drawn]
+    xs, ys = [mark.at[0] for mark in marks], [mark.at[1] for mark in marks]
+    for rise, *rates in (nominal, reached):
+        xs, ys = [*xs, *(rate / rise for rate in rates)], [*ys, *rates]
+    x = svg.Log(min(xs) / 3, max(xs) * 3, 46, left - 20)
+    plot = svg.Plot(x, svg.Log(min(ys) / 2, max(ys) * 1.6, 426, 26))
+    ticks = [(tick, f"{tick:g}") for tick in x.ticks(max(2, round((x.end - x.start) / 90)))]
+    x_title = f"required FLOP per {drawn[0].name} byte moved"
+    canvas.axes(plot, ticks, x_title, "required TFLOP/s")
+    places = {mark.row.variant: plot.at(*mark.at) for mark in marks}
+    steps = [places[name] for name in path if name in places]
+    leaders = _leaders(named, places, plot, left)
+    dashed = roof_lines(plot, *reached) if nominal != reached else []
+    over = [steps, *dashed, *(line for _, line in leaders), *([at, at] for at in places.values())]
+    _roofs(canvas, plot, drawn, over)
+    for line in dashed:
+        canvas.line(line, MEASURED)
+    canvas.line(steps, PATH)
+    for mark in marks:
+        if mark not in named:
+            canvas.sign(places[mark.row.variant], svg.sign_of(mark.row), mark.text, 7)
+    for mark, leader in leaders:
+        canvas.line(leader, LEADER)
+        at = (left, leader[-1][1] + 0.35 * svg.TEXT)
+        canvas.name(at, mark.text, right - left, strong=not mark.row.is_reference)
+        canvas.sign(leader[0], svg.sign_of(mark.row), mark.text)
+    signs = {svg.sign_of(mark.row) for mark in marks}
+    entries: list[tuple[str, svg.Look]] = []
+    entries += [(WORDS[kind], svg.SIGNS[kind]) for kind in WORDS if svg.SIGNS[kind] in signs]
+    entries += [("the steps to the best version", PATH)] * (len(steps) > 1)
+    entries += [("measured on this GPU (in brackets)", MEASURED)] * bool(dashed)
+    return canvas.legend(entries, plot.y.start + 44)
+
+
+def _named(marks: Sequence[Mark], path: Sequence[str]) -> list[Mark]:
+    """Return references, the ends of the path, and its last steps, as many as have room."""
+    first = [mark for mark in marks if mark.row.is_reference]
+    order = [*path[-1:], *path[:1], *path[-2:0:-1]]
+    steps = [m for name in order for m in marks if m.row.variant == name and m not in first]
+    return [*first, *steps][:NAMED]
+
+
+def _leaders(
+    named: Sequence[Mark], places: Mapping[str, svg.XY], plot: svg.Plot, left: float
+) -> list[tuple[Mark, list[svg.XY]]]:
+    """Return a line from each mark to its name right of the plot. No two cross: every name, from
+    the top down, takes the mark that leaves all others under its line.
+    """
+    low, high, right = plot.y.end + LINE / 2, plot.y.start - LINE / 2, plot.x.end
+    rest, leaders = [(*places[mark.row.variant], mark) for mark in named], []
+    for height in svg.spread(sorted(y for _, y, _ in rest), LINE, low, high):
+        slopes = [(height - y) / (right - x) for x, y, _ in rest]
+        x, y, mark = rest.pop(slopes.index(max(slopes)))
+        leaders.append((mark, [(x, y), (right, height), (left - 3, height)]))
+    return leaders
+
+
+def roof_lines(plot: svg.Plot, rise: float, *rates: float) -> list[list[svg.XY]]:
+    """Return the slope of the memory up to the highest roof, and the flat line of each."""
+    start = max(plot.x.low, plot.y.low / rise)
+    slope = [plot.at(start, start * rise), plot.at(max(rates) / rise, max(rates))]
+    return [slope, *([plot.at(rate / rise, rate), plot.at(plot.x.high, rate)] for rate in rates)]
+
+
+def _roofs(
+    canvas: svg.Canvas, plot: svg.Plot, drawn: Sequence[Roof], over: Sequence[Sequence[svg.XY]]
+) -> None:
+    """Draw roofs and ridges; name each roof where its name is crossed least by what is ``over``."""
+    memory, *compute = drawn
+    slope, *flats = lines = roof_lines(plot, *(roof.rate for roof in drawn))
+    for line in lines:
+        canvas.line(line, ROOF)
+    (ax, ay), (bx, by) = slope
+    angle = math.atan2(by - ay, bx - ax)
+    middle = ((ax + bx) / 2 + 6 * math.sin(angle), (ay + by) / 2 - 6 * math.cos(angle))
+    turn = round(math.degrees(angle), 1)
+    canvas.text(middle, f"{memory.text} TB/s", anchor="middle", turn=turn, halo=True)
+    dots = [
+        (ax + n / DOTS * (bx - ax), ay + n / DOTS * (by - ay))
+        for line in (*lines, *over)
+        for (ax, ay), (bx, by) in pairwise(line)
+        for n in range(DOTS + 1)
+    ]
+
+    def crossed(start: svg.XY) -> int:
+        near = svg.Box(start[0] - 6, start[1] - svg.SMALL - 5, start[0] + wide + 6, start[1] + 4)
+        return sum(near.x0 < x < near.x1 and near.y0 < y < near.y1 for x, y in dots)
+
+    for roof, ((x, y), (end, _)) in zip(compute, flats, strict=True):
+        canvas.line(((x, y), (x, plot.y.start)), DROP)
+        text = f"{roof.text} TFLOP/s, ridge {number(roof.rate / memory.rate)}"
+        wide = svg.text_width(text, svg.SMALL)
+        last = end - 4 - wide
+        starts = [min(x + 8 + step, last) for step in range(0, round(end), 30)]
+        canvas.text(min(product(starts, (y - 5, y + 14)), key=crossed), text, halo=True)

@@ -1,0 +1,43 @@
+"""The alternative text of every chart, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SIZES = "sizes"
+CAPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "times": (
+            "Time per call of each step from the baseline to the fastest, on a logarithmic axis.",
+            "Each step changes the one above it. Dashed lines are references. An open mark is a "
+            "step that was not kept at this shape. Times are per call inside a CUDA graph, between "
+            "a kernel that writes the inputs and one that reads the output (chained).",
+        ),
+        "roofline": (
+            "Roofline over {level}: the work that the problem needs, over the time and the bytes "
+            "moved.",
+            "Height is the FLOP that the problem needs over the time under ncu: it ranks the "
+            "kernels. Work that a kernel does twice, or for nothing, does not count. The slope is "
+            "what {level} can feed; the flat lines are what each kind of arithmetic can compute, "
+            "at the clocks of one capture. A percentage is of the roof over the point.",
+        ),
+        "stall-time": (
+            "Time under ncu by stall reason, each step beside its parent.",
+            "Each pair is on the scale of its parent: compare lengths within a pair only. A colour "
+            "is its share of the warp state samples times the duration under ncu. Without that "
+            "stall, less than its length would be saved.",
+        ),
+        SIZES: (
+            "Speed over the size, relative to the fastest reference.",
+            "Chained time of the fastest reference at that size over the step's, with its 95 % "
+            "interval. The dashed line is the reference; above it the step is faster.",
+        ),
+    }
+)
+
+
+def caption_of(name: str, level: str = "") -> tuple[str, str]:
+    """Return alternative text and caption of a chart; ``level`` is the memory that feeds it."""
+    alt, caption = CAPTIONS[name]
+    return alt.format(level=level.upper()), caption.format(level=level.upper())
