@@ -36,13 +36,13 @@ from workbench.judge.advice.ranking import (
     trust,
 )
 from workbench.judge.advice.subject import AdvisedKernel, subject
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import answers as advice_json
 from workbench.render import as_json, markdown
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
-from workbench.render.document.sentences import sentence
 from workbench.study.model import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import Change, Stage, Verdict

@@ -15,17 +15,18 @@ from handmade import build_of, built_kernel, made_index
 from workbench.cli.progress import Progress
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel, Provenance
+from workbench.judge.findings import sentence
 from workbench.judge.gates import captured_gate, gate_of
 from workbench.judge.ladder import lines_missing
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources, resources_of
-from workbench.render.document.sentences import sentence, why_no_lines
 from workbench.run import events
 from workbench.run.plan import Plan
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker, compiler_environment
 from workbench.run.protocol import Hello, Start
 from workbench.study.config import Gates
+from workbench.study.front_ends import why_no_lines
 from workbench.study.model import Variant
 from workbench.words import GateState, Phase
 from workspaces import FLUSHED, recorded_range

@@ -19,10 +19,10 @@ from workbench.cli.streams import Stderr
 from workbench.cuda import compiler
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge
 from workbench.load import load
 from workbench.render.document.phrases import reason, verdict
-from workbench.render.document.sentences import sentence, sentences
 from workbench.study.config import Config, read_config
 from workbench.study.model import Study, Variant
 from workbench.study.params import base_name

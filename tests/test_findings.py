@@ -2,129 +2,63 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from answers import not_none
 from snapshots import build, check, snapshot, step
-from workbench.judge.findings import Finding, Value, finding
+from workbench.judge.findings import Finding, change, finding, percent, sentence
+from workbench.judge.gates import correct_gate
 from workbench.judge.ladder import judge, standing
 from workbench.judge.rows import Row
 from workbench.load import LadderEvidence, VariantEvidence
 from workbench.render.document.phrases import note, verdict
-from workbench.render.document.sentences import SENTENCES, sentence
 from workbench.study.config import Config
-from workbench.words import ABSENT, CheckResult, Status, Verdict
+from workbench.words import CheckResult, Status, Verdict
+from workspaces import recorded_ladder
 
-JUDGE = Path(__file__).parents[1] / "profiler" / "workbench" / "judge"
-MOST_WORDS = 2
-BY_RENDER = {"timing.throttling"}  # of a fact that the report tells
-# Units and names of ncu's rules, which a report gives without a title.
-LABELS = {
-    "% of the {} bandwidth",
-    "% of the busiest SM",
-    "% of the duration",
-    "warps per scheduler",
-    "Achieved occupancy below theoretical",
-    "Issue slots idle",
-    "Uncoalesced global accesses",
-    "Uncoalesced shared accesses",
-}
+# ---- sentences
 
 
-def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and text of every string but docstrings and annotations; ``{}`` for what is put in."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            continue
-        if isinstance(node, ast.JoinedStr):
-            texts = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
-            yield node.lineno, "".join(map(str, texts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
-        else:
-            yield from strings(node)
+def findings_in(value: object) -> Iterator[Finding]:
+    """Every finding in a result, those in the values of another included."""
+    if isinstance(value, Finding):
+        yield value
+        yield from findings_in(value.values)
+    elif dataclasses.is_dataclass(value):
+        for each in dataclasses.fields(value):
+            yield from findings_in(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        yield from findings_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from findings_in(item)
 
 
-def words(text: str) -> list[str]:
-    return [word for word in text.split() if re.search("[A-Za-z]{2}", word)]
+@pytest.mark.parametrize("study", ["attention", "softmax", "transpose"])
+def test_every_finding_of_a_recorded_ladder_says_what_it_found(study: str) -> None:
+    every = list(findings_in(recorded_ladder(study=study)))
+    assert {"correct.everywhere", "faster.reached"} <= {each.code for each in every}
+    for each in every:
+        assert each.message, each
+        assert not re.search(r"[{}|]|None|\bnan\b", each.message), each
 
 
-def test_prose_is_seen() -> None:
-    tree = ast.parse('"""Not this one."""\nx = f"it took {y} long"\nz = ("dram__bytes.sum", "a b")')
-    assert [text for _, text in strings(tree) if len(words(text)) > MOST_WORDS] == [
-        "it took {} long"
-    ]
-
-
-def test_judge_has_no_sentence() -> None:
-    found = [
-        f"{path.relative_to(JUDGE)}:{line}: {text}"
-        for path in sorted(JUDGE.rglob("*.py"))
-        for line, text in strings(ast.parse(path.read_text()))
-        if len(words(text)) > MOST_WORDS and text not in LABELS
-    ]
-    assert found == []
-
-
-def codes() -> set[str]:
-    """What ``judge`` calls a finding, where it says so in one string."""
-    text = "".join(path.read_text() for path in JUDGE.rglob("*.py"))
-    return set(re.findall(r'"([a-z_]+\.[a-z_0-9]+)"', text))
-
-
-def test_every_sentence_has_a_finding_and_every_finding_a_sentence() -> None:
-    """``cli/gate.py`` makes two more, of a study that cannot be read."""
-    joined = re.compile(r"work\.|commit\.(same_|comments_|study_)")
-    alone = {
-        "not_collected",
-        "variant",
-        "stopped",
-        "stale",
-        "compared",
-        "kernel",
-        "rule",
-    } | BY_RENDER
-    unused = {code for code in SENTENCES.keys() - codes() - alone if not joined.match(code)}
-    assert unused == set()
-    dotted = {code.partition(".")[0] for code in SENTENCES if "." in code}
-    assert {c for c in codes() - SENTENCES.keys() if c.partition(".")[0] in dotted} == set()
-
-
-@pytest.mark.parametrize("code", SENTENCES)
-def test_a_finding_without_values_has_a_sentence(code: str) -> None:
-    """What is not collected is said, and no sentence needs a value to be there."""
-    needed: dict[str, Value] = {
-        "share": 0.5,
-        "reasons": ("wait",),
-        "what": "time",
-        "before": 1.0,
-        "after": 2.0,
-        "not_timed": "k",
-    }
-    said = sentence(Finding(code, needed))
-    assert said
-    assert "|" not in said
-    assert "{" not in said
-
-
-def test_how_a_sentence_is_made() -> None:
-    kernel = finding("kernel", kernel="k", grid=(2, 3), block=(128,), times=2)
-    differ = finding("kernels.differ", not_captured=(kernel,))
-    assert sentence(differ) == "timed and not captured: 2 times k (2 x 3 blocks of 128 threads)"
-    assert sentence(finding("kernels.as_captured", kernels=1, memsets=2)) == (
-        "1 kernel timed as captured, and 2 memsets"
-    )
-    assert sentence(finding("correct.everywhere", max_error=None, shapes_checked=2)) == (
-        f"max error {ABSENT} over 2 shapes"
-    )
-    assert finding("stopped", text="", shape=None).values == {}
+def test_a_value_that_was_not_collected_is_not_among_the_values() -> None:
+    assert finding("stopped", "", text="", shape=None).values == {}
     assert sentence(None) == ""
+
+
+def test_the_words_of_a_finding_agree_with_its_values() -> None:
+    gate = correct_gate({"s": check(), "t": check()}, "s", unchecked=["u"])
+    assert gate.why.values == {"max_error": 1e-3, "shapes_checked": 2, "shapes_not_checked": 1}
+    assert gate.why.message == "max error 0.001 over 2 shapes, not checked at 1 others"
+    assert percent(0.004) == "under 1 %"
+    assert percent(0.996) == "100 %"
+    assert change(0.5) == "-50.0"
 
 
 # ---- standing
@@ -227,4 +161,4 @@ def test_without_any_evidence_it_is_missing() -> None:
     nothing = dataclasses.replace(FIX, checks={}, build=None)
     missing = dict.fromkeys(FIX.state, Status.MISSING)
     bare = dataclasses.replace(nothing, state=missing)
-    assert standing(bare, "s") == (Status.MISSING, Finding("missing.unmeasured"))
+    assert standing(bare, "s") == (Status.MISSING, finding("missing.unmeasured", "not measured"))

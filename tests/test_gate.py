@@ -40,9 +40,9 @@ from workbench.judge.commits import (
     with_controls,
 )
 from workbench.judge.comparison import AtCommit
+from workbench.judge.findings import sentence
 from workbench.judge.sessions import Control
 from workbench.ncu.captures import LAUNCHES
-from workbench.render.document.sentences import sentence
 from workbench.run import machine
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.repository import Commit, join, older

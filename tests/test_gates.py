@@ -9,7 +9,7 @@ from handmade import build_of, built_kernel
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Build, Check, Provenance
-from workbench.judge.findings import NOT_COLLECTED, Finding
+from workbench.judge.findings import NOT_COLLECTED, Finding, sentence
 from workbench.judge.gates import (
     OF_A_GAIN,
     UNCHECKED,
@@ -24,7 +24,6 @@ from workbench.judge.gates import (
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
-from workbench.render.document.sentences import sentence
 from workbench.study.config import Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState

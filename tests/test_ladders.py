@@ -19,6 +19,7 @@ from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.advice.ranking import KindRecord
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge
 from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
 from workbench.load import LadderEvidence, UnseenEvidence
@@ -28,7 +29,6 @@ from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_view import shapes_table
 from workbench.render.document.phrases import note
 from workbench.render.document.result import across
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant

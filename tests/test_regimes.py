@@ -26,7 +26,7 @@ from snapshots import (
 )
 from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
-from workbench.judge.findings import finding
+from workbench.judge.findings import finding, sentence, sentences
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
@@ -42,7 +42,6 @@ from workbench.render.document import ladder_report, phrases, result, timings, v
 from workbench.render.document.blocks import Bullets, Paragraph, plain
 from workbench.render.document.ladder_report import summary
 from workbench.render.document.ladder_view import account
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
@@ -307,7 +306,7 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     said = plain(result.answer(found))
     assert f"fix takes 10.0 µs per call: 3.00x [3.00, 3.00] the speed of {REFERENCE} (30.0" in said
     assert "Its error beside that of library is not collected" in said
-    correct = Gate("correct", GateState.PASSED, finding("correct", max_error=0.0))
+    correct = Gate("correct", GateState.PASSED, finding("correct", "exact", max_error=0.0))
     exact = dataclasses.replace(row, gates=(correct,))
     rows = tuple(exact if each is row else each for each in found.rows)
     assert "Its results are exact." in plain(result.answer(dataclasses.replace(found, rows=rows)))

@@ -18,8 +18,8 @@ from workbench.app.executor import Local, Reporter
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
+from workbench.judge.findings import sentence
 from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
-from workbench.render.document.sentences import sentence
 from workbench.run import gpu
 from workbench.run.gpu import Gpu, locked
 from workbench.run.plan import MeasuredPlan

@@ -31,11 +31,11 @@ from workbench.judge.cross_checks import (
     work_gate,
 )
 from workbench.judge.cross_checks import cross_check_gates as gates_of
+from workbench.judge.findings import sentence
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
 from workbench.ncu.captures import tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
-from workbench.render.document.sentences import sentence
 from workbench.run.worker.timing.instances import Loader
 from workbench.study.model import Work
 from workbench.study.workspace import load_module

@@ -23,8 +23,8 @@ from workbench.cli.main import main
 from workbench.cuda import compiler
 from workbench.derive.speedup import TwoClocks, over_sessions
 from workbench.judge.cross_checks import CLOCKS
+from workbench.judge.findings import sentence
 from workbench.judge.sessions import TimingFacts
-from workbench.render.document.sentences import sentence
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.study.config import Config

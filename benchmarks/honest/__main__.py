@@ -33,11 +33,11 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
 from workbench.judge.cross_checks import CLOCKS, Case, added_time, cross_check_gates, profiled
+from workbench.judge.findings import sentence
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.command import RANGE_PREFIX, range_name
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import number
 from workbench.run import machine
 from workbench.run.process import compiler_environment

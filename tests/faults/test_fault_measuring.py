@@ -23,10 +23,10 @@ from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
+from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
-from workbench.render.document.sentences import sentence
 from workbench.run import compilation as building
 from workbench.run import events, machine, measurement
 from workbench.run.compilation import build_only

@@ -25,11 +25,11 @@ from workbench.cuda.programs import (
 )
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import BuiltKernel
+from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request
 from workbench.render.document.environment import compiled_line, source_of
-from workbench.render.document.sentences import sentence
 from workbench.study.config import Gates
 
 CU = Path(__file__).parent / "cu"

@@ -502,7 +502,11 @@ def test_a_matrix_that_must_be_definite_is_scaled_as_a_whole(
 
 
 def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: Patch) -> None:
-    gate = Gate(OUTPUTS, GateState.FAILED, finding("outputs.wrong", text="error 3"))
+    gate = Gate(
+        OUTPUTS,
+        GateState.FAILED,
+        finding("outputs.wrong", "wrong while it was timed: error 3", text="error 3"),
+    )
     one = object.__new__(Attempt)
     row = SimpleNamespace(variant="baseline", status=Status.CURRENT, checks={}, gates=(gate,))
     named = SimpleNamespace(called="f.py:f")

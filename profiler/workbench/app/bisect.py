@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.app.executor import Executor
 from workbench.app.gate import Gated, gate
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError
-from workbench.render.document.sentences import sentence
+from workbench.judge.findings import sentence
 from workbench.run.repository import Commit, repository_of
 from workbench.study.workspace import Workspace
 from workbench.words import Move, shown

@@ -181,8 +181,8 @@ class Executor(ABC):
 
     def begin(self, task: Task, gpu: str) -> Run:
         """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
+        from workbench.judge.findings import sentence
         from workbench.judge.open_verdicts import Run, refusal
-        from workbench.render.document.sentences import sentence
 
         run = Run(self.verb, task.study.name, task.plan.shape, gpu)
         if no := refusal(self.ledger(task.payer), task.payer.config.budget, run):

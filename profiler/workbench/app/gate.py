@@ -20,7 +20,7 @@ from workbench.judge.commits import (
     with_controls,
 )
 from workbench.judge.comparison import is_same
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import finding
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.own_files import resolved
@@ -56,13 +56,16 @@ class Paired:
         """What is reported of a study that cannot be compared: once, and not of each variant."""
         base, head, name = self.base, self.head, self.name
         if head is None:
-            one = VariantChange(name, Move.GONE, Finding("commit.study_gone"))
+            one = VariantChange(
+                name, Move.GONE, finding("commit.study_gone", "its study is not there any more")
+            )
         elif isinstance(head, str) and not isinstance(base, str):
-            found = finding("commit.study_broken", text=head)
+            found = finding("commit.study_broken", head, text=head)
             one = VariantChange(name, Move.BROKEN, found, cause=Cause.SOURCE)
         else:
             why = base if isinstance(base, str) else ""
-            found = finding("commit.study_unread", text=why)
+            message = f"could not be read before: {why or 'not collected'}"
+            found = finding("commit.study_unread", message, text=why)
             one = VariantChange(name, Move.CANNOT_TELL, found)
         return StudyChanges(name, (one,))
 

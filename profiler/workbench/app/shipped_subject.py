@@ -19,10 +19,10 @@ from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence.records import Build, Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.evidence.timing import Timing
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Row
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.render.document.phrases import NOT_JUDGED
-from workbench.render.document.sentences import sentence
 from workbench.render.templates import RESERVED
 from workbench.run.protocol import Packable
 from workbench.run.recording import now

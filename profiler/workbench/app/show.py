@@ -36,9 +36,8 @@ from workbench.ncu.capture import (
 from workbench.ncu.reader import Wanted
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.launches import Details, PairRead
-from workbench.render.document.sentences import why_no_lines
 from workbench.render.source_lines import SourceLine
-from workbench.study.front_ends import front_ends_of
+from workbench.study.front_ends import front_ends_of, why_no_lines
 from workbench.study.sources import source_files, source_texts
 from workbench.words import Status
 

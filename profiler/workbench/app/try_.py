@@ -15,6 +15,7 @@ from workbench.app.target import find_target, shown_path
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.errors import GateFailed, UsageError
 from workbench.judge.cross_checks import OUTPUTS
+from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation, Row
@@ -26,7 +27,6 @@ from workbench.render.document import variant as document
 from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
 from workbench.render.document.environment import compiled_line
-from workbench.render.document.sentences import sentence
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates

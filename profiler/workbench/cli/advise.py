@@ -10,12 +10,12 @@ from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import tell
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
+from workbench.judge.findings import sentences
 from workbench.ncu.report_file import is_report
 from workbench.render import brief
 from workbench.render.answers import advised
 from workbench.render.document import advice, variant
 from workbench.render.document.blocks import warned
-from workbench.render.document.sentences import sentences
 
 
 def run(options: AdviseOptions) -> None:

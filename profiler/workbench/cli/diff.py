@@ -14,14 +14,13 @@ from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import Matching
 from workbench.errors import UsageError
 from workbench.judge.comparability import warnings
-from workbench.judge.findings import Finding
+from workbench.judge.findings import Finding, sentences
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import brief, pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant
 from workbench.render.document.blocks import paragraph
 from workbench.render.document.launches import DETAILED, left_out
-from workbench.render.document.sentences import sentences
 
 
 def run(options: DiffOptions) -> None:

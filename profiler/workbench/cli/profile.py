@@ -7,11 +7,11 @@ from workbench.app.target import find_target, require_current, stale_of
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import tell
 from workbench.cli.streams import executor, note, note_failures
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.rows import Ablation, Row
 from workbench.render import answers, brief
 from workbench.render.document import variant
 from workbench.render.document.blocks import Block, warned
-from workbench.render.document.sentences import sentence, sentences
 from workbench.words import Status
 
 

@@ -27,13 +27,13 @@ from workbench.cli.printing import output, show_brief, show_json, tell
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
+from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, brief, source_lines
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, paragraph, warned
 from workbench.render.document.launches import DETAILED, left_out
-from workbench.render.document.sentences import sentences
 
 HOTTEST = 10  # lines before the sources
 

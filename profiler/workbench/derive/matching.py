@@ -13,6 +13,14 @@ from workbench.words import grouped
 
 BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE = "range", "signature", "name_and_shape"
 BY_NAME, BY_REST, BY_HAND = "name", "rest", "asked_for"
+MATCHED = {
+    "range": "the workbench's range, and name",
+    "signature": "name and launch shape",
+    "name_and_shape": "name without template arguments, and launch shape",
+    "name": "name",
+    "rest": "the only kernel left on either side",
+    "asked_for": "the launches that were asked for",
+}
 
 
 @dataclass(frozen=True)

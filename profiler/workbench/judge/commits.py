@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import msgspec
 
@@ -24,10 +23,11 @@ from workbench.judge.comparison import (
     Difference,
     compiled,
     counters,
+    difference_label,
     is_same,
     same_code,
 )
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import Finding, finding, joined
 from workbench.judge.sessions import Control
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Config
@@ -78,23 +78,23 @@ def judge_change(
     older commit: a change does not choose the rules that it is judged by.
     """
     if after is None:
-        return VariantChange(variant, Move.GONE, Finding("commit.gone"))
+        return VariantChange(variant, Move.GONE, finding("commit.gone", "is not there any more"))
     if before is None:
         if broken := after.error or after.wrong:
-            return VariantChange(
-                variant, Move.BROKEN, finding("commit.broken", text=_first(broken))
-            )
-        return VariantChange(variant, Move.NEW, finding("commit.new", text=after.lacks))
+            return VariantChange(variant, Move.BROKEN, _broken(_first(broken)))
+        message = f"was not there before{f'; it {after.lacks}' if after.lacks else ''}"
+        return VariantChange(variant, Move.NEW, finding("commit.new", message, text=after.lacks))
     found = (*compiled(before, after), *counters(before, after, config.gate))
     change = VariantChange(
-        variant, Move.SAME, Finding("commit.same_sources"), differences=found, timed=timed
+        variant, Move.SAME, _same("same_sources"), differences=found, timed=timed
     )
     if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, verdict=failed[0], why=failed[1], cause=_cause(before, after))
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
     if decided.verdict == Move.SAME and before.method != after.method:
-        why = finding("commit.same_but_study", why=decided.why)
+        message = f"{decided.why.message}; but study.py checks and times it in another way"
+        why = finding("commit.same_but_study", message, why=decided.why)
         decided = replace(decided, verdict=Move.CANNOT_TELL, why=why, cause=Cause.METHOD)
     if decided.verdict == Move.SAME:
         return decided
@@ -113,7 +113,8 @@ def with_controls(
     if not moved:
         return list(changes)
     control = moved[0]
-    why = finding("commit.control_moved", variant=control.variant, cause=control.cause)
+    message = f"{control.variant}, which is unchanged, moved as well ({control.cause})"
+    why = finding("commit.control_moved", message, variant=control.variant, cause=control.cause)
     return [
         replace(c, verdict=Move.CANNOT_TELL, why=why, cause=control.cause)
         if c.tier == 1 and c.variant not in unchanged and c.verdict in (Move.FASTER, Move.SLOWER)
@@ -127,9 +128,26 @@ def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
     for name in ("error", "wrong"):
         if text := str(getattr(after, name)):
             if getattr(before, name):
-                return Move.CANNOT_TELL, finding("commit.failed_before", text=_first(text))
-            return Move.BROKEN, finding("commit.broken", text=_first(text))
+                first = _first(text)
+                message = f"failed before, too: {first}"
+                return Move.CANNOT_TELL, finding("commit.failed_before", message, text=first)
+            return Move.BROKEN, _broken(_first(text))
     return None
+
+
+def _broken(text: str) -> Finding:
+    return finding("commit.broken", text, text=text)
+
+
+SAME = {
+    "same_code": "its machine code is the same: nothing needs measuring",
+    "comments_only": "only comments and blanks are others: nothing needs measuring",
+    "same_sources": "its sources are the same: nothing needs measuring",
+}
+
+
+def _same(what: str) -> Finding:
+    return finding(f"commit.{what}", SAME[what])
 
 
 def _first(text: str) -> str:
@@ -147,7 +165,9 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
     difference = Difference(2, TIME, *us, timed.after_us > timed.before_us)
     found = replace(change, tier=2, differences=(*change.differences, difference))
     if off := next((control for control in timed.controls if control.is_off), None):
-        why = finding("commit.control", variant=off.variant, ratio=off.ratio.ratio)
+        ratio = off.ratio.ratio
+        message = f"the A/A control of {off.variant}, the same kernel, is {ratio:.3f}x of it"
+        why = finding("commit.control", message, variant=off.variant, ratio=ratio)
         return replace(found, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
     move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
@@ -157,22 +177,21 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     """Faster or slower beyond interval and margin; the same if all of it is within the margin."""
     if ratio.low is None or ratio.high is None:
-        return Move.CANNOT_TELL, Finding("commit.one_session")
-    margin = 1 + gate.margin
-    text = partial(
-        finding,
-        ratio=ratio.ratio,
-        low=ratio.low,
-        high=ratio.high,
-        level=None if ratio.level == LEVEL else ratio.level,
+        return Move.CANNOT_TELL, finding("commit.one_session", "one session has no interval")
+    margin, level = 1 + gate.margin, None if ratio.level == LEVEL else ratio.level
+    speed = (
+        f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]"
+        f"{f' at {level} %' if level else ''} of its speed before"
     )
+    values = {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, "level": level}
     if ratio.high < 1 and ratio.ratio < 1 / margin:
-        return Move.SLOWER, text("commit.time")
+        return Move.SLOWER, finding("commit.time", speed, **values)
     if ratio.low > 1 and ratio.ratio > margin:
-        return Move.FASTER, text("commit.time")
+        return Move.FASTER, finding("commit.time", speed, **values)
     if ratio.low >= 1 / margin and ratio.high <= margin:
-        return Move.SAME, text("commit.time_within", margin=gate.margin)
-    return Move.CANNOT_TELL, text("commit.time_too_wide")
+        message = f"{speed}: within {100 * gate.margin:g} %"
+        return Move.SAME, finding("commit.time_within", message, **values, margin=gate.margin)
+    return Move.CANNOT_TELL, finding("commit.time_too_wide", f"{speed}: too wide to say", **values)
 
 
 def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> VariantChange | None:
@@ -183,18 +202,25 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
     if not moved:
         if is_same(before, after):
             return None
-        why = Finding("commit.no_counter_moved")
+        why = finding("commit.no_counter_moved", "no counter moved: only a time can tell")
         return replace(change, tier=1, verdict=Move.CANNOT_TELL, why=why)
-    parts = tuple(
-        finding("commit.counter", what=one.what, before=one.before, after=one.after)
-        for one in moved
-    )
+    parts = tuple(map(_counter, moved))
     worse = [f.worse for f in moved]
     if all(worse) or not any(worse):
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
+        message = f"by its counters: {joined(parts)}"
     else:
         move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
-    return replace(change, tier=1, verdict=move, why=finding(code, counters=parts))
+        message = f"counters moved both ways: {joined(parts)}"
+    return replace(change, tier=1, verdict=move, why=finding(code, message, counters=parts))
+
+
+def _counter(moved: Difference) -> Finding:
+    before, after = float(moved.before), float(moved.after)
+    by = f"{100 * (after / before - 1):+.1f} %" if before else f"{before:.4g} → {after:.4g}"
+    message = f"{difference_label(moved.what)} {by}"
+    values = {"what": moved.what, "before": moved.before, "after": moved.after}
+    return finding("commit.counter", message, **values)
 
 
 def _by_compiler(
@@ -206,17 +232,27 @@ def _by_compiler(
             same = "comments_only"
         if before.fingerprint == after.fingerprint:
             same = "same_sources"
-        return replace(change, verdict=Move.SAME, why=Finding(f"commit.{same}"))
+        return replace(change, verdict=Move.SAME, why=_same(same))
     code, lacks = same_code(before, after), after.lacks or before.lacks
     if code is None:
-        known = finding("commit.lacks", text=lacks) if lacks else Finding("commit.code_unknown")
+        known = finding("commit.code_unknown", "its machine code is not known here")
+        if lacks:
+            known = finding("commit.lacks", f"it {lacks}", text=lacks)
+    elif code:
+        message = "the same kernels are launched by other code"
+        known = finding("commit.other_host_code", message)
     else:
-        known = Finding("commit.other_host_code" if code else "commit.other_code")
+        known = finding("commit.other_code", "its machine code is another")
+    without_report = before.without_report or after.without_report
+    differences = tuple(_facts(change.differences, config))
+    tables = "; counters of tables without their report do not count" if without_report else ""
+    facts = f" ({joined(differences)})" if differences else ""
     why = finding(
         "commit.unmeasured",
+        f"{known.message}{tables}: it needs measuring{facts}",
         why=known,
-        without_report=before.without_report or after.without_report or None,
-        differences=tuple(_facts(change.differences, config)),
+        without_report=without_report or None,
+        differences=differences,
     )
     return replace(change, verdict=Move.CANNOT_TELL, why=why)
 
@@ -228,8 +264,14 @@ def _facts(differences: Sequence[Difference], config: Config) -> Iterator[Findin
             continue
         few = one.what == REGISTERS and abs(one.after - one.before) <= config.gate.registers
         if one.what in (SPILLS, WARNINGS, REGISTERS) and not few:
+            of_kernel = f" of {one.kernel}" if one.kernel else ""
             yield finding(
-                "commit.fact", what=one.what, before=one.before, after=one.after, kernel=one.kernel
+                "commit.fact",
+                f"{difference_label(one.what)} {one.before:g} → {one.after:g}{of_kernel}",
+                what=one.what,
+                before=one.before,
+                after=one.after,
+                kernel=one.kernel,
             )
 
 
@@ -245,24 +287,27 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
     """What besides the sources is not as it was, by the cause that it would be."""
     found: dict[Cause, Finding] = {}
     if before.method != after.method:
-        found[Cause.METHOD] = Finding("differs.study_code")
+        found[Cause.METHOD] = finding("differs.study_code", "also differs: the study's code")
     one, other = before.index, after.index
     if one is None or other is None:
         return found
     if (one.ncu, counting(one.ncu_flags)) != (other.ncu, counting(other.ncu_flags)):
-        found.setdefault(Cause.METHOD, Finding("differs.ncu"))
+        found.setdefault(Cause.METHOD, finding("differs.ncu", "also differs: ncu, or its flags"))
     kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
     for cause, names in kinds:
         for name in names:
             was, is_now = (getattr(side.provenance, name) for side in (one, other))
             if was is not None and is_now is not None and was != is_now:
-                result = finding("differs.field", field=name, before=str(was), after=str(is_now))
+                message = f"also differs: {name}, {was} and {is_now}"
+                values = {"field": name, "before": str(was), "after": str(is_now)}
+                result = finding("differs.field", message, **values)
                 found.setdefault(cause, result)
     clocks = [side.figures.get("sm_clock") for side in (before, after)]
     if clocks[0] and clocks[1]:
         low, high = sorted(clock.value for clock in clocks if clock)
         if low and high > low * (1 + CLOCK_TOLERANCE):
-            result = finding("differs.clock", low_ghz=low, high_ghz=high)
+            message = f"also differs: SM clock, {low:.3f} and {high:.3f} GHz"
+            result = finding("differs.clock", message, low_ghz=low, high_ghz=high)
             found.setdefault(Cause.HARDWARE, result)
     return found
 
@@ -315,7 +360,9 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
         found = tuple(_differing_rules(old, new))
         if found:
             more = len(found) - MOST_SHOWN
-            why = finding("commit.rules", rules=found[:MOST_SHOWN], more=more if more > 0 else None)
+            first, more = found[:MOST_SHOWN], max(0, more)
+            message = f"{joined(first, '; ')}{f'; and {more} more' if more else ''}"
+            why = finding("commit.rules", message, rules=first, more=more or None)
             name = file.rpartition("/")[2]
             yield VariantChange(name, Move.CANNOT_TELL, why, cause=Cause.METHOD)
 
@@ -327,9 +374,10 @@ def _differing_rules(old: Mapping[str, object], new: Mapping[str, object]) -> It
         if before == after or (one_sided and not key.startswith("shape ")):
             continue
         if key == CODE:
-            yield Finding("rule.code")
+            yield finding("rule.code", "code of study.py (inputs, reference, work)")
         else:
-            yield finding("rule", field=key, before=_said(before), after=_said(after))
+            was, came = _said(before), _said(after)
+            yield finding("rule", f"{key}: {was} → {came}", field=key, before=was, after=came)
 
 
 def _said(value: object) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.derive.matching import LaunchPair, Matching
+from workbench.derive.matching import MATCHED, LaunchPair, Matching
 from workbench.derive.recordings import OverRecordings, over_recordings
 from workbench.derive.roofline.point import MeasuredCeilings
 from workbench.derive.speedup import Ratio
 from workbench.evidence.layout import timing_name
 from workbench.evidence.records import CaptureIndex, Provenance
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import Finding, at, finding, joined, percent
 from workbench.judge.rows import EvidenceEnvironment, Recordings, Row, ShapeLadder
 from workbench.judge.times import ShapeTimes
 from workbench.load import LadderEvidence, ShapeEvidence
@@ -34,7 +34,8 @@ def ladder_warnings(
     yield from _provenance(indexes, shape)
     for row in rows:
         if row.roofline and row.roofline.above_roof:
-            yield finding("captures.above_roof", variant=row.variant, shape=shape)
+            message = f"{row.variant} stands above its roof{at(shape)}: an error in the data"
+            yield finding("captures.above_roof", message, variant=row.variant, shape=shape)
 
 
 def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -> Iterator[Finding]:
@@ -44,22 +45,38 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
     hurt = grouped(
         (
             one.damage,
-            finding("variant", variant=one.variant, shape="" if name == evidence.shape else name),
+            variant_at(one.variant, "" if name == evidence.shape else name),
         )
         for name, shape in evidence.shapes.items()
         for one in shape.variants.values()
         if one.damage and (of is None or one.variant in of)
     )
     for damage, variants in hurt.items():
-        yield finding("captures.damaged", text=damage, variants=tuple(variants))
+        message = f"{damage}: no capture of {joined(variants)}; profile again, or restore the file"
+        yield finding("captures.damaged", message, text=damage, variants=tuple(variants))
     for text in evidence.notes:
-        yield finding("evidence.damaged", text=text)
+        yield finding("evidence.damaged", text, text=text)
+
+
+def variant_at(variant: str, shape: str = "") -> Finding:
+    """Names a variant, and the shape where it is not the table's."""
+    return finding("variant", f"{variant}{at(shape)}", variant=variant, shape=shape)
+
+
+def variant_over(variant: str, over: str) -> Finding:
+    """Names the ratio of a variant over another."""
+    return finding("variant", f"{variant} over {over}", variant=variant, over=over)
 
 
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
     """Of measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
-        yield finding("ceilings.above_theory", ceiling=roof.id, share=roof.share_of_theoretical)
+        share = roof.share_of_theoretical
+        message = (
+            f"the measured {roof.id} ceiling is {percent(share)} of the theoretical one: an error "
+            "in the data; run `workbench calibrate` again"
+        )
+        yield finding("ceilings.above_theory", message, ceiling=roof.id, share=share)
 
 
 def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
@@ -68,8 +85,12 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
         return
     slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
     if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
-        ends = tuple(finding("variant", variant=v, sm_clock_ghz=clocks[v]) for v in (slow, fast))
-        yield finding("captures.clocks", shape=shape, variants=ends)
+        ends = tuple(
+            finding("variant", f"{v} at {clocks[v]:.3f} GHz", variant=v, sm_clock_ghz=clocks[v])
+            for v in (slow, fast)
+        )
+        message = f"captures ran at different SM clocks{at(shape)}: {joined(ends)}"
+        yield finding("captures.clocks", message, shape=shape, variants=ends)
 
 
 def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:
@@ -79,7 +100,8 @@ def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding
     for key, different in values.items():
         if len(different) > 1:
             known = tuple(sorted(different))
-            yield finding("captures.differ", field=key, shape=shape, values=known)
+            message = f"captures differ in {key}{at(shape)}: {', '.join(known)}"
+            yield finding("captures.differ", message, field=key, shape=shape, values=known)
 
 
 def _known(index: CaptureIndex, key: str) -> str:
@@ -95,7 +117,9 @@ def warnings(before: Report, after: Report, matching: Matching) -> list[Finding]
 def _reports(before: Report, after: Report) -> Iterator[Finding]:
     for report in (before, after):
         if len(report.gpus) > 1:
-            yield finding("reports.several_gpus", report=report.name, gpus=tuple(report.gpus))
+            message = f"{report.name} holds launches of several GPUs: {', '.join(report.gpus)}"
+            gpus = tuple(report.gpus)
+            yield finding("reports.several_gpus", message, report=report.name, gpus=gpus)
     facts = [
         ("GPU", ", ".join(before.gpus), ", ".join(after.gpus)),
         ("ncu version", before.ncu, after.ncu),
@@ -106,7 +130,8 @@ def _reports(before: Report, after: Report) -> Iterator[Finding]:
     ]
     for what, one, other in facts:
         if one != other:
-            yield finding("reports.differ", field=what, before=one, after=other)
+            message = f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
+            yield finding("reports.differ", message, field=what, before=one, after=other)
 
 
 def _pair_clocks(matching: Matching) -> Iterator[Finding]:
@@ -114,8 +139,11 @@ def _pair_clocks(matching: Matching) -> Iterator[Finding]:
     apart = {pair: ratio for pair in matching.pairs if (ratio := _clock_ratio(pair))}
     pair = max(apart, key=apart.__getitem__, default=None)
     if pair is not None and apart[pair] > 1 + CLOCK_TOLERANCE:
+        clocks = [pair.before.sm_clock_ghz or 0.0, pair.after.sm_clock_ghz or 0.0]
         yield finding(
             "reports.clocks",
+            f"SM clocks are up to {100 * (apart[pair] - 1):.1f} % apart ({pair.before.kernel}: "
+            f"{clocks[0]:.3f} and {clocks[1]:.3f} GHz): compare cycles too",
             ratio=apart[pair],
             kernel=pair.before.kernel,
             before_ghz=pair.before.sm_clock_ghz,
@@ -133,7 +161,12 @@ def _renamed(matching: Matching) -> Iterator[Finding]:
     pair = next((p for p in matching.pairs if p.before.kernel != p.after.kernel), None)
     if pair is not None:
         one, other = pair.before.kernel, pair.after.kernel
-        yield finding("reports.other_names", matched_by=pair.how, before=one, after=other)
+        message = (
+            f"kernels of different names are compared, since they are {MATCHED[pair.how]}: {one} "
+            f"and {other}"
+        )
+        how = pair.how
+        yield finding("reports.other_names", message, matched_by=how, before=one, after=other)
 
 
 def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[Finding]:
@@ -144,10 +177,13 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
             if over is None or over.low is None or over.high is None:
                 continue
             if over.high * gates.min_speedup < 1:
+                shape = "" if ladder.shape == table else ladder.shape
                 yield finding(
                     "choice.slower",
+                    f"{row.variant} does not choose the fastest{at(shape)}: it is "
+                    f"{over.ratio:.3f}x [{over.low:.3f}, {over.high:.3f}] of {row.chosen}",
                     variant=row.variant,
-                    shape="" if ladder.shape == table else ladder.shape,
+                    shape=shape,
                     ratio=over.ratio,
                     low=over.low,
                     high=over.high,

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
-from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
+from workbench.derive.figures import (
+    Figure,
+    StallTime,
+    compare_times,
+    figure_label,
+    figures,
+    stall_times,
+)
 from workbench.derive.largest_changes import (
     CERTAIN,
     LargestChanges,
@@ -222,3 +229,20 @@ def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
         return figures
     one, each = figures[REQUESTS], figures[SECTORS_EACH]
     return {**figures, REQUESTS: replace(one, id=SECTORS, value=one.value * each.value)}
+
+
+DIFFERENCES = {
+    "time": "time, chained (µs)",
+    "registers": "registers",
+    "shared_bytes": "shared memory, bytes",
+    "stack_bytes": "stack, bytes",
+    "spill_bytes": "spills, bytes",
+    "machine_code": "machine code",
+    "host_code": "host code",
+    "global_load_sectors": "Sectors of global loads",
+}
+
+
+def difference_label(what: str) -> str:
+    """Of what is another at two commits."""
+    return DIFFERENCES.get(what) or figure_label(what)[0]

@@ -15,14 +15,14 @@ from workbench.derive.figures import DURATION, added, by_launch
 from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import TwoClocks
 from workbench.evidence.timing import GraphNode, Series, Timing
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding, joined, number_of
 from workbench.judge.gates import DURATION as DURATION_GATE
 from workbench.judge.gates import KERNELS, UNCHECKED, WORK, Gate
 from workbench.judge.times import clocks_finding
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import Launched
 from workbench.study.model import Work
-from workbench.words import GateState, NodeKind, Regime
+from workbench.words import ABSENT, GateState, NodeKind, Regime
 
 OUTPUTS, COMPARED = "timed outputs", "compared with"
 
@@ -43,32 +43,61 @@ def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
     of the others.
     """
     return tuple(
-        Gate(COMPARED, GateState.FAILED, finding("compared", variant=case.variant, why=gate.why))
+        Gate(COMPARED, GateState.FAILED, _wrong_time(case.variant, gate.why))
         for case in compared
         if (gate := duration_gate(case)).state == GateState.FAILED
     )
+
+
+def _wrong_time(variant: str, why: Finding) -> Finding:
+    message = f"{variant} has a wrong time: {why.message}"
+    return finding("compared", message, variant=variant, why=why)
 
 
 def kernels_gate(case: Case) -> Gate:
     """The kernels of the timed graph are those that the capture saw: names, grids, blocks."""
     nodes, launched = case.nodes, case.launched
     if unchecked := next((series for series in case.series if series.unchecked), None):
-        return Gate(KERNELS, GateState.OPEN, finding(UNCHECKED, line=unchecked.refused_at))
+        line = unchecked.refused_at
+        waits = f", which waits for the GPU at {line}" if line else ""
+        message = f"no CUDA graph can capture a call{waits}: its time, in a stream, is unchecked"
+        return Gate(KERNELS, GateState.OPEN, finding(UNCHECKED, message, line=line))
     if nodes is None or launched is None:
         return Gate(KERNELS, GateState.OPEN, NOT_COLLECTED)
     if not nodes:
-        return Gate(KERNELS, GateState.FAILED, Finding("kernels.empty_graph"))
+        why = finding("kernels.empty_graph", "the timed graph is empty: it launched nothing")
+        return Gate(KERNELS, GateState.FAILED, why)
     ways = case.timing.ways.get(case.variant, ()) if case.timing else ()
     every = [Counter(_node(n) for n in way if n.kind == NodeKind.KERNEL) for way in (nodes, *ways)]
     timed, seen = every[0], Counter(_launch(launch) for launch in launched)
     if seen not in every:
+        not_captured, not_timed = _listed(timed - seen), _listed(seen - timed)
+        parts = [
+            f"timed and not captured: {joined(not_captured)}" if not_captured else "",
+            f"captured and not timed: {joined(not_timed)}" if not_timed else "",
+        ]
         why = finding(
-            "kernels.differ", not_captured=_listed(timed - seen), not_timed=_listed(seen - timed)
+            "kernels.differ",
+            "; ".join(filter(None, parts)),
+            not_captured=not_captured,
+            not_timed=not_timed,
         )
         return Gate(KERNELS, GateState.FAILED, why)
-    others = Counter(f"{node.kind}s" for node in nodes if node.kind != NodeKind.KERNEL)
+    others = Counter(node.kind for node in nodes if node.kind != NodeKind.KERNEL)
     count = len(every) if ways else None
-    why = finding("kernels.as_captured", kernels=timed.total(), ways=count, **others)
+    message = f"{number_of(timed.total(), 'kernel')} timed as captured" + "".join(
+        f", and {number_of(others[kind], kind)}"
+        for kind in (NodeKind.MEMCPY, NodeKind.MEMSET, NodeKind.OTHER)
+        if others[kind]
+    )
+    message += f", one of {count} ways that instances chose" if count else ""
+    why = finding(
+        "kernels.as_captured",
+        message,
+        kernels=timed.total(),
+        ways=count,
+        **{f"{kind}s": number for kind, number in others.items()},
+    )
     return Gate(KERNELS, GateState.PASSED, why)
 
 
@@ -85,9 +114,17 @@ def _launch(launch: Launched) -> Signature:
 
 def _listed(found: Counter[Signature]) -> tuple[Finding, ...]:
     return tuple(
-        finding("kernel", kernel=kernel, grid=grid, block=block, times=n if n > 1 else None)
-        for (kernel, grid, block), n in sorted(found.items())
+        _kernel(kernel, grid, block, times)
+        for (kernel, grid, block), times in sorted(found.items())
     )
+
+
+def _kernel(kernel: str, grid: tuple[int, ...], block: tuple[int, ...], times: int) -> Finding:
+    blocks, threads = (" x ".join(map(str, extents)) or ABSENT for extents in (grid, block))
+    message = f"{kernel or ABSENT} ({blocks} blocks of {threads} threads)"
+    several = times if times > 1 else None
+    message = f"{times} times {message}" if several else message
+    return finding("kernel", message, kernel=kernel, grid=grid, block=block, times=several)
 
 
 def outputs_gate(case: Case) -> Gate:
@@ -97,9 +134,14 @@ def outputs_gate(case: Case) -> Gate:
         return Gate(OUTPUTS, GateState.OPEN, NOT_COLLECTED)
     wrong = next((audit.why for audit in audits if audit.why), "")
     if wrong:
-        return Gate(OUTPUTS, GateState.FAILED, finding("outputs.wrong", text=wrong))
+        return Gate(
+            OUTPUTS,
+            GateState.FAILED,
+            finding("outputs.wrong", f"wrong while it was timed: {wrong}", text=wrong),
+        )
     number = int(added(audit.outputs for audit in audits))
-    return Gate(OUTPUTS, GateState.PASSED, finding("outputs.right", outputs=number))
+    message = f"{number_of(number, 'output')} of timed calls were right"
+    return Gate(OUTPUTS, GateState.PASSED, finding("outputs.right", message, outputs=number))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,10 +279,21 @@ def duration_gate(case: Case) -> Gate:
     took = time.microseconds
     least = LEAST_SHARE * under_ncu.from_caches - UNDER_NCU_US
     if took < least:
-        why = finding("duration.below", microseconds=took, ncu_us=under_ncu.longest, least_us=least)
+        why = finding(
+            "duration.below",
+            f"{_a_call(took, under_ncu.longest)}: at least {least:.2f} µs it must be",
+            microseconds=took,
+            ncu_us=under_ncu.longest,
+            least_us=least,
+        )
         return Gate(DURATION_GATE, GateState.FAILED, why)
-    why = finding("duration.accounted", microseconds=took, ncu_us=under_ncu.total)
+    message = _a_call(took, under_ncu.total)
+    why = finding("duration.accounted", message, microseconds=took, ncu_us=under_ncu.total)
     return Gate(DURATION_GATE, GateState.PASSED, why)
+
+
+def _a_call(microseconds: float, under_ncu: float) -> str:
+    return f"a call takes {microseconds:.2f} µs, and its launches {under_ncu:.2f} µs under ncu"
 
 
 PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
@@ -272,7 +325,7 @@ def work_gate(case: Case) -> Gate:
     if not known:
         return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
     whys = tuple(part.why for part in known)
-    return Gate(WORK, GateState.PASSED, finding("work.done", findings=whys))
+    return Gate(WORK, GateState.PASSED, finding("work.done", joined(whys), findings=whys))
 
 
 def _operations(case: Case, work: Work) -> Gate | None:
@@ -300,7 +353,11 @@ def _bytes(case: Case, work: Work) -> Gate | None:
         return None
     found = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
     if found.state == GateState.FAILED and _has_others(case):
-        why = Finding("work.bytes_unseen", found.why.values)
+        message = (
+            f"{found.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
+            "memsets may do the others, and ncu does not see them"
+        )
+        why = finding("work.bytes_unseen", message, **found.why.values)
         return replace(found, state=GateState.OPEN, why=why)
     return found
 
@@ -327,8 +384,14 @@ def _reads(case: Case, work: Work) -> Gate | None:
     if needed <= 0:
         return None
     is_missing = read < LEAST_WORK * needed
-    code = "work.reads_missing" if is_missing else "work.reads"
-    why = finding(code, done=read, needed=needed, inputs=inputs, ratio=read / inputs)
+    code, message = "work.reads", f"{read / inputs:.2f} times its inputs from DRAM"
+    if is_missing:
+        code = "work.reads_missing"
+        message = (
+            f"{read:.3g} B from DRAM, of {inputs:.3g} of inputs of which L2 can hold all but "
+            f"{needed:.3g}: reads are missing"
+        )
+    why = finding(code, message, done=read, needed=needed, inputs=inputs, ratio=read / inputs)
     return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
 
 
@@ -339,8 +402,12 @@ def _has_others(case: Case) -> bool:
 
 def _at_least(done: float, needed: float, what: str) -> Gate:
     is_missing = done < LEAST_WORK * needed
-    code = f"work.{what}_missing" if is_missing else f"work.{what}"
-    why = finding(code, done=done, needed=needed, ratio=done / needed)
+    counted, unit = ("operations", "FLOP") if what == "operations" else ("bytes through L2", "B")
+    code, message = f"work.{what}", f"{done / needed:.2f} times the {counted} that it needs"
+    if is_missing:
+        code = f"work.{what}_missing"
+        message = f"{done:.3g} {unit} of {needed:.3g} that one call needs: {counted} are missing"
+    why = finding(code, message, done=done, needed=needed, ratio=done / needed)
     return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
 
 
@@ -361,6 +428,8 @@ def _floor(case: Case, work: Work) -> Gate | None:
         return None
     took = time.microseconds
     if took < floor:
-        why = finding("work.too_fast", microseconds=took, least_us=floor, unit=what)
+        message = f"{took:.3g} µs, where the GPU needs {floor:.3g} µs for its {what} alone"
+        why = finding("work.too_fast", message, microseconds=took, least_us=floor, unit=what)
         return Gate(WORK, GateState.FAILED, why)
-    return Gate(WORK, GateState.PASSED, finding("work.floor", least_us=floor))
+    why = finding("work.floor", f"the GPU's floor is {floor:.3g} µs", least_us=floor)
+    return Gate(WORK, GateState.PASSED, why)

@@ -1,9 +1,14 @@
-"""A finding: a code with its numbers and ids; ``render/document/sentences.py`` has sentences."""
+"""A finding: a code for programs, its values, and the sentence that people read.
+
+The sentence stands beside the rule that found it, so that code, values and words agree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from workbench.words import ABSENT
 
 Value = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
@@ -14,11 +19,47 @@ class Finding:
 
     code: str
     values: Mapping[str, Value | Finding | tuple[Finding, ...]] = field(default_factory=dict)
+    message: str = ""
 
 
-def finding(code: str, **values: Value | Finding | tuple[Finding, ...] | None) -> Finding:
+def finding(
+    code: str, message: str, **values: Value | Finding | tuple[Finding, ...] | None
+) -> Finding:
     """Without the values that are None or empty."""
-    return Finding(code, {k: v for k, v in values.items() if v is not None and v not in ("", ())})
+    known = {key: v for key, v in values.items() if v is not None and v not in ("", ())}
+    return Finding(code, known, message)
 
 
-NOT_COLLECTED = Finding("not_collected")
+NOT_COLLECTED = finding("not_collected", ABSENT)
+
+
+def at(shape: str | None) -> str:
+    """Names a shape; nothing where it is clear which."""
+    return f" at {shape}" if shape else ""
+
+
+def percent(share: float, sign: str = "") -> str:
+    """A share in whole percent; ``sign`` is that of a format."""
+    return "under 1 %" if 0 < share < 0.01 else f"{100 * share:{sign}.0f} %"
+
+
+def change(ratio: float) -> str:
+    """The change that a ratio is, in percent, without the sign of percent."""
+    return f"{100 * (ratio - 1):+.1f}"
+
+
+def number_of(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def joined(messages: Iterable[Finding], between: str = ", ") -> str:
+    return between.join(each.message for each in messages)
+
+
+def sentence(of: Finding | None) -> str:
+    """ "" for None."""
+    return of.message if of else ""
+
+
+def sentences(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(each.message for each in findings)

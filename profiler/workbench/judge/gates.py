@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import LEVEL, Ratio
 from workbench.evidence.records import Build, CapturedKernel, Check
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.judge.findings import NOT_COLLECTED, Finding, at, finding, joined
 from workbench.load import UnseenEvidence, VariantEvidence
 from workbench.study.config import Gates
 from workbench.study.front_ends import LIBRARY
-from workbench.words import CheckResult, GateState, Verdict, shown
+from workbench.words import ABSENT, CheckResult, GateState, Verdict, shown
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
@@ -61,13 +61,17 @@ def correct_gate(
         return Gate(CORRECT, GateState.FAILED, failed_check(checks[shape], shape))
     hidden = tuple(name for name in given_up if name not in drops)
     if hidden:
-        return Gate(CORRECT, GateState.FAILED, finding("correct.undeclared", shapes=hidden))
+        return Gate(CORRECT, GateState.FAILED, _undeclared(hidden))
     if due:
-        return Gate(CORRECT, GateState.OPEN, finding("correct.due", shapes=tuple(due)))
+        return Gate(CORRECT, GateState.OPEN, _not_checked(due))
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
+    largest = max((float(error) for error in errors if error is not None), default=None)
+    error_text = ABSENT if largest is None else f"{largest:.2g}"
+    others = f", not checked at {len(unchecked)} others" if unchecked else ""
     why = finding(
         "correct.everywhere",
-        max_error=max((float(error) for error in errors if error is not None), default=None),
+        f"max error {error_text} over {len(errors)} shapes{others}",
+        max_error=largest,
         shapes_checked=len(errors),
         shapes_not_checked=len(unchecked) or None,
     )
@@ -93,19 +97,38 @@ def unseen_gate(
     accurate = accuracy_gate(known, gates, reference)
     if accurate.state == GateState.FAILED:
         return Gate(UNSEEN, GateState.FAILED, accurate.why)
+    drawn = f"correct at shapes drawn with seed {unseen.seed}"
     if not timed and not due:
-        return Gate(UNSEEN, GateState.PASSED, finding("unseen.correct", seed=unseen.seed))
+        why = finding("unseen.correct", drawn, seed=unseen.seed)
+        return Gate(UNSEEN, GateState.PASSED, why)
     first = next(iter(unseen.checks))
     if due or over_parent is None or over_parent.high is None:
-        return Gate(UNSEEN, GateState.OPEN, finding("correct.due", shapes=due or (first,)))
+        return Gate(UNSEEN, GateState.OPEN, _not_checked(due or (first,)))
     passed = over_parent.high >= 1 / gates.min_speedup
-    why = finding("unseen.speed", shape=first, ratio=over_parent.ratio, seed=unseen.seed)
+    why = finding(
+        "unseen.speed",
+        f"{drawn}; {over_parent.ratio:.3f}x the parent's speed at {first}",
+        shape=first,
+        ratio=over_parent.ratio,
+        seed=unseen.seed,
+    )
     return Gate(UNSEEN, GateState.PASSED if passed else GateState.FAILED, why)
 
 
 def failed_check(check: Check, shape: str = "") -> Finding:
     """``shape`` where it is not clear which."""
-    return finding("check.failed", status=check.status.value, shape=shape, text=check.why)
+    message = f"{check.status.value}{at(shape)}: {check.why or ABSENT}"
+    return finding("check.failed", message, status=check.status.value, shape=shape, text=check.why)
+
+
+def _undeclared(shapes: tuple[str, ...]) -> Finding:
+    message = f"no longer supports {', '.join(shapes)}, which the ladder does not declare (drops)"
+    return finding("correct.undeclared", message, shapes=shapes)
+
+
+def _not_checked(shapes: Iterable[str]) -> Finding:
+    names = tuple(shapes)
+    return finding("correct.due", f"not collected at {', '.join(names)}", shapes=names)
 
 
 def compiler_gate(build: Build | None, gates: Gates) -> Gate:
@@ -113,7 +136,7 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     if build is None:
         return Gate(COMPILER, GateState.OPEN, NOT_COLLECTED)
     spilled = sum(k.spill_store_bytes + k.spill_load_bytes for k in build.kernels)
-    spills = finding("compiler.spills", spill_bytes=spilled)
+    spills = finding("compiler.spills", f"{spilled} bytes of register spills", spill_bytes=spilled)
     if build.error:
         return Gate(COMPILER, GateState.FAILED, compiler_failed(build.error))
     if build.warnings and not gates.allow_warnings:
@@ -121,21 +144,26 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     if spilled and not gates.allow_spills:
         return Gate(COMPILER, GateState.FAILED, spills)
     if not build.kernels:
-        return Gate(COMPILER, GateState.PASSED, Finding("compiler.nothing_compiled"))
+        why = finding("compiler.nothing_compiled", "nothing of it was compiled here")
+        return Gate(COMPILER, GateState.PASSED, why)
     allowed = (*([_warning(build)] if build.warnings else []), *([spills] if spilled else []))
     if allowed:
-        return Gate(COMPILER, GateState.PASSED, finding("compiler.allowed", findings=allowed))
+        message = f"allowed here: {joined(allowed, '; ')}"
+        why = finding("compiler.allowed", message, findings=allowed)
+        return Gate(COMPILER, GateState.PASSED, why)
     by = tuple(dict.fromkeys(k.compiler for k in build.kernels if k.compiler))
-    return Gate(COMPILER, GateState.PASSED, finding("compiler.clean", by=by))
+    message = f"no warning, no spill{', by ' if by else ''}{', '.join(by)}"
+    return Gate(COMPILER, GateState.PASSED, finding("compiler.clean", message, by=by))
 
 
 def compiler_failed(message: str) -> Finding:
     """By the first line of the compiler's message."""
-    return finding("compiler.error", text=first_line(message))
+    text = first_line(message)
+    return finding("compiler.error", text, text=text)
 
 
 def _warning(build: Build) -> Finding:
-    return finding("compiler.warning", text=build.warnings[0])
+    return finding("compiler.warning", build.warnings[0], text=build.warnings[0])
 
 
 def first_line(text: str) -> str:
@@ -217,20 +245,36 @@ def faster_gate(
     if over_parent is None:
         return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
     if over_parent.low is None:
-        return Gate(FASTER, GateState.OPEN, Finding("faster.one_session"))
+        why = finding("faster.one_session", "one session: its interval is not collected")
+        return Gate(FASTER, GateState.OPEN, why)
     passed = over_parent.low >= gates.min_speedup
     state = alone_state(alone, gates)
     if passed and alone is not None and state != GateState.PASSED:
-        code = "faster.not_alone" if state == GateState.FAILED else "faster.alone_open"
-        why = finding(code, ratio=alone.ratio, low=alone.low, high=alone.high)
+        code, judged = "faster.alone_open", "too uncertain to call it faster"
+        if state == GateState.FAILED:
+            code, judged = "faster.not_alone", "not faster"
+        ends = ""
+        if alone.low is not None and alone.high is not None:
+            ends = f" [{alone.low:.3f}, {alone.high:.3f}]"
+        message = f"alone, at the power limit, {alone.ratio:.3f}x{ends} of its parent: {judged}"
+        why = finding(code, message, ratio=alone.ratio, low=alone.low, high=alone.high)
         return Gate(FASTER, state, why)
+    level = None if over_parent.level == LEVEL else over_parent.level
+    unfounded = corrects and not fails_at
+    message = (
+        f"lower end{f' at {level} %' if level else ''} {over_parent.low:.3f}x "
+        f"{'≥' if passed else '<'} {gates.min_speedup:.4g}x over the parent"
+        f"{f', which fails its check at {fails_at}' if fails_at else ''}"
+        f"{'; a bug fix, but no recorded check shows the bug' if unfounded else ''}"
+    )
     why = finding(
         "faster.reached" if passed else "faster.below",
+        message,
         low=over_parent.low,
         least=gates.min_speedup,
-        level=None if over_parent.level == LEVEL else over_parent.level,
+        level=level,
         fails_at=fails_at,
-        unfounded=(corrects and not fails_at) or None,
+        unfounded=unfounded or None,
     )
     return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
@@ -297,21 +341,33 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
     found = accuracy_of(checks)
     varies = tuple(shape for shape, check in checks.items() if check.varies)
     if found is None:
-        absent = finding("accurate.not_collected", varies=varies)
+        message = f"no error of the reference to compare with{_varying(varies)}"
+        absent = finding("accurate.not_collected", message, varies=varies)
         return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
     passed = found.times_reference <= gates.max_error
+    output, unknown = checks[found.shape].output, _unknown(checks)
+    message = (
+        f"{found.times_reference:.3g}x the error of {reference} at {found.where}"
+        f"{f' in {output!r}' if output else ''} {'≤' if passed else '>'} {gates.max_error:g}x"
+        f"{'; not collected at ' if unknown else ''}{', '.join(unknown)}{_varying(varies)}"
+    )
     why = finding(
         "accurate.within" if passed else "accurate.beyond",
+        message,
         times_reference=found.times_reference,
         reference=reference,
         shape=found.shape,
         kind=found.kind,
-        output=checks[found.shape].output,
+        output=output,
         most=gates.max_error,
-        not_collected=_unknown(checks),
+        not_collected=unknown,
         varies=varies,
     )
     return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
+
+
+def _varying(shapes: Sequence[str]) -> str:
+    return f"; results differ from run to run at {', '.join(shapes)}" if shapes else ""
 
 
 def _unknown(checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -350,7 +406,8 @@ def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
     )
     if not build.kernels or found.state == GateState.FAILED:
         return found
-    both = finding("compiler.of_several", here=own.why, others=found.why)
+    message = f"{own.why.message}; of the others: {found.why.message}"
+    both = finding("compiler.of_several", message, here=own.why, others=found.why)
     return Gate(COMPILER, own.state, both)
 
 
@@ -365,20 +422,31 @@ def captured_gate(
     """
     by = compiled_by(front_ends)
     if not kernels and "registers" not in figures:
-        absent = finding("compiler.not_captured", by=by)
+        message = f"not collected: compiled {by.message}, and not captured"
+        absent = finding("compiler.not_captured", message, by=by)
         return Gate(COMPILER, GateState.OPEN, absent, binding=False)
     if not kernels:
         most = int(figures["registers"].value)
-        return Gate(COMPILER, GateState.PASSED, finding(CAPTURED, registers=most, by=by))
+        message = f"{most} registers, spills {ABSENT} in the capture; compiled {by.message}"
+        return Gate(COMPILER, GateState.PASSED, finding(CAPTURED, message, registers=most, by=by))
     counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
     registers = [k.registers for k in kernels if k.registers is not None]
-    spilled, least = sum(counted), min(registers, default=None)
+    spilled, least, most = sum(counted), min(registers, default=0), max(registers, default=0)
+    shared = max((k.shared_bytes or 0 for k in kernels), default=0)
+    is_known = len(counted) == len(kernels) or spilled > 0
+    if not is_known:
+        spills = f"spills {ABSENT}"
+    else:
+        spills = f"{spilled} instructions that spill" if spilled else "no spills"
     found = finding(
         CAPTURED,
-        least_registers=least if least != max(registers, default=None) else None,
-        registers=max(registers, default=None),
-        shared_bytes=max((k.shared_bytes or 0 for k in kernels), default=0) or None,
-        spill_instructions=spilled if len(counted) == len(kernels) or spilled else None,
+        f"{f'{least} to ' if least != most else ''}{f'{most} registers, ' if registers else ''}"
+        f"{f'{shared} bytes of shared memory, ' if shared else ''}{spills} in the capture; "
+        f"compiled {by.message}",
+        least_registers=least if least != most else None,
+        registers=most if registers else None,
+        shared_bytes=shared or None,
+        spill_instructions=spilled if is_known else None,
         by=by,
     )
     failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
@@ -391,7 +459,8 @@ CAPTURED = "compiler.captured"
 def compiled_by(front_ends: Sequence[str]) -> Finding:
     """What compiles kernels that the workbench does not."""
     if tuple(front_ends) == (LIBRARY,):
-        return Finding("made_by.torch")
+        return finding("made_by.torch", "by torch's makers")
     if not front_ends:
-        return Finding("made_by.unknown")
-    return finding("made_by.front_ends", front_ends=tuple(front_ends))
+        return finding("made_by.unknown", "elsewhere")
+    message = f"by {' and '.join(front_ends)}"
+    return finding("made_by.front_ends", message, front_ends=tuple(front_ends))

@@ -33,10 +33,12 @@ from workbench.judge.comparability import (
     file_warnings,
     ladder_warnings,
     recordings,
+    variant_at,
+    variant_over,
 )
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.cross_checks import Case, compared_gates, cross_check_gates
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import Finding, at, finding
 from workbench.judge.gates import (
     FASTER,
     Gate,
@@ -70,8 +72,10 @@ from workbench.load import (
 )
 from workbench.ncu.capture import Capture, has_lines
 from workbench.study.config import Config
+from workbench.study.front_ends import why_no_lines
 from workbench.study.model import Ladder, Step, outcomes
 from workbench.words import (
+    ABSENT,
     GENERATED_ROOT,
     HEADLINE,
     VIRTUAL_ROOT,
@@ -342,7 +346,8 @@ def judgement_at(view: View, step: Step) -> Judgement:
             unseen_gate(evidence.unseen, over_unseen, limits_unseen, reference, timed=bool(parents))
         )
     if not parents:
-        why = finding("faster.parent_untimed", parent=step.parent, fails_at=fails_at)
+        message = f"{step.parent}, which fails its check at {fails_at}, has no time"
+        why = finding("faster.parent_untimed", message, parent=step.parent, fails_at=fails_at)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
     over, alone = (
@@ -468,7 +473,7 @@ def _row(
     evidence = view.variant(variant)
     status, problem = standing(evidence, view.shape)
     if needs and status == Status.MISSING:
-        problem = finding("missing.package", package=needs)
+        problem = finding("missing.package", f"not collected: it needs {needs}", package=needs)
     stale = status == Status.STALE
     timed = not stale and status != Status.FAILED
     timing = view.times.together(variant) if timed else None
@@ -573,32 +578,40 @@ def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | N
     check = evidence.checks.get(shape)
     if check is not None and check.status != CheckResult.CORRECT:
         plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
-        return Status.FAILED, failed_check(check) if plain else finding("stopped", text=check.why)
+        return Status.FAILED, failed_check(check) if plain else finding(
+            "stopped", check.why, text=check.why
+        )
     return _standing_of_evidence(evidence.state)
 
 
 def _standing_of_evidence(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
     late = tuple(kind for kind, value in state.items() if value == Status.STALE)
     if late:
-        return Status.STALE, finding("stale", evidence=late)
+        message = f"its sources changed since ({', '.join(late)}); measure it again"
+        return Status.STALE, finding("stale", message, evidence=late)
     if state["timing"] != Status.MISSING:
         return Status.CURRENT, None
     if state["capture"] == Status.DAMAGED:
-        return Status.MISSING, Finding("missing.damaged")
+        return Status.MISSING, finding("missing.damaged", "its capture is damaged")
     if state["capture"] == Status.MISSING:
-        return Status.MISSING, Finding("missing.unmeasured")
+        return Status.MISSING, finding("missing.unmeasured", "not measured")
     return Status.CURRENT, None
 
 
 def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
     """That a capture has no source lines, or none of the user's own files; None where it has."""
     if not has_lines(capture):
-        return finding("lines.none", front_ends=tuple(front_ends))
+        message = f"no source lines: {why_no_lines(front_ends)}"
+        return finding("lines.none", message, front_ends=tuple(front_ends))
     files = [str(file) for file in set(capture.lines["file"]) if file]
     generated = [file.startswith(GENERATED_ROOT) for file in files]
     own = [file.startswith(VIRTUAL_ROOT) for file in files]
     if any(generated) and not any(own):
-        return finding("lines.generated", by=compiled_by(front_ends))
+        by = compiled_by(front_ends)
+        message = (
+            "no source lines of its own files: those shown are of code generated " + by.message
+        )
+        return finding("lines.generated", message, by=by)
     return None
 
 
@@ -640,17 +653,18 @@ def _other_timings(
         others: dict[str, list[Finding]] = {}
         for row in (*(steps if own_shape else ladder.rows), *ladder.references):
             if row.time is not None and (own := times.together(row.variant)) is not times.table:
-                variant = finding("variant", variant=row.variant)
-                others.setdefault(own.file if own else "", []).append(variant)
+                others.setdefault(own.file if own else "", []).append(variant_at(row.variant))
             parent = row.step.parent if row.step and row.over_parent else ""
             for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
                 both = times.together(over, row.variant)
                 if both is not None and both is not times.table:
-                    variant = finding("variant", variant=row.variant, over=over)
-                    others.setdefault(both.file, []).append(variant)
+                    others.setdefault(both.file, []).append(variant_over(row.variant, over))
         shape = "" if own_shape else ladder.shape
         for file, variants in others.items():
-            yield finding("timing.other_file", file=file, shape=shape, variants=tuple(variants))
+            names = ", ".join(dict.fromkeys(str(each.values["variant"]) for each in variants))
+            message = f"times or ratios of another run ({file or ABSENT}){at(shape)}: {names}"
+            every = tuple(variants)
+            yield finding("timing.other_file", message, file=file, shape=shape, variants=every)
 
 
 def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[Finding]:

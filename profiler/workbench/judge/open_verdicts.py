@@ -155,5 +155,12 @@ def refusal(entries: Sequence[SpentEntry], budget: Budget, run: Run) -> Finding 
     limit = budget.max_gpu_seconds
     if not limit or (spent + expected <= limit and spent < limit):
         return None
-    code = "budget.spent" if spent >= limit else "budget.exceeded"
-    return finding(code, spent_s=spent, limit_s=limit, expected_s=expected)
+    code = "budget.spent"
+    message = f"all of the budget is spent: {spent:.4g} of {limit:g} GPU seconds"
+    if spent < limit:
+        code = "budget.exceeded"
+        message = (
+            f"this run would pass the budget: {spent:.4g} of {limit:g} GPU seconds are spent, and "
+            f"such a run takes about {expected:.4g}"
+        )
+    return finding(code, message, spent_s=spent, limit_s=limit, expected_s=expected)

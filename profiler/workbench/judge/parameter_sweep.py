@@ -216,11 +216,12 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
     """Of one that was not timed, and why."""
     build, check = evidence.build, evidence.checks.get(shape)
     if build is not None and build.error:
-        return Fate.UNBUILT, finding("compiler.error", text=compiler_error(build.error))
+        text = compiler_error(build.error)
+        return Fate.UNBUILT, finding("compiler.error", text, text=text)
     if why := refusal(build, gates):
         return Fate.REFUSED, why
     if check is not None and check.status == CheckResult.UNSUPPORTED:
-        return Fate.UNSUPPORTED, finding("stopped", text=check.why)
+        return Fate.UNSUPPORTED, finding("stopped", check.why, text=check.why)
     for name, each in evidence.checks.items():
         if each.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
             return Fate.FAILED, failed_check(each, name if name != shape else "")

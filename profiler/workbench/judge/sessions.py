@@ -16,7 +16,7 @@ from workbench.derive.speedup import (
     over_sessions,
     ratio_of,
 )
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.judge.findings import NOT_COLLECTED, Finding, at, change, finding, percent
 from workbench.judge.gates import Gate
 from workbench.judge.times import lost_time
 from workbench.load import TimedTogether
@@ -26,6 +26,11 @@ TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no 
 INTERFERENCE = "interference"
 COMPANY_WITHIN = 0.03
 LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
+BEFORE = {
+    "interference.slowed": "something in these sessions slows the reference down: ",
+    "interference.sped_up": "something in these sessions speeds the reference up: ",
+    "interference.uncertain": "too uncertain to say: ",
+}
 
 
 @dataclass(frozen=True)
@@ -84,16 +89,25 @@ class Interference:
 
     def finding(self, code: str, shape: str = "") -> Finding:
         """Both times, and by how much they differ; ``shape`` where it is not the table's."""
+        ends = ""
+        if self.low is not None and self.high is not None:
+            ends = f" [{change(self.low)}, {change(self.high)}]"
+        unit = "cycles" if self.in_cycles else "time"
+        in_time = self.by_time.value if self.by_time and self.is_clock else None
+        clock = f", {change(in_time)} % in time, at another clock" if in_time else ""
         return finding(
             code,
+            f"{BEFORE.get(code, '')}{self.reference} takes {self.alone:.4g} µs alone and "
+            f"{self.together:.4g} µs beside the steps, {change(self.ratio)} %{ends} in {unit}"
+            f"{clock}{at(shape)}",
             reference=self.reference,
             alone_us=self.alone,
             together_us=self.together,
             ratio=self.ratio,
             low=self.low,
             high=self.high,
-            unit="cycles" if self.in_cycles else "time",
-            ratio_in_time=self.by_time.value if self.by_time and self.is_clock else None,
+            unit=unit,
+            ratio_in_time=in_time,
             shape=shape,
         )
 
@@ -123,10 +137,19 @@ class Throttling:
 
     def finding(self, shapes: tuple[str, ...]) -> Finding:
         """At which shapes, how often, and down to which clock."""
+        limits, reasons = self.limits or ("throttled",), "" if self.limits else self.reasons
+        because = f" ({', '.join(reasons)})" if reasons else ""
+        clock = ABSENT
         is_known = self.sm_clock_mhz is not None and self.most_mhz is not None
+        if self.sm_clock_mhz is not None and self.most_mhz is not None:
+            slowest, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
+            clock = f"{slowest:.2f} GHz of {most:.2f} ({self.variant})"
         return finding(
             "timing.throttled",
-            limits=self.limits or ("throttled",),
+            f"the GPU was {' and '.join(limits)}{because} at "
+            f"{', '.join(shapes)}, {'at most ' if len(shapes) > 1 else ''}in {percent(self.share)} "
+            f"of the rounds: SM clock {clock}",
+            limits=limits,
             reasons=() if self.limits else self.reasons,
             shapes=shapes,
             several=len(shapes) > 1 or None,
@@ -245,11 +268,13 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
         return Gate(INTERFERENCE, GateState.OPEN, NOT_COLLECTED)
     if (reference, Regime.CHAINED, False) not in timing.times:
         lost = lost_time(timing, reference)
-        why = lost or finding("interference.not_timed", reference=reference)
+        absent = f"not collected: {reference} was not timed beside it"
+        why = lost or finding("interference.not_timed", absent, reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
     found = interference_of(timing, reference)
     if found is None:
-        why = finding("interference.not_alone", reference=reference)
+        absent = f"{reference} alone: not collected"
+        why = finding("interference.not_alone", absent, reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why)
     if found.is_disturbed:
         return Gate(INTERFERENCE, GateState.FAILED, found.disturbed())
@@ -282,19 +307,29 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
 
 def _warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
     if facts.wrong:
-        yield finding("timing.wrong_outputs", variants=facts.wrong, shape=shape)
+        names = ", ".join(facts.wrong)
+        message = f"outputs of timed calls were wrong{at(shape)}, so that there is no time: {names}"
+        yield finding("timing.wrong_outputs", message, variants=facts.wrong, shape=shape)
     if facts.failed:
-        yield finding("timing.clocks", variants=facts.failed, shape=shape)
+        message = (
+            f"the measurement failed{at(shape)}, and not the kernel: stamps and events disagree. "
+            f"There is no time; measure again: {', '.join(facts.failed)}"
+        )
+        yield finding("timing.clocks", message, variants=facts.failed, shape=shape)
     for control in facts.controls:
         if control.is_off:
+            ratio, low, high = control.ratio.ratio, control.ratio.low, control.ratio.high
             yield finding(
                 "timing.control",
+                f"the A/A control of {control.variant}, {control.regime.value}{at(shape)}, is "
+                f"{ratio:.3f} [{low:.3f}, {high:.3f}] and not 1: differences of this size mean "
+                "nothing here",
                 variant=control.variant,
                 regime=control.regime.value,
                 shape=shape,
-                ratio=control.ratio.ratio,
-                low=control.ratio.low,
-                high=control.ratio.high,
+                ratio=ratio,
+                low=low,
+                high=high,
             )
     if facts.interference is not None and facts.interference.is_disturbed:
         yield facts.interference.disturbed(shape)

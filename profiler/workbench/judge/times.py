@@ -135,19 +135,28 @@ class ShapeTimes:
             if lost := lost_time(timing, name):
                 return lost
         idle = next((name for name in (variant, over) if self.is_idle(name)), None)
-        return finding("untimed.adds_nothing", variant=idle) if idle else NOT_COLLECTED
+        return _adds_nothing(idle) if idle else NOT_COLLECTED
 
 
 def clocks_finding(clocks: TwoClocks) -> Finding:
     """Both times; where they disagree, the measurement failed and not the kernel."""
     code = "clocks.disagree" if clocks.disagree else "clocks.agree"
-    return finding(code, microseconds=clocks.stamps, by_events=clocks.events)
+    message = f"{clocks.stamps:.3g} µs by stamps, {clocks.events:.3g} µs by events"
+    if clocks.disagree:
+        message = f"the measurement failed, not the kernel: {message}"
+    return finding(code, message, microseconds=clocks.stamps, by_events=clocks.events)
+
+
+def _adds_nothing(variant: str) -> Finding:
+    message = f"a call of {variant} adds no time to its neighbours"
+    return finding("untimed.adds_nothing", message, variant=variant)
 
 
 def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
     """Why a variant that was timed has no time; None where it was not timed or has one."""
     if variant in timing.wrong:
-        return finding("untimed.wrong_outputs", variant=variant)
+        message = f"the outputs of timed calls of {variant} were wrong: it has no time"
+        return finding("untimed.wrong_outputs", message, variant=variant)
     clocks = timing.two_clocks.get(variant)
     return clocks_finding(clocks) if clocks and clocks.disagree else None
 

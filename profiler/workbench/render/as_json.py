@@ -17,8 +17,6 @@ from typing import Any
 
 import msgspec
 
-from workbench.judge.findings import Finding
-from workbench.render.document.sentences import sentence
 from workbench.words import SCHEMA_VERSION
 
 Data = dict[str, object]
@@ -42,8 +40,6 @@ def plain_data(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         flat = [plain_data(getattr(value, name, {})) for name in FLAT]
         return dict(ChainMap(shown_fields(value, *FLAT), *flat))
-    if isinstance(value, Finding):
-        return {**shown_fields(value), "message": sentence(value)}
     if is_dataclass(value):
         return shown_fields(value)
     if isinstance(value, Mapping):

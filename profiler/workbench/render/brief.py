@@ -14,6 +14,7 @@ from workbench.judge.advice.ranking import Advice
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import VariantPair
 from workbench.judge.rows import Ablation, Row
 from workbench.render.answers import TOP
@@ -24,7 +25,6 @@ from workbench.render.document.environment import DoctorRow
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import finite, shorten
 from workbench.words import CheckResult, GateState, Status, Verdict
 

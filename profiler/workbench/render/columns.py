@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.derive.figures import stall_label
 from workbench.derive.speedup import Ratio, Time
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
     Align,
@@ -38,7 +39,6 @@ from workbench.render.document.phrases import (
     parent_of,
     verdict,
 )
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
 from workbench.study.params import base_name
 from workbench.words import ABSENT, NONE, CheckResult, Regime, Role, Verdict

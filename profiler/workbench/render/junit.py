@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as xml
 
 from workbench.judge.commits import VariantChange
+from workbench.judge.comparison import difference_label
+from workbench.judge.findings import sentence
 from workbench.render.document.checks import TIERS, shown
-from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import printable, printable_lines
 from workbench.words import Move
 

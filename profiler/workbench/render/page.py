@@ -23,6 +23,7 @@ from workbench.derive.diff.line_diff import (
     Sources,
     base,
     is_host,
+    why_no_costs,
 )
 from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.rows import Ablation, Row
@@ -33,7 +34,6 @@ from workbench.render.chart.stalls import OTHER, fills
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import in_turn_and_alone, took
-from workbench.render.document.sentences import why_no_costs
 from workbench.render.document.variant import figure_table
 from workbench.render.numbers import fine, harmless, percent
 from workbench.study.sources import VIRTUAL_ROOT

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -306,3 +306,11 @@ def _root(node: ast.expr) -> str:
 
 def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def why_no_lines(front_ends: Sequence[str]) -> str:
+    """Why a capture has no source lines, with what gives them where that is known."""
+    first = next(filter(None, map(front_end, front_ends)), None)
+    if first is None:
+        return "its kernels were built without line information"
+    return f"{first.no_lines}: {first.lines} gives it" if first.lines else first.no_lines

@@ -186,3 +186,16 @@ class Sources:
     sides: Mapping[str, ProfiledSource] = field(default_factory=dict)
     diffs: Mapping[str, SourceDiff] = field(default_factory=dict)
     elsewhere: Mapping[str, tuple[ProfiledSource, ProfiledSource]] = field(default_factory=dict)
+
+
+WHY_NO_COSTS = {
+    "missing": "it has no capture",
+    "no_capture": "no capture",
+    "no_lines": "its capture has no source lines",
+    "no_text": "the report has no text of its sources",
+}
+
+
+def why_no_costs(why: str) -> str:
+    """Why a side of a diff has no costs by line."""
+    return WHY_NO_COSTS.get(why) or f"its capture is {why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.derive.factors import TimeBudget
+from workbench.derive.figures import stall_label
 from workbench.derive.roofline.ceilings import L1, L2
 from workbench.judge.advice.subject import (
     LEAST,
@@ -16,7 +17,7 @@ from workbench.judge.advice.subject import (
     Limit,
     waiting,
 )
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import Finding, finding, percent
 from workbench.words import Change, Stage
 
 AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
@@ -41,8 +42,24 @@ def rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     yield from _warps(subject, subject.budget)
 
 
-def _says(limit: Limit, **more: float | bool) -> Finding:
-    return finding("advice.waits", reasons=limit.reasons, share=limit.share, **more)
+def _waits(
+    limit: Limit, times_bytes: float | None = None, with_barriers: bool | None = None
+) -> Finding:
+    """``times_bytes`` that the work needs are moved; ``with_barriers``: those of copies count."""
+    labels = [stall_label(reason).removesuffix(" stall") for reason in limit.reasons]
+    message = f"{' and '.join(labels)} stalls take {percent(limit.share)} of the duration"
+    if times_bytes:
+        message += f", for {times_bytes:.3g} times the bytes that the work needs"
+    if with_barriers:
+        message += ", those of the barriers around a copy included"
+    return finding(
+        "advice.waits",
+        message,
+        reasons=limit.reasons,
+        share=limit.share,
+        times_bytes=times_bytes,
+        with_barriers=with_barriers,
+    )
 
 
 def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
@@ -50,7 +67,7 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
     saved = limit.share
     again = max((subject.excess(level) or 0.0 for level in (L1, L2)), default=0.0)
-    why = _says(limit, times_bytes=again) if again >= AGAIN else _says(limit)
+    why = _waits(limit, again if again >= AGAIN else None)
     if subject.has_shared is False and again >= AGAIN:
         sure = NAMED if again >= SHARED else ONE_WAY
         yield Candidate(limit, Change.TILE_SHARED, saved, sure, why)
@@ -70,7 +87,7 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
         yield Candidate(limit, Change.ASYNC_COPY, saved, ring, why)
         if hopper:
             copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
-            why = _says(copies, with_barriers=True)
+            why = _waits(copies, with_barriers=True)
             sure = NAMED if bulk else ONE_WAY
             yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
     elif by_threads and narrow:
@@ -81,7 +98,7 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "short_scoreboard", "mio_throttle")
-    why, busy = _says(limit), subject.busy
+    why, busy = _waits(limit), subject.busy
     if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
         yield Candidate(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
     elif subject.has_shared is not False:
@@ -92,7 +109,7 @@ def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "barrier", "membar")
-    why = _says(limit)
+    why = _waits(limit)
     yield Candidate(limit, Change.BARRIERS, limit.share, NAMED, why)
     if subject.has_shared:
         yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
@@ -112,7 +129,7 @@ def _others(subject: AdvisedKernel) -> Iterator[Candidate]:
     for reasons, changes in OTHERS:
         limit = waiting(subject, *reasons)
         for change, sure in changes:
-            yield Candidate(limit, change, limit.share, sure, _says(limit))
+            yield Candidate(limit, change, limit.share, sure, _waits(limit))
 
 
 def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
@@ -127,7 +144,8 @@ def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
     metric = "smsp__warps_active.avg.per_cycle_active"
     unit, counters = "warps per scheduler", tuple(budget.waits)
     limit = Limit(Stage.LATENCY, "warps", waits, metric, there, unit, counters)
-    why = finding("advice.few_warps", warps_per_scheduler=there)
+    message = f"{there:.1f} warps a scheduler; twice as many could hide half of the stalls"
+    why = finding("advice.few_warps", message, warps_per_scheduler=there)
     saved = HALF * waits
     if waves < 1 and achieved < FILLED * most:
         sure = NAMED if there < FEW_WARPS else ONE_WAY

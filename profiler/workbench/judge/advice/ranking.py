@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workbench.judge.advice import latency, throughput
-from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot
+from workbench.judge.advice.subject import LEAST, AdvisedKernel, Candidate, Limit, Spot, resource
 from workbench.judge.findings import Finding, finding
 from workbench.words import Change, Stage, Verdict, grouped
 
@@ -85,11 +85,12 @@ def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
     room = max(0.0, 1 - share)
     capped = candidate.saved > room and name != candidate.limit.what
     why, then = candidate.why, name if capped else None
+    message = f"{why.message}; {resource(name)} would be the next limit" if then else why.message
     return Advice(
         limit=candidate.limit,
         change=candidate.change,
         saved=min(candidate.saved, room),
-        why=finding(why.code, **why.values, next_limit=then),
+        why=finding(why.code, message, **why.values, next_limit=then),
         sure=candidate.sure,
         spot=subject.spot(*candidate.limit.counters),
     )

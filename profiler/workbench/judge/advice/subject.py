@@ -28,6 +28,16 @@ from workbench.study.model import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage, grouped
 
 PIPES = ("tensor", "fma", "xu", "lsu")
+LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+
+
+def resource(name: str) -> str:
+    """What people call a level of memory or a pipe."""
+    if name in PIPES:
+        return f"{name.upper() if name != 'tensor' else name} pipe"
+    return LEVELS.get(name, name.replace("_", " "))
+
+
 ISSUE = "issue"
 SHARED_BY_ALL = (DRAM, L2)  # resources of the GPU, not of an SM
 DRIVER_KB = 1.1  # of shared memory that every block has on recent GPUs without asking for any

@@ -19,8 +19,9 @@ from workbench.judge.advice.subject import (
     AdvisedKernel,
     Candidate,
     Limit,
+    resource,
 )
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import finding, percent
 from workbench.ncu.catalog import catalog
 from workbench.words import Change, Stage
 
@@ -75,17 +76,25 @@ def _tensor(subject: AdvisedKernel) -> Iterator[Candidate]:
     saved = subject.budget.issuing + subject.waits(*ARITHMETIC)
     if pipe < SILENT and subject.work:
         limit, single = pipe_limit(subject, "fma", saved), subject.work.dtype == "float32"
+        flop_per_byte, assumed = intensity(subject), not subject.work.flops
+        message = f"{flop_per_byte:.0f} FLOP a byte, none on the tensor cores"
+        message += ", which take TF32, where the error allows it" if single else ""
+        message += "; if these are products of matrices" if assumed else ""
         why = finding(
             "advice.no_tensor_cores",
-            flop_per_byte=intensity(subject),
+            message,
+            flop_per_byte=flop_per_byte,
             tf32=single or None,
-            assumed=None if subject.work.flops else True,
+            assumed=assumed or None,
         )
         sure = NAMED if subject.work.flops and not single else ONE_WAY
         yield Candidate(limit, Change.TENSOR, saved, sure, why, OF_PRODUCTS)
     elif subject.path == MMA and WGMMA in subject.tensor_peaks:
         limit = pipe_limit(subject, "tensor", saved)
-        why = Finding("advice.mma_sync")
+        message = (
+            "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
+        )
+        why = finding("advice.mma_sync", message)
         yield Candidate(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
 
 
@@ -106,7 +115,11 @@ def _relief(subject: AdvisedKernel, pipe: str, waits: float) -> Iterator[Candida
     """``waits`` is the share of the duration in which nobody could go because of the pipe."""
     limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
     saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
-    why = finding("advice.busy", pipe=pipe, share=limit.share, share_waited=waits)
+    message = (
+        f"the {resource(pipe)} is busy for {percent(limit.share)} of the time, and waits for it "
+        f"take {percent(waits)}"
+    )
+    why = finding("advice.busy", message, pipe=pipe, share=limit.share, share_waited=waits)
     if pipe == "xu":
         yield Candidate(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
     elif pipe == "fma":
@@ -126,7 +139,8 @@ def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
     if less < BUSY or most >= BOUND or most + less < TURNS:
         return
     limit = pipe_limit(subject, first, most)
-    why = finding("advice.turns", pipe=first, other_pipe=second)
+    message = f"{resource(first)} and {resource(second)} seem to take turns"
+    why = finding("advice.turns", message, pipe=first, other_pipe=second)
     yield Candidate(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
 
 
@@ -138,7 +152,8 @@ def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
     limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
     sure = NAMED if slots >= BOUND else ONE_WAY
-    why = Finding("advice.half_the_instructions")
+    message = "if every second instruction went, and what waits for it"
+    why = finding("advice.half_the_instructions", message)
     relieved = frozenset((ISSUE, "fma", "lsu"))
     saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
     yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)
@@ -158,7 +173,7 @@ def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
 def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
     metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
     limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
-    why = Finding("advice.head_and_tail")
+    why = finding("advice.head_and_tail", "no SM works in its head and tail")
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
     else:
@@ -171,20 +186,21 @@ def _imbalance(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate
     blocks = subject.value("grid") if subject.launches == 1 else None
     if blocks and subject.sms and blocks < subject.sms:
         limit = Limit(Stage.GRID, "", share, "launch__grid_size", blocks, "blocks")
-        why = finding("advice.few_blocks", blocks=blocks, sms=subject.sms)
+        message = f"{blocks:.0f} blocks for {subject.sms:.0f} SMs"
+        why = finding("advice.few_blocks", message, blocks=blocks, sms=subject.sms)
         yield Candidate(limit, Change.SPLIT, min(share, 1 - blocks / subject.sms), NAMED, why)
         return
     waves = subject.value("waves")
     if waves and _last_wave(subject, waves, blocks) >= MOST * share:
         metric = "launch__waves_per_multiprocessor"
         limit = Limit(Stage.TAIL, "", share, metric, waves, "waves")
-        why = Finding("advice.last_wave")
+        why = finding("advice.last_wave", "most SMs are idle while the last wave of blocks runs")
         yield Candidate(limit, Change.TAIL, share, NAMED, why)
         yield Candidate(limit, Change.BALANCE, share, ONE_WAY, why)
         return
     value = 100 * budget.balance
     limit = Limit(Stage.IMBALANCE, "", share, TIME_METRICS["balance"], value, "% of the busiest SM")
-    why = Finding("advice.imbalance")
+    why = finding("advice.imbalance", "an average SM is done before the busiest one")
     yield Candidate(limit, Change.BALANCE, share, NAMED, why)
 
 
@@ -228,11 +244,14 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
     excess = subject.excess(level)
     again = excess is not None and excess >= TWICE
     if again and excess:
-        saved, why = share * (1 - 1 / excess), finding("advice.bytes_again", times_bytes=excess)
+        message = f"{excess:.3g} times the bytes that the work needs"
+        saved = share * (1 - 1 / excess)
+        why = finding("advice.bytes_again", message, times_bytes=excess)
     else:
-        saved, why = share * HALF, Finding("advice.half_the_bytes")
+        saved, why = share * HALF, finding("advice.half_the_bytes", "at most half of the bytes")
     if level == DRAM and not again:
-        whole = Finding("advice.stays_on_gpu")
+        message = "if its input or output stayed on the GPU: at most half of the bytes"
+        whole = finding("advice.stays_on_gpu", message)
         yield Candidate(limit, Change.FUSE, saved, ONE_WAY, whole, REFETCHED)
         if subject.work and subject.work.dtype in WIDE:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
@@ -258,7 +277,10 @@ def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
         return
     metric = "derived__memory_l2_theoretical_sectors_global_excessive"
     limit = Limit(Stage.MEMORY, "sectors", share, metric, excess, "sectors", (SECTORS,))
-    why = finding("advice.wasted_sectors", share=wasted, mostly=_mostly(subject, excess, sectors))
+    mostly = _mostly(subject, excess, sectors)
+    most_of_them = f", most of them {mostly}" if mostly else ""
+    message = f"{percent(wasted)} of the sectors are more than its data needs{most_of_them}"
+    why = finding("advice.wasted_sectors", message, share=wasted, mostly=mostly)
     yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
 
 
@@ -285,7 +307,8 @@ def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     metric = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
     counters = (WAVEFRONTS,) if subject.total(WAVEFRONTS) else SHARED
     limit = Limit(Stage.MEMORY, "shared", share, metric, conflicts * 1e6, "conflicts", counters)
-    why = finding("advice.bank_conflicts", share=share)
+    message = f"shared memory serves conflicts for {percent(share)} of the cycles"
+    why = finding("advice.bank_conflicts", message, share=share)
     saved = min(share, subject.waits(*SHARED))
     yield Candidate(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))
 
@@ -299,7 +322,8 @@ def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
     metric = "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
     waits = subject.waits(*GLOBAL)
     limit = Limit(Stage.MEMORY, "local", waits, metric, local, "MB", GLOBAL)
-    why = finding("advice.spills", share=spilled)
+    message = f"{percent(spilled)} of the bytes that threads load and store are spilled registers"
+    why = finding("advice.spills", message, share=spilled)
     relieved = frozenset((*LEVELS, "lsu"))
     yield Candidate(limit, Change.REGISTERS, spilled * waits, NAMED, why, relieved)
 
@@ -313,5 +337,6 @@ def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
     metric = "l1tex__m_l1tex2xbar_write_bytes.sum"
     waits = subject.waits("lg_throttle", "drain", "mio_throttle")
     limit = Limit(Stage.MEMORY, "atomics", waits, metric, atomic, "MB", GLOBAL)
-    why = finding("advice.atomics", megabytes=atomic)
+    message = f"{atomic:.0f} MB of atomics reach L2: sum in registers or shared memory first"
+    why = finding("advice.atomics", message, megabytes=atomic)
     yield Candidate(limit, Change.REUSE, waits, NAMED, why, frozenset((*LEVELS, "lsu")))

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from workbench.derive.roofline.ceilings import DRAM
 from workbench.judge.advice import ranking as ranked
 from workbench.judge.advice.ranking import Advice, AdviceRecord
-from workbench.judge.advice.subject import LEAST, Limit, Spot
+from workbench.judge.advice.subject import LEAST, Limit, Spot, resource
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
     Block,
@@ -29,7 +30,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.sentences import resource, sentence
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
 

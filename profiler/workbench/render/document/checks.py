@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.judge.commits import VariantChange
-from workbench.judge.comparison import Difference
+from workbench.judge.comparison import Difference, difference_label
+from workbench.judge.findings import sentence
 from workbench.render.document.blocks import (
     Block,
     Cell,
@@ -27,7 +28,6 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.sentences import difference_label, sentence
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Move, Origin, Status
 

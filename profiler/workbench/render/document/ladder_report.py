@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.evidence.timing import METHOD
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.judge.sessions import TimingFacts
 from workbench.render.columns import Where, ladder_table
@@ -42,7 +43,6 @@ from workbench.render.document.blocks import (
 from workbench.render.document.captions import caption_of
 from workbench.render.document.ladder_view import fitted
 from workbench.render.document.phrases import judged, steps, took, verdict
-from workbench.render.document.sentences import sentence
 from workbench.render.document.step import anchor, step_section
 from workbench.render.numbers import number
 from workbench.words import ABSENT

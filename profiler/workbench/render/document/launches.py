@@ -8,7 +8,7 @@ from dataclasses import field as of_record
 
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, added
-from workbench.derive.matching import LaunchGroup, Matching, PairGroup
+from workbench.derive.matching import MATCHED, LaunchGroup, Matching, PairGroup
 from workbench.judge.advice.ranking import Advice
 from workbench.judge.advice.subject import Spot
 from workbench.judge.bottlenecks import Bottleneck
@@ -29,7 +29,6 @@ from workbench.render.document.blocks import (
     paragraph,
     table,
 )
-from workbench.render.document.sentences import MATCHED
 from workbench.render.numbers import number, percent, times
 from workbench.words import ABSENT
 

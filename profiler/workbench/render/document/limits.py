@@ -20,8 +20,9 @@ from workbench.derive.figures import (
 from workbench.derive.figures import top_stall as leading
 from workbench.derive.roofline.point import MeasuredCeiling, MeasuredCeilings
 from workbench.evidence.records import Ceiling
+from workbench.judge.advice.subject import LEVELS
 from workbench.judge.bottlenecks import ROOF, Bottleneck
-from workbench.judge.findings import Finding
+from workbench.judge.findings import Finding, sentence
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (
     Block,
@@ -38,7 +39,6 @@ from workbench.render.document.blocks import (
     strong,
     table,
 )
-from workbench.render.document.sentences import LEVELS, sentence
 from workbench.render.numbers import number, percent
 from workbench.words import ABSENT, NONE
 

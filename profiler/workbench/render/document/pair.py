@@ -10,7 +10,7 @@ from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.matching import LaunchPair
 from workbench.judge.advice.ranking import AdviceRecord
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding
+from workbench.judge.findings import Finding, sentence, sentences
 from workbench.judge.ladder import VariantPair
 from workbench.judge.rows import Row
 from workbench.render.document import advice, hunks, launches, limits, variant, why
@@ -33,7 +33,6 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import with_cycles
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.document.timings import regimes_of, time_in
 from workbench.render.numbers import quantity, times, with_unit
 from workbench.words import ABSENT, Regime, Status

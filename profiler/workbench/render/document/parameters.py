@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.parameter_sweep import Combination, Fate, Sweep
 from workbench.render.document.blocks import (
     Block,
@@ -26,7 +27,6 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import ends, factor, interval, shorten
 from workbench.words import ABSENT, NONE, Origin
 

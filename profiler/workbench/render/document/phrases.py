@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from workbench.derive.speedup import Ratio, smaller
-from workbench.judge.findings import NOT_COLLECTED
+from workbench.judge.findings import NOT_COLLECTED, sentence
 from workbench.judge.gates import KERNELS, shows_bug
 from workbench.judge.rows import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import (
@@ -18,7 +18,6 @@ from workbench.render.document.blocks import (
     first_clause,
     joined,
 )
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, fine, interval, microseconds, shorten
 from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Role, Status, Verdict
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from workbench.derive.speedup import Ratio
+from workbench.judge.findings import sentence
 from workbench.judge.gates import CORRECT, FASTER
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (
@@ -28,7 +29,6 @@ from workbench.render.document.phrases import (
     verdict,
     with_cycles,
 )
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import factor, interval, ratio
 from workbench.words import ABSENT, IN_TURN, GateState, Origin, Status, Verdict
 

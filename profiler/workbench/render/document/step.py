@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from workbench.derive.diff.line_diff import SourceDiff
+from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate, shows_bug
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.judge.rows import Row
@@ -43,7 +44,6 @@ from workbench.render.document.phrases import (
     verdict,
     with_cycles,
 )
-from workbench.render.document.sentences import sentence
 from workbench.render.numbers import interval, with_unit
 from workbench.words import ABSENT, GateState
 

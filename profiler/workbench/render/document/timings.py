@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
+from workbench.judge.findings import sentences
 from workbench.judge.rows import Row
 from workbench.judge.sessions import TimingFacts
 from workbench.judge.sizes import OverSizes, size_words
@@ -36,7 +37,6 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.phrases import parent_of, shape_words, with_cycles
-from workbench.render.document.sentences import sentences
 from workbench.render.numbers import at_level, ends, factor, interval, microseconds, number, percent
 from workbench.words import ABSENT, IN_TURN, NONE, Regime
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.bottlenecks import Bottleneck
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.rows import Ablation, Row
 from workbench.problems.problem import Problem
@@ -45,7 +46,6 @@ from workbench.render.document.phrases import (
     verdict_at,
     with_cycles,
 )
-from workbench.render.document.sentences import sentence, sentences
 from workbench.render.numbers import factor, interval, number, quantity, ratio, unit_shown
 from workbench.study.config import Gates
 from workbench.words import ABSENT, CheckResult, Status, TryVerdict
