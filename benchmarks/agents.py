@@ -32,8 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import answer
-from benchmarks.pages import table as markdown
+from tools.pages import answer
+from tools.pages import table as markdown
 
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.gates import COMPILER

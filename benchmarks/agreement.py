@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from benchmarks.pages import DOCS, table, with_part
+from tools.pages import DOCS, table, with_part
 from torch.cuda import Event
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu

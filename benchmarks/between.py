@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, median, variance
 from typing import NamedTuple
 
-from benchmarks.pages import DOCS, ROOT, answer, table, timings, with_part, write
+from tools.pages import DOCS, ROOT, answer, table, timings, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target

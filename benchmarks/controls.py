@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from benchmarks.pages import DOCS, ROOT, table, timings, with_part, write
+from tools.pages import DOCS, ROOT, table, timings, with_part, write
 
 from workbench.derive.recordings import variance_of
 from workbench.derive.speedup import T_975, quantile_of

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.pages import answer, table
+from tools.pages import answer, table
 
 WORKSPACE = Path(__file__).parent / "planted"
 TOP = 3

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import torch
-from benchmarks.pages import DOCS, ROOT, with_part
-from benchmarks.pages import table as markdown
-from benchmarks.pages import write as write_pages
+from tools.pages import DOCS, ROOT, with_part
+from tools.pages import table as markdown
+from tools.pages import write as write_pages
 
 from workbench.cuda.compiler import package_version
 from workbench.derive.speedup import over_sessions

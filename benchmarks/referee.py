@@ -42,7 +42,6 @@ from benchmarks.gated import (
     lend,
     used_mib,
 )
-from benchmarks.pages import ROOT
 from benchmarks.referee_table import (
     BLOCKS,
     MIXED,
@@ -58,6 +57,7 @@ from benchmarks.referee_table import (
     Timed,
     write_table,
 )
+from tools.pages import ROOT
 
 from workbench.cuda import CUBIN_FOLDER
 from workbench.run.gpu import Gauge, look

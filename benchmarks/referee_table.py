@@ -8,7 +8,7 @@ from statistics import fmean, median, stdev
 
 import msgspec
 import numpy as np
-from benchmarks.pages import DOCS, ROOT, table, with_part
+from tools.pages import DOCS, ROOT, table, with_part
 
 from workbench.derive.speedup import T_975, between_sessions, over_sessions, quantile_of
 

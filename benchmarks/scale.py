@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import linear_regression, median
 
-from benchmarks.pages import ROOT, row, table
 from msgspec import structs
+from tools.pages import ROOT, row, table
 
 from workbench.evidence import frames, journal, store
 from workbench.evidence.journal import SpentEntry

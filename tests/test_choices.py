@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 import torch
-from benchmarks import sizes
+from tools import sizes
 
 from answers import Patch
 from workbench import Shape, cuda

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import reference
 from rich.console import Console
+from tools import reference
 
 import workbench as wb
 from answers import Capsys, Patch, error_of, text_of

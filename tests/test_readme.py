@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.pages import timings
+from tools.pages import timings
 
 from answers import Capsys, Patch, json_of, not_none, text_of
 from guide import cells

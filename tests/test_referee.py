@@ -36,7 +36,6 @@ from benchmarks.gated import (
     Replay,
     Turn,
 )
-from benchmarks.pages import with_part
 from benchmarks.referee import Case, Today
 from benchmarks.referee_table import (
     BLOCKS,
@@ -54,6 +53,7 @@ from benchmarks.referee_table import (
     misses,
     shown,
 )
+from tools.pages import with_part
 
 from answers import Patch
 from workbench.cuda.compiler import Source

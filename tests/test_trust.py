@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks import agreement, between, controls, sizes, story
+from benchmarks import agreement, between, controls
 from benchmarks.honest.__main__ import Told, row
+from tools import sizes, story
 
 from answers import Patch, not_none
 from standin import Run, StandIn

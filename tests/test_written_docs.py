@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import between, controls, lessons, models, reference, sizes
+from benchmarks import between, controls, models
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
-from benchmarks.pages import with_part
+from tools import lessons, reference, sizes
+from tools.pages import with_part
 
 import workbench as wb
 from answers import Capsys, Patch

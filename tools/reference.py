@@ -1,6 +1,6 @@
 """Write docs/reference.md from the code: verbs with options, keys of the settings and of JSON.
 
-python -m benchmarks.reference
+python -m tools.reference
 
 The records of JSON are those that docs/json.md names, and those that they hold. Meanings of their
 keys are in json_keys.toml beside this file: under ``[keys]`` by name, or under ``[Record]`` where a
@@ -20,7 +20,7 @@ from pkgutil import walk_packages
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-from benchmarks.pages import DOCS, table, write
+from tools.pages import DOCS, table, write
 
 import workbench
 from workbench.cli.main import VERBS, command
@@ -36,7 +36,7 @@ from workbench.study.model import Prediction, Step
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
-`python -m benchmarks.reference` writes this page from the code. [Verbs](verbs.md) explains how the
+`python -m tools.reference` writes this page from the code. [Verbs](verbs.md) explains how the
 verbs fit together. [Studies and variants](variants.md) explains the files of a study.
 """
 JSON = """## JSON records

@@ -1,6 +1,6 @@
 """Write docs/lessons.md: the lessons of all ladders that help elsewhere, by kind of change.
 
-python -m benchmarks.lessons
+python -m tools.lessons
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.pages import DOCS, ROOT, write
+from tools.pages import DOCS, ROOT, write
 
 from workbench.evidence.layout import evidence_folders
 from workbench.judge.ladder import judge
@@ -24,7 +24,7 @@ HEAD = """# Lessons from the steps
 
 {count} of the {steps} measured steps taught something that helps with another kernel. This page
 lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
-`python -m benchmarks.lessons` writes it from the recorded evidence and from `ablation.toml`.
+`python -m tools.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
 A ratio is the parent's time over the step's with its 95 % interval, at the named shape, on one GPU
 model: {gpus}.

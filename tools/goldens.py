@@ -1,6 +1,6 @@
 """Write the golden files of the tests again: reports, reference, lessons and screens.
 
-python -m benchmarks.goldens      then look at what changed
+python -m tools.goldens      then look at what changed
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 
-from benchmarks import lessons, reference
-from benchmarks.pages import ROOT, write
+from tools import lessons, reference
+from tools.pages import ROOT, write
 
 from workbench.cli.main import main
 

@@ -1,6 +1,6 @@
 """The numbers of docs/story.md against the recorded evidence of the attention study.
 
-python -m benchmarks.story      which numbers do not hold
+python -m tools.story      which numbers do not hold
 
 A comment behind a number of the page names it: ``1.09x<!--fix5 ratio-->``. Names are
 

@@ -1,7 +1,7 @@
 """Write the tables and charts of docs/sizes.md from recorded evidence: attention at the shapes of
 its study, mixture of experts over the number of tokens.
 
-python -m benchmarks.sizes
+python -m tools.sizes
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages import DOCS, ROOT, table, with_part, write
+from tools.pages import DOCS, ROOT, table, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.sweep import over_shapes
