@@ -35,7 +35,7 @@ from tools.pages import ROOT, row, table
 from workbench.evidence import frames, journal, store
 from workbench.evidence.journal import SpentEntry
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.evidence.records import Build, CaptureIndex, Check, Checks
+from workbench.evidence.records import Captures, Check, VariantRecord
 from workbench.evidence.timing import METHOD, Audit, Series, Session, Timing
 from workbench.ncu.captures import LAUNCH, LAUNCHES
 from workbench.study.own_files import write_bytes
@@ -148,17 +148,17 @@ def record(
         study, combinations = including(study, [f"step1[warps={warps}]" for warps in (2, 8)])
         every += combinations
     prints, folder = Fingerprints(study), EvidenceFolder(root / EVIDENCE.root.relative_to(ROOT))
-    build = store.read(EVIDENCE.build("fused"), Build)
+    build = store.variant_record(EVIDENCE, "fused").build
+    assert build is not None
     for name in every:
         built = {"variant": name, "fingerprint": prints.of_sources(name)}
-        store.write(folder.build(name), structs.replace(build, **built))
         found = {
             each: Check(fingerprint=prints.of(name, each), status=result, max_abs=0.0)
             for each in study.shapes
         }
-        store.write(
-            folder.check(name), Checks(variant=name, shapes=found, provenance=build.provenance)
-        )
+        own, checked = structs.replace(build, **built), build.provenance
+        record = VariantRecord(variant=name, build=own, checks=found, checked=checked)
+        store.write(folder.variant(name), record)
     of_file = min(A_FILE, sessions)
     for number in range(math.ceil(sessions / A_FILE)):
         held = [names[0], names[1 + number % (len(names) - 1)], "eager"] if number else every
@@ -197,18 +197,19 @@ def capture(
     folder: EvidenceFolder, names: Sequence[str], prints: Fingerprints, report: str
 ) -> None:
     """The recorded launch of ``fused`` for each variant, in the tables of one report."""
-    index = store.read(EVIDENCE.capture_index(SHAPE, "fused"), CaptureIndex)
+    index = store.captures_at(EVIDENCE, SHAPE)["fused"]
     text = frames.whole(EVIDENCE.tables(index.report).read_bytes())
     launch = next(one for one in text.split(LAUNCH) if b'["%s"]' % str(index.range).encode() in one)
-    sha256, launches = hashlib.sha256(report.encode()).hexdigest(), []
+    sha256, launches, captures = hashlib.sha256(report.encode()).hexdigest(), [], {}
     for name in names:
         marked = str(index.range).replace("fused", name)
         of = {"variant": name, "fingerprint": prints.of(name, SHAPE), "range": marked}
         found = structs.replace(index, **of, report=report, sha256=sha256)
-        store.write(folder.capture_index(SHAPE, name), found)
+        captures[name] = found
         own = launch.replace(str(index.range).encode(), marked.encode())
         own = own.replace(b"/fused.py", f"/{base_name(name)}.py".encode())
         launches.append(LAUNCH + own.removesuffix(b","))
+    store.write(folder.captures(SHAPE), Captures(captures=captures))
     body = b"[" + b",".join(launches) + b"]}"
     head = b'{"of":{"report":"%s"}' % sha256.encode() + store.CONTENT
     whole = head + hashlib.sha256(body).hexdigest().encode() + LAUNCHES + body

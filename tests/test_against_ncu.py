@@ -16,6 +16,7 @@ import pytest
 from workbench.derive.factors import duration_parts
 from workbench.derive.figures import Figure, by_launch, figures, stall_samples
 from workbench.evidence.layout import evidence_folders
+from workbench.evidence.store import captures_at
 from workbench.judge.advice.ranking import Advice, advise
 from workbench.judge.advice.subject import AdvisedKernel, subject
 from workbench.judge.bottlenecks import bottlenecks_of
@@ -67,8 +68,9 @@ def _launches() -> Iterator[Launch]:
         study = workspace.study(name)
         for folder in evidence_folders(workspace.ablations, name):
             wanted: dict[str, list[str]] = {}
-            for path in sorted(folder.root.glob("*/captures/*.json")):
-                wanted.setdefault(path.parent.parent.name, []).append(path.stem)
+            for path in folder.capture_files():
+                shape = path.parent.name
+                wanted[shape] = list(captures_at(folder, shape))
             for shape, evidence in load(study, folder, wanted, captures=wanted).items():
                 for variant, known in evidence.variants.items():
                     where = f"{name}/{shape}/{variant}"

@@ -16,7 +16,7 @@ import torch
 from answers import Patch
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CheckOutcome, Checks, Environment
+from workbench.evidence.records import CheckOutcome, Environment
 from workbench.run import compilation, machine, measurement, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan
@@ -147,8 +147,8 @@ def measured(
 
 
 def checked(folder: EvidenceFolder, name: str) -> dict[str, str]:
-    record = store.read(folder.check(name), Checks)
-    return {shape: check.status.value for shape, check in record.shapes.items()}
+    record = store.variant_record(folder, name)
+    return {shape: check.status.value for shape, check in record.checks.items()}
 
 
 RIGHT = {"large": "correct", "odd": "correct"}

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as xml
 
 import msgspec
 import pytest
+from msgspec import structs
 
 import snapshots
 import workspaces
@@ -30,7 +31,8 @@ from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.evidence import frames, store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import BuiltKernel, CaptureIndex, Provenance
+from workbench.evidence.records import BuiltKernel, CaptureIndex, Captures, Provenance
+from workbench.evidence.store import captures_at
 from workbench.evidence.timing import Audit
 from workbench.judge.commits import (
     TimedPair,
@@ -596,9 +598,10 @@ class Bench:
         """That of a variant of the repository's own study."""
         index = workspaces.recorded_index("b2h8s512d64", recorded)
         index["fingerprint"] = Fingerprints(self.study).of(name, self.plan.shape)
-        path = self.folder.capture_index(self.plan.shape, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(index | {"variant": name, "shape": self.plan.shape}))
+        shape = self.plan.shape
+        made = msgspec.convert(index | {"variant": name, "shape": shape}, CaptureIndex)
+        known = {**store.captures_at(self.folder, shape), name: made}
+        store.write(self.folder.captures(shape), Captures(captures=known))
         tables = self.folder.tables(index["report"])
         tables.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(EVIDENCE / "tables" / tables.name, tables)
@@ -718,11 +721,13 @@ def with_kernel_of(made: Repository, name: str, other: str) -> None:
     """Commit the kernel of ``other`` for ``name``, and its recorded capture with it."""
     folder = made.workspace / "kernels" / "attention"
     (folder / f"{name}.py").write_text((folder / f"{other}.py").read_text())
-    captures = made.workspace / EVIDENCE.relative_to(FIXTURE) / CAUSAL / "captures"
-    study = find_workspace(made.workspace).study()
-    index = json.loads((captures / f"{other}.json").read_text())
-    index |= {"variant": name, "fingerprint": Fingerprints(study).of(name, CAUSAL)}
-    (captures / f"{name}.json").write_text(json.dumps(index))
+    evidence = EvidenceFolder(made.workspace / EVIDENCE.relative_to(FIXTURE))
+    prints, known = (
+        Fingerprints(find_workspace(made.workspace).study()),
+        captures_at(evidence, CAUSAL),
+    )
+    own = structs.replace(known[other], variant=name, fingerprint=prints.of(name, CAUSAL))
+    store.write(evidence.captures(CAUSAL), Captures(captures={**known, name: own}))
     made.commit(f"another {name}")
 
 

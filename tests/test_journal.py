@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from answers import Patch, not_none
+from handmade import made_index
 from snapshots import session as timed_session
 from snapshots import snapshot, step
 from workbench.errors import UsageError
@@ -26,7 +27,7 @@ from workbench.evidence.journal import (
     load_journal,
 )
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import Checks, Environment
+from workbench.evidence.records import Captures, Environment
 from workbench.evidence.timing import GraphNode, Timing
 from workbench.judge.comparability import recordings
 from workbench.judge.ladder import judge
@@ -165,7 +166,8 @@ def test_what_was_timed_on_another_gpu_is_known_on_this_one(
 
 def test_evidence_that_cannot_be_read_leaves_open_what_was_known(folder: EvidenceFolder) -> None:
     write_bytes(folder.timings("large") / "a.json.zst", b"no session")
-    write_bytes(folder.capture_index("large", "fix2"), b"whatever it holds")
+    index = made_index("fix2", "large")
+    store.write(folder.captures("large"), Captures(captures={"fix2": index}))
     known = known_of(folder)
     assert known[""] == Known.UNKNOWN
     assert known["fix2"] == Known.CAPTURED
@@ -360,10 +362,10 @@ def test_checks_of_two_commands_at_once_are_all_kept(
         for _ in range(25):
             recorder = Recorder(study, shape, folder, ["baseline"])
             recorder.check("baseline", shape, status=CheckResult.CORRECT, why="")
-            found = store.read(folder.check("baseline"), Checks).shapes
+            found = store.variant_record(folder, "baseline").checks
             assert shape in found
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(check, shape) for shape in ("large", "odd")]:
             done.result()
-    assert set(store.read(folder.check("baseline"), Checks).shapes) == {"large", "odd"}
+    assert set(store.variant_record(folder, "baseline").checks) == {"large", "odd"}

@@ -21,7 +21,6 @@ from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import digest_of
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, load_capture
 from workbench.ncu.captures import tables_of
@@ -67,8 +66,9 @@ def test_what_is_kept_is_what_the_report_says(report: Path) -> None:
 
 
 def test_no_tables_are_kept_that_no_index_names() -> None:
-    indexes = [json.loads(path.read_text()) for path in EVIDENCE.glob("*/captures/*.json")]
-    named = {FOLDER.tables(index["report"]).name for index in indexes}
+    every = [store.captures_at(FOLDER, path.parent.name) for path in FOLDER.capture_files()]
+    indexes = [index for captures in every for index in captures.values()]
+    named = {FOLDER.tables(index.report).name for index in indexes}
     assert {p.name for p in (EVIDENCE / "tables").iterdir()} == named
 
 
@@ -185,7 +185,7 @@ def test_tables_go_with_their_report(tmp_path: Path) -> None:
         shutil.copy(SMALL, folder.reports / report.name)
         folder.tables(report.name).parent.mkdir(exist_ok=True)
         shutil.copy(FOLDER.tables(report.name), folder.tables(report.name))
-    index = store.read(folder.capture_index(CAUSAL, "fix10"), CaptureIndex)
+    index = store.captures_at(folder, CAUSAL)["fix10"]
     journal.append(folder, journal.capture_entry(structs.replace(index, report=OTHER.name)))
     remove_unused(folder)
     assert folder.tables(SMALL.name).is_file()

@@ -17,7 +17,7 @@ from guide import cells
 from workbench.cli.main import VERBS, command
 from workbench.evidence import store
 from workbench.evidence.layout import evidence_folders
-from workbench.evidence.records import CaptureIndex
+from workbench.evidence.records import Captures
 from workbench.load import load
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
@@ -85,7 +85,8 @@ def test_its_error_rates_are_those_of_the_page() -> None:
 def test_it_counts_the_gpus_of_the_evidence() -> None:
     evidence = ROOT / "ablations"
     found = [one.timing.provenance for one in timings(evidence)]
-    found += [store.read(p, CaptureIndex).provenance for p in evidence.rglob("captures/*.json")]
+    files = [store.read(path, Captures) for path in evidence.rglob("captures.json")]
+    found += [index.provenance for each in files for index in each.captures.values()]
     (count,) = re.findall(r"(\d+) H100s, one day", README)
     assert {one.gpu for one in found} == {"NVIDIA H100 80GB HBM3"}
     assert len({one.gpu_uuid for one in found}) == int(count)

@@ -259,20 +259,20 @@ def test_what_is_no_evidence_of_the_job_is_refused(
     print_of_fix = str(back.recorder.of_sources("fix"))
     for files, said in (
         ({"../x.json": b"x"}, "no file of its evidence"),
-        ({"builds/../../x.json": b"x"}, "no file of its evidence"),
+        ({"variants/../../x.json": b"x"}, "no file of its evidence"),
         ({"/tmp/x.json": b"x"}, "no file of its evidence"),
         ({"other/timings/x.json": b"x"}, "no file of its evidence"),
         ({"tables/x.json.zst": b"x"}, "no file of its evidence"),
-        ({"builds/x.json": b"x"}, "cannot be read"),
-        (back.changed("builds/fix.json", print_of_fix, "0" * 64), "with other sources"),
-        (back.changed("builds/fix.json", '"fix"', '"../fix"'), "with other sources"),
-        (back.changed("checks/fix.json", '"large"', '"larger"'), "with other sources"),
+        ({"variants/x.json": b"x"}, "cannot be read"),
+        (back.changed("variants/fix.json", print_of_fix, "0" * 64), "with other sources"),
+        (back.changed("variants/fix.json", '"fix"', '"../fix"'), "with other sources"),
+        (back.changed("variants/fix.json", '"large"', '"larger"'), "with other sources"),
     ):
         with pytest.raises(ToolFailed, match=said):
             back.record(**files)
     assert not list(evidence(root).root.rglob("*.json")), "nothing of it is recorded"
     back.record()
-    assert (evidence(root).root / "builds" / "fix.json").exists()
+    assert (evidence(root).root / "variants" / "fix.json").exists()
 
 
 def test_a_result_of_another_gpu_is_refused(one: Cards, tmp_path: Path, monkeypatch: Patch) -> None:

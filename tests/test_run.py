@@ -23,7 +23,7 @@ from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CaptureIndex, Checks, Provenance
+from workbench.evidence.records import CaptureIndex, Captures, Provenance
 from workbench.evidence.timing import Session, Timing
 from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
@@ -441,7 +441,7 @@ def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> N
     )
     result, folder, _ = play(CHECKED, clock=clock, more=[()])
     assert "launches nothing" in result.failures["bad"]
-    check = store.read(folder.check("bad"), Checks).shapes["large"]
+    check = store.variant_record(folder, "bad").checks["large"]
     assert (check.status, check.why) == ("failed", "launches nothing on the stream")
     assert list(only_timing(folder).fingerprints) == ["baseline"]
 
@@ -460,7 +460,7 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     result, folder, scripted = play(first, again, clock=clock, more=[()])
     assert scripted.jobs[1].variants == ("baseline",)
     assert "crashed its process" in result.failures["bad"]
-    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "crashed"
+    assert store.variant_record(folder, "bad").checks["large"].status == "crashed"
     assert clock.opened == [["baseline"], []]
     assert list(only_timing(folder).fingerprints) == ["baseline"]
 
@@ -469,7 +469,7 @@ def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     again = [start("baseline"), checked("baseline"), Done()]
     result, folder, _ = play([start("bad")], again, silent_for=120.0)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
-    assert store.read(folder.check("bad"), Checks).shapes["large"].status == "hung"
+    assert store.variant_record(folder, "bad").checks["large"].status == "hung"
 
 
 ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
@@ -553,7 +553,7 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
     result, folder, _ = play([start("baseline"), checked("baseline")], interrupted=True)
     assert result.interrupted
     assert result.failures == {}
-    assert store.read(folder.check("baseline"), Checks).shapes["large"].status == "correct"
+    assert store.variant_record(folder, "baseline").checks["large"].status == "correct"
     assert not folder.timings("large").exists()
 
 
@@ -566,7 +566,7 @@ def index_of(**changes: Any) -> CaptureIndex:
 def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     entry = index_of()
-    store.write(folder.capture_index("large", "baseline"), entry)
+    store.write(folder.captures("large"), Captures(captures={"baseline": entry}))
     journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))
     for name in ("new", "old", "somebodys"):
         write_bytes(folder.reports / f"{name}.ncu-repz", b"")

@@ -33,7 +33,8 @@ from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
-from workbench.evidence.records import Build, Shipped, ShippedCubin
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Shipped, ShippedCubin
 from workbench.evidence.timing import Timing
 from workbench.run import side_jobs
 from workbench.run.protocol import Packable, ShipJob
@@ -256,7 +257,7 @@ def test_where_it_comes_from(package: Path) -> None:
     assert not_none(at.low) < at.ratio
     assert {cubin.arch for cubin in told.cubins} == {"sm_90a"}
     assert len(told.cubins) == 4
-    build = store.read(EVIDENCE / "builds/chosen.json", Build)
+    build = not_none(store.variant_record(EvidenceFolder(EVIDENCE), "chosen").build)
     codes = {kernel.code for kernel in build.kernels}
     codes -= {""}
     measured = [cubin.code in codes if codes else None for cubin in told.cubins]
@@ -394,9 +395,9 @@ def test_what_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
 def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
-    path = root / "ablations/transpose/evidence/nvidia-h100-80gb-hbm3/checks/chosen.json"
+    path = root / "ablations/transpose/evidence/nvidia-h100-80gb-hbm3/variants/chosen.json"
     checks = json.loads(path.read_text())
-    checks["shapes"]["odd-fp16"]["fingerprint"] = "0" * 64
+    checks["checks"]["odd-fp16"]["fingerprint"] = "0" * 64
     path.write_text(json.dumps(checks))
     told = refused(capsys, root, tmp_path / "out", code=1)
     assert "check at odd-fp16" in told

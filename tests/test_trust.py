@@ -84,9 +84,9 @@ def test_no_recorded_reference_is_disturbed_by_its_company() -> None:
 
 def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path: Path) -> None:
     root = copy_of_fixture(tmp_path, "transpose")
-    path = root / "ablations/transpose/evidence/nvidia-h200/checks/chosen.json"
+    path = root / "ablations/transpose/evidence/nvidia-h200/variants/chosen.json"
     record = json.loads(path.read_text())
-    del record["shapes"]["edges"]
+    del record["checks"]["edges"]
     path.write_text(json.dumps(record))
     row = recorded_ladder(root, "transpose").row("chosen")
     (correct,) = (gate for gate in row.gates if gate.name == "correct")

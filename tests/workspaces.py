@@ -131,8 +131,8 @@ def recorded_ladder(workspace: Path = FIXTURE, study: str | None = None) -> Abla
 
 def recorded_index(shape: str, variant: str) -> dict[str, Any]:
     """The entry of a recorded capture of attention."""
-    path = EVIDENCE / shape / "captures" / f"{variant}.json"
-    found: dict[str, Any] = json.loads(path.read_text())
+    path = EVIDENCE / shape / "captures.json"
+    found: dict[str, Any] = json.loads(path.read_text())["captures"][variant]
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,11 +23,12 @@ from workbench.derive.speedup import (
     two_clocks,
     wrong_outputs,
 )
-from workbench.errors import BadCapture
+from workbench.errors import BadCapture, UsageError
 from workbench.evidence import store
+from workbench.evidence.convert import is_old
 from workbench.evidence.journal import Journal, known_between, load_journal
 from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Checks
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
 from workbench.evidence.timing import Timing, TimingHead
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
@@ -380,12 +382,19 @@ class _EvidenceReader:
         from_tables: bool = True,
     ) -> None:
         catalog()  # it is a file, too
+        if is_old(folder):
+            command = f"python -m workbench.evidence.convert {quote(str(folder.root))}"
+            raise UsageError(
+                f"{folder.root} holds evidence in the layout before November 2026",
+                hint=f"`{command}` converts it; nothing is measured again",
+            )
         self.study, self.folder = study, folder
         self.samples, self.sources = samples, sources
         self.prints = Fingerprints(study)
         self.reports = Reports(from_tables=from_tables)
         self.hashes: dict[str, str | None] = {}  # of reports, which variants share
         self.common: dict[str, _Common] = {}
+        self.captures: dict[str, Mapping[str, CaptureIndex]] = {}  # by shape
 
     def shape(
         self,
@@ -408,7 +417,7 @@ class _EvidenceReader:
             prints = [head.fingerprints for head in map(_head, files) if is_complete(head)]
         if names is None:
             measured = {name for timed in prints for name in timed}
-            measured |= {path.stem for path in self.folder.captured(shape)}
+            measured |= self._captures(shape).keys()
             names = [name for name in study.variants if name in measured]
         return ShapeEvidence(
             shape=shape,
@@ -494,13 +503,10 @@ class _EvidenceReader:
         if name not in self.common:
             study, step = self.study, self.study.ladder.step(name)
             variant = study.variants[name]
-            build, record = self.folder.build(name), self.folder.check(name)
-            recorded = store.read(record, Checks).shapes if is_there(record) else {}
+            record = store.variant_record(self.folder, name)
+            recorded = record.checks
             self.common[name] = _Common(
-                build=_against(
-                    store.read(build, Build) if is_there(build) else None,
-                    self.prints.of_sources(name),
-                ),
+                build=_against(record.build, self.prints.of_sources(name)),
                 recorded=recorded,
                 checks={
                     shape: _against(recorded.get(shape), self._print(study, shape, name))
@@ -516,8 +522,7 @@ class _EvidenceReader:
         self, shape: str, name: str, fingerprint: str
     ) -> EvidenceEntry[CaptureIndex]:
         """Missing without the report and its tables; damaged where they are of another report."""
-        path = self.folder.capture_index(shape, name)
-        entry = _against(store.read(path, CaptureIndex) if is_there(path) else None, fingerprint)
+        entry = _against(self._captures(shape).get(name), fingerprint)
         if entry.current is None:
             return entry
         report = entry.current.report
@@ -528,6 +533,11 @@ class _EvidenceReader:
         if self.hashes[report] != entry.current.sha256:
             return EvidenceEntry(Status.DAMAGED, entry.record, f"{report} {store.EXCHANGED}")
         return entry
+
+    def _captures(self, shape: str) -> Mapping[str, CaptureIndex]:
+        if shape not in self.captures:
+            self.captures[shape] = store.captures_at(self.folder, shape)
+        return self.captures[shape]
 
     def _opened(self, index: CaptureIndex | None) -> tuple[Capture | None, str]:
         """A capture, or why it cannot be read: that costs the variant its capture alone."""

@@ -598,9 +598,9 @@ def evidence(workspace: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("checks/fix10.json", "restore it, or delete it and measure again"),
+        ("variants/fix10.json", "restore it, or delete it and measure again"),
         ("ceilings.json", "run `workbench calibrate` on that GPU again, or delete the file"),
-        (f"{SHAPE}/captures/fix10.json", "restore it, or delete it and measure again"),
+        (f"{SHAPE}/captures.json", "restore it, or delete it and measure again"),
     ],
 )
 def test_a_damaged_record_is_restored_or_deleted(

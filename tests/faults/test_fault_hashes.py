@@ -124,7 +124,7 @@ def test_list_says_so_too(
 
 
 def test_an_edited_index_is_no_way_around(workspace: Path) -> None:
-    path = EvidenceFolder(in_copy(workspace, EVIDENCE)).capture_index(SHAPE, "sdpa")
+    path = EvidenceFolder(in_copy(workspace, EVIDENCE)).captures(SHAPE)
     kept = path.read_text()
     path.write_text(kept.replace(recorded_index(SHAPE, "sdpa")["sha256"], "0" * 64))
     try:

@@ -19,7 +19,7 @@ from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
-from workbench.evidence.records import Build, CaptureIndex, Checks, Record
+from workbench.evidence.records import Captures, Record, VariantRecord
 from workbench.evidence.store import load_calibration
 from workbench.evidence.timing import Timing, TimingHead
 from workbench.study import json_text
@@ -28,9 +28,8 @@ from workspaces import EVIDENCE, told_in
 SHAPE = "b4h16s2048d128-causal"
 SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
 FILES: dict[str, type[Record] | None] = {
-    "builds/fix10.json": Build,
-    "checks/fix10.json": Checks,
-    f"{SHAPE}/captures/fix10.json": CaptureIndex,
+    "variants/fix10.json": VariantRecord,
+    f"{SHAPE}/captures.json": Captures,
     f"{SHAPE}/timings/{SESSION}": Timing,
     "ceilings.json": None,
 }
@@ -153,14 +152,16 @@ def test_a_cut_file_is_refused(name: str, share: float) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_any_depth_is_refused(name: str) -> None:
     deep = b'{"schema_version": 1, "%s": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
-    assert read(name, deep.replace(b"%s", b"variant"))
+    assert read(name, deep.replace(b"%s", b"build"))
     assert "nested too deeply" in read(name, deep.replace(b"%s", b"other"))
 
 
 @pytest.mark.parametrize("report", ["../reports/a.ncu-repz", "/dev/zero", "", "a\0b", ".hidden"])
 def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
-    name = f"{SHAPE}/captures/fix10.json"
-    data = json.dumps({**CONTENT[name], "report": report}).encode()
+    name = f"{SHAPE}/captures.json"
+    captures = CONTENT[name]["captures"]
+    changed = {**captures, "fix10": {**captures["fix10"], "report": report}}
+    data = json.dumps({**CONTENT[name], "captures": changed}).encode()
     assert "no file in the folder of reports" in read(name, data)
 
 
@@ -203,9 +204,10 @@ def test_an_impossible_sample_is_refused_with_its_field(value: str) -> None:
 def test_a_key_that_stands_twice_is_refused(name: str) -> None:
     """Whichever of the two is the damage: the first was passed over without a word."""
     whole = json.dumps(CONTENT[name]).encode()
-    for first in (b'{"provenance": 5, ', b'{"provenance" : 5, ', b'{"unknown": 1, "unknown": 2, '):
-        told = read(name, first + whole[1:])
-        assert "twice" in told or "provenance" in told
+    key = next(key for key in CONTENT[name] if key != "schema_version")
+    for first in (f'{{"{key}": 5, ', f'{{"{key}" : 5, ', '{"unknown": 1, "unknown": 2, '):
+        told = read(name, first.encode() + whole[1:])
+        assert "twice" in told or key in told
     assert read(name, whole) == ""
 
 
@@ -232,7 +234,7 @@ def test_a_journal_that_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> N
         with path.open("wb") as file:
             file.truncate(1 << 32)
     with pytest.raises(UsageError, match=r"no regular file|link in a loop|is larger than"):
-        store.read_lines(path, Build)
+        store.read_lines(path, VariantRecord)
 
 
 def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:
@@ -242,11 +244,11 @@ def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:
         json_text.as_data("[" * 1_000_000)
     with pytest.raises(ValueError, match="no number"):
         json_text.as_data("[NaN]")
-    path = tmp_path / "builds" / "fix10.json"
+    path = tmp_path / "variants" / "fix10.json"
     path.parent.mkdir()
     with path.open("wb") as file:
         file.truncate(1 << 32)
-    assert "is larger than" in str(refusal(path, Build))
+    assert "is larger than" in str(refusal(path, VariantRecord))
     path.unlink()
     os.mkfifo(path)
-    assert "no regular file" in str(refusal(path, Build))
+    assert "no regular file" in str(refusal(path, VariantRecord))

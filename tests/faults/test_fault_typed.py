@@ -184,9 +184,11 @@ def test_show_says_names_of_a_report_printable(
 
 def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:
     root = copy_of_fixture(tmp_path)
-    path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "builds" / "fix10.json"
+    path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "variants/fix10.json"
     why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "error": why}))
+    record = json.loads(path.read_text())
+    record["build"]["error"] = why
+    path.write_text(json.dumps(record))
     out, err = both_of(capsys, "check", "fix10", project=root, code=1)
     for text in (out, err):
         assert text.count("b.cu does not compile") == 1

@@ -18,28 +18,29 @@ from faulty import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
-from workbench.evidence.records import Build, CaptureIndex
+from workbench.evidence.records import Build, Captures
 from workbench.evidence.timing import Timing
 from workbench.run.recording import remove_superseded, remove_unused
 from workbench.study.own_files import write_bytes
 from workspaces import EVIDENCE, copy_of_fixture
 
-BUILD = EVIDENCE / "builds" / "fix10.json"
+BUILD = EVIDENCE / "variants" / "fix10.json"
 SHAPE = "b4h16s2048d128-causal"
 
 WRITER = """
 import sys
 from pathlib import Path
 from workbench.evidence import journal, store
-from workbench.evidence.records import Build
-record = store.read(Path(sys.argv[1]), Build)
+from msgspec import structs
+from workbench.evidence.records import VariantRecord
+record = store.read(Path(sys.argv[1]), VariantRecord)
 target = Path(sys.argv[2])
 print("ready", flush=True)
 number = 0
 while True:
     number += 1
-    store.write(target, Build(**{**{f: getattr(record, f) for f in record.__struct_fields__},
-                                 "error": "x" * (number % 7) * 10_000}))
+    build = structs.replace(record.build, error="x" * (number % 7) * 10_000)
+    store.write(target, structs.replace(record, build=build))
 """
 KILLED = examples(4, many=150)
 
@@ -48,7 +49,7 @@ KILLED = examples(4, many=150)
 def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
     number: int, tmp_path: Path
 ) -> None:
-    target = tmp_path / "builds" / "fix10.json"
+    target = tmp_path / "variants" / "fix10.json"
     child = subprocess.Popen(
         [sys.executable, "-c", WRITER, BUILD, target], stdout=subprocess.PIPE, text=True
     )
@@ -152,9 +153,8 @@ def test_a_damaged_entry_deletes_no_report(tmp_path: Path) -> None:
     workspace = copy_of_fixture(tmp_path)
     folder = evidence(workspace)
     before = sorted(folder.reports.iterdir())
-    path = folder.capture_index(SHAPE, "fix10")
+    path = folder.captures(SHAPE)
     path.write_text(path.read_text()[:100])
-    folder.capture_index(SHAPE, "fix9").unlink()
     remove_unused(folder)
     assert sorted(folder.reports.iterdir()) == before
 
@@ -173,10 +173,10 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
 
 
 def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:
-    found = store.read(EVIDENCE / SHAPE / "captures" / "fix10.json", CaptureIndex)
-    path = tmp_path / "captures" / "fix10.json"
-    store.write(path, found)
-    assert store.read(path, CaptureIndex) == found
+    recorded = store.read(EVIDENCE / SHAPE / "captures.json", Captures)
+    path = tmp_path / "captures.json"
+    store.write(path, recorded)
+    assert store.read(path, Captures) == recorded
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_only_reports_that_the_journal_has_are_deleted(tmp_path: Path) -> None:
     """A report of the user's own beside them stays, and what a link names."""
     workspace = copy_of_fixture(tmp_path)
     folder = evidence(workspace)
-    index = store.read(folder.capture_index(SHAPE, "fix10"), CaptureIndex)
+    index = store.captures_at(folder, SHAPE)["fix10"]
     mine = [folder.reports / "mine.ncu-rep", folder.reports / "mine.ncu-repz"]
     outside = tmp_path / "outside.ncu-repz"
     for path in (*mine, outside):
@@ -232,9 +232,9 @@ def test_no_write_leaves_the_workspace_through_a_link(
     if link.startswith("reports"):
         assert "leads out of the workspace" in error_of(capsys, "report", project=workspace)
     else:
-        record = store.read(evidence(workspace).build("fix10"), Build)
+        record = store.variant_record(evidence(workspace), "fix10")
         with pytest.raises(UsageError, match="leads out of the workspace"):
-            store.write(evidence(workspace).build("fix11"), record)
+            store.write(evidence(workspace).variant("fix11"), record)
         with pytest.raises(UsageError, match="leads out of the workspace"):
             store.append(evidence(workspace).journal, record)
     assert sorted(outside.rglob("*")) == before

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.evidence.layout import EvidenceFolder, evidence_folders, listed
+from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there, listed
 from workbench.load import load
 from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
 from workbench.study.model import Study
@@ -64,7 +64,7 @@ def changed_files(
         repository, others = repository_of(workspace), dict[str, set[Path]]()
         every = folders(workspace, study.name)
         for name in stale:
-            files = [path for folder in every for path in folder.of_variant(name)]
+            files = [path for folder in every if is_there(path := folder.variant(name))]
             for commit in repository.touching(files, most=1) if files else []:
                 if commit.sha not in others:
                     others[commit.sha] = set(repository.changed_since(commit, [study.folder]))

@@ -18,6 +18,7 @@ from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
+from workbench.evidence.store import captures_at
 from workbench.judge.advice.ranking import advise
 from workbench.judge.advice.subject import subject
 from workbench.judge.bottlenecks import bottlenecks_of
@@ -57,8 +58,8 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
             )
         missing = evidence.state["capture"] == Status.MISSING
         why = "has no capture" if missing else "has only a stale capture"
-        indexes = target.folder.capture_indexes()
-        at = [path.parts[-3] for path in indexes if path.stem == variant] if missing else []
+        files = target.folder.capture_files() if missing else []
+        at = [p.parent.name for p in files if variant in captures_at(target.folder, p.parent.name)]
         raise (EnvironmentLacks if missing else CannotTell)(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
             hint=f"it has one at other shapes: --shape {' or '.join(at)}"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import CaptureIndex, Number, Provenance, Record
+from workbench.evidence.records import CaptureIndex, Captures, Number, Provenance, Record
 from workbench.evidence.timing import Timing
 from workbench.words import HEADLINE, Known, grouped
 
@@ -222,7 +222,9 @@ def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
         if text:
             found[""] = Known.UNKNOWN
         captured = [e for e in entries if isinstance(e, CaptureEntry)]
-        names = [path.stem for path in one.capture_indexes()]
+        names = [
+            name for path in one.capture_files() for name in store.read(path, Captures).captures
+        ]
         names += [entry.variant for entry in captured]
         found |= {name: Known.CAPTURED for name in names if found.get(name) != Known.TIMED}
         timed = [e.fingerprints for e in entries if isinstance(e, SessionEntry)]

@@ -64,17 +64,9 @@ class EvidenceFolder:
     def gpu(self) -> str:
         return self.root.name
 
-    def build(self, variant: str) -> Path:
-        return self.root / f"builds/{variant}.json"
-
-    def check(self, variant: str) -> Path:
-        return self.root / f"checks/{variant}.json"
-
-    def of_variant(self, variant: str) -> list[Path]:
-        """Its files: what it was built to, its check, its captures at all shapes."""
-        files = [self.build(variant), self.check(variant)]
-        files += [self.capture_index(shape.name, variant) for shape in self.shapes]
-        return [path for path in files if is_there(path)]
+    def variant(self, variant: str) -> Path:
+        """Its build and its checks."""
+        return self.root / f"variants/{variant}.json"
 
     def timings(self, shape: str) -> Path:
         return self.root / shape / "timings"
@@ -91,14 +83,13 @@ class EvidenceFolder:
         """What a shape is that the study does not list."""
         return self.root / shape / "shape.json"
 
-    def capture_index(self, shape: str, variant: str) -> Path:
-        return self.root / f"{shape}/captures/{variant}.json"
+    def captures(self, shape: str) -> Path:
+        """The captures of all variants."""
+        return self.root / shape / "captures.json"
 
-    def captured(self, shape: str) -> list[Path]:
-        return listed(self.root / shape / "captures", ".json")
-
-    def capture_indexes(self) -> list[Path]:
-        return [path for shape in self.shapes for path in listed(shape / "captures", ".json")]
+    def capture_files(self) -> list[Path]:
+        """Those of all shapes."""
+        return [path for shape in self.shapes if is_there(path := self.captures(shape.name))]
 
     @property
     def reports(self) -> Path:
@@ -118,7 +109,7 @@ class EvidenceFolder:
 
     @property
     def shapes(self) -> list[Path]:
-        """The folders of the shapes, and those of builds, checks and the like beside them."""
+        """The folders of the shapes, and those of variants, tables and reports beside them."""
         return [path for path in listed(self.root) if path.is_dir()]
 
     @property

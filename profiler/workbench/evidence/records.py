@@ -79,7 +79,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``builds/<variant>.json``; ``error`` says why it does not compile, ``hint`` what to do."""
+    """What a variant compiles to; ``error`` says why it does not, ``hint`` what to do."""
 
     variant: str
     fingerprint: str
@@ -118,12 +118,13 @@ class Check(CheckOutcome, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str
 
 
-class Checks(Record, frozen=True, kw_only=True):
-    """``checks/<variant>.json``: the checks of one variant by shape."""
+class VariantRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """``variants/<variant>.json``: its build, and its checks by shape; ``checked`` says by what."""
 
     variant: str
-    shapes: dict[str, Check]
-    provenance: Provenance
+    build: Build | None = None
+    checks: dict[str, Check] = msgspec.field(default_factory=dict)
+    checked: Provenance | None = None
 
 
 class DerivedShape(Record, frozen=True, kw_only=True):
@@ -145,8 +146,8 @@ class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """``<shape>/captures/<variant>.json``: which launches of which report are the variant's, in an
-    NVTX ``range``; ``sha256`` of the report as kept, ``resources`` of its kernels, each once.
+    """Which launches of which report are the variant's, in an NVTX ``range``; ``sha256`` of the
+    report as kept, ``resources`` of its kernels, each once.
     """
 
     variant: str
@@ -170,6 +171,12 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     def was_flushed(self) -> bool:
         """Whether ncu emptied the caches before the capture: its inputs come from DRAM, not L2."""
         return "--cache-control none" not in " ".join(self.ncu_flags)
+
+
+class Captures(Record, frozen=True, kw_only=True):
+    """``<shape>/captures.json``: the captures at one shape by variant."""
+
+    captures: dict[str, CaptureIndex]
 
 
 class TriedSetting(Record, frozen=True, kw_only=True):

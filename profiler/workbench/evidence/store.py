@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,14 @@ import msgspec
 from workbench.errors import UsageError
 from workbench.evidence import frames
 from workbench.evidence.layout import PACKED, EvidenceFolder, gpu_slug, is_there, unreadable
-from workbench.evidence.records import CeilingsFile, DerivedShape, Record
+from workbench.evidence.records import (
+    CaptureIndex,
+    Captures,
+    CeilingsFile,
+    DerivedShape,
+    Record,
+    VariantRecord,
+)
 from workbench.study import json_text
 from workbench.study.own_files import disk_full, require_inside, write_bytes
 from workbench.study.text import no_file, stands, too_large
@@ -224,3 +232,15 @@ def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
     if gpu_slug(gpu) != folder.gpu:
         raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.repair)
     return file
+
+
+def variant_record(folder: EvidenceFolder, variant: str) -> VariantRecord:
+    """Empty without a file."""
+    path = folder.variant(variant)
+    return read(path, VariantRecord) if is_there(path) else VariantRecord(variant=variant)
+
+
+def captures_at(folder: EvidenceFolder, shape: str) -> Mapping[str, CaptureIndex]:
+    """By variant; empty without a file."""
+    path = folder.captures(shape)
+    return read(path, Captures).captures if is_there(path) else {}

@@ -19,7 +19,7 @@ from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageErr
 from workbench.evidence import journal, store
 from workbench.evidence.journal import JournalEntry, SessionEntry
 from workbench.evidence.layout import gpu_slug
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Checks, Record
+from workbench.evidence.records import CaptureIndex, Captures, CeilingsFile, Record, VariantRecord
 from workbench.evidence.timing import Timing
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote.job import (
@@ -42,8 +42,8 @@ from workbench.study.params import parameters_of_derived
 
 R = TypeVar("R", bound=Record)
 JOURNAL, CEILINGS = "journal.jsonl", "ceilings.json"
-OF_GPU = re.compile(r"(builds|checks)/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
-OF_SHAPE = re.compile(r"shape\.json|captures/[^/]+\.json|timings/[^/]+\.json\.zst")
+OF_GPU = re.compile(r"variants/[^/]+\.json|reports/[^/]+\.ncu-repz|journal\.jsonl")
+OF_SHAPE = re.compile(r"(shape|captures)\.json|timings/[^/]+\.json\.zst")
 DATE = re.compile(r"[\dTZ:-]+")  # files are named after it
 AGAIN = "run the same command again: it measures what is missing"
 
@@ -68,17 +68,18 @@ class Intake:
             self.files[name] = contents[sha256]
 
     def record(self) -> None:
-        builds = list(self.records("builds", Build))
-        checks = list(self.records("checks", Checks))
-        timings = list(self.records(f"{self.shape}/timings", Timing))
-        captures = list(self.records(f"{self.shape}/captures", CaptureIndex))
-        ceilings = list(self.records(".", CeilingsFile))
+        variants = dict(self.records("variants/*.json", VariantRecord))
+        timings = list(dict(self.records(f"{self.shape}/timings/*", Timing)).values())
+        indexes = dict(self.records(f"{self.shape}/captures.json", Captures)).values()
+        captures = [index for each in indexes for index in each.captures.values()]
+        ceilings = list(dict(self.records(CEILINGS, CeilingsFile)).values())
         expected = self.recorder.expected
-        for build in builds:
-            self.require(build.variant, build.fingerprint, self.recorder.of_sources(build.variant))
-        for each in checks:
-            for shape, check in each.shapes.items():
-                self.require(each.variant, check.fingerprint, expected(each.variant, shape))
+        for name, record in variants.items():
+            self.require(name, record.variant, name)
+            if build := record.build:
+                self.require(name, build.fingerprint, self.recorder.of_sources(build.variant))
+            for shape, check in record.checks.items():
+                self.require(name, check.fingerprint, expected(name, shape))
         for timing in timings:
             if (timing.study, timing.shape) != (self.recorder.study.name, self.shape):
                 raise refused("a timing is of another study or shape")
@@ -91,10 +92,11 @@ class Intake:
             report = self.files.get(f"reports/{index.report}")
             if report is None or index.shape != self.shape or digest(report) != index.sha256:
                 raise refused(f"the capture of {index.variant} has another report or shape")
-        for build in builds:
-            store.write(self.folder.build(build.variant), build)
-        for each in checks:
-            self.recorder.add_checks(each)
+        for name, record in variants.items():
+            if record.build:
+                self.recorder.add_build(record.build)
+            if record.checks and record.checked:
+                self.recorder.add_checks(name, record.checks, record.checked)
         for timing in timings:
             self.timing(timing)
         self.cut_short()
@@ -102,12 +104,13 @@ class Intake:
         for one in ceilings:
             store.write(self.folder.ceilings, one)
 
-    def records(self, folder: str, kind: type[R]) -> Iterator[R]:
-        """Those of a folder; "." has the ceilings alone."""
+    def records(self, pattern: str, kind: type[R]) -> Iterator[tuple[str, R]]:
+        """The records of the files of a pattern, by the name of the file without its end."""
         for name in sorted(self.files):
-            if PurePosixPath(name).parent == PurePosixPath(folder) and name != JOURNAL:
+            if PurePosixPath(name).match(pattern):
                 try:
-                    yield store.decode(self.folder.root / name, self.files[name], kind)
+                    record = store.decode(self.folder.root / name, self.files[name], kind)
+                    yield PurePosixPath(name).name.removesuffix(".json"), record
                 except UsageError as error:
                     raise refused(error.message) from None
 

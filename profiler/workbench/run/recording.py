@@ -23,8 +23,8 @@ from workbench.evidence.records import (
     BuiltKernel,
     CapturedKernel,
     CaptureIndex,
+    Captures,
     Check,
-    Checks,
     DerivedShape,
     Environment,
     Provenance,
@@ -38,6 +38,7 @@ from workbench.study.config import Profiler
 from workbench.study.model import Study
 from workbench.study.own_files import alone, delete, write_bytes
 from workbench.study.sources import Fingerprints, source_files
+from workbench.words import grouped
 
 REPORT = ".ncu-repz"  # at the end of the name of one that is kept
 
@@ -58,8 +59,11 @@ def write_captures(
             digest = hashlib.sha256(report).hexdigest()[:8]
             name = f"{name.removesuffix(REPORT)}-{digest}{REPORT}"
         write_bytes(folder.reports / name, report)
-        for index in (structs.replace(index, report=name) for index in indexes):
-            store.write(folder.capture_index(index.shape, index.variant), index)
+        renamed = [structs.replace(index, report=name) for index in indexes]
+        for shape, here in grouped((index.shape, index) for index in renamed).items():
+            known = {**store.captures_at(folder, shape), **{index.variant: index for index in here}}
+            store.write(folder.captures(shape), Captures(captures=known))
+        for index in renamed:
             journal.append(folder, journal.capture_entry(index))
         remove_unused(folder)
 
@@ -69,10 +73,10 @@ def remove_unused(folder: EvidenceFolder) -> None:
     names any more: none while an entry is damaged.
     """
     try:
-        indexes = [store.read(path, CaptureIndex) for path in folder.capture_indexes()]
+        every = [store.read(path, Captures).captures for path in folder.capture_files()]
     except UsageError:
         return
-    used = {index.report for index in indexes}
+    used = {index.report for captures in every for index in captures.values()}
     old = {entry.report for entry in journal.load_journal(folder).captures} - used
     kept = {folder.tables(name).name for name in used}
     tables = {folder.tables(name).name for name in old} - kept
@@ -184,27 +188,32 @@ class Recorder:
             hint=hint,
             provenance=provenance(self.environment),
         )
-        store.write(self.folder.build(variant), record)
+        self.add_build(record)
         return record
+
+    def add_build(self, build: Build) -> None:
+        """Beside the checks that are recorded of the variant."""
+        with alone(self.folder.root):
+            known = store.variant_record(self.folder, build.variant)
+            store.write(self.folder.variant(build.variant), structs.replace(known, build=build))
 
     def check(self, variant: str, shape: str, **found: Any) -> None:
         """``found`` are the fields of a ``CheckOutcome``."""
         own = self._checks.setdefault(variant, {})
         own[shape] = Check(fingerprint=self._prints[variant, shape], **found)
-        origin = provenance(self.environment)
-        self.add_checks(Checks(variant=variant, shapes=own, provenance=origin))
+        self.add_checks(variant, own, provenance(self.environment))
 
-    def add_checks(self, new: Checks) -> None:
+    def add_checks(self, variant: str, new: Mapping[str, Check], checked: Provenance) -> None:
         """Beside what is recorded of these sources at other shapes."""
-        path = self.folder.check(new.variant)
         with alone(self.folder.root):
-            known = store.read(path, Checks).shapes if is_there(path) else {}
+            known = store.variant_record(self.folder, variant)
             still = {
                 shape: check
-                for shape, check in known.items()
-                if check.fingerprint == self.expected(new.variant, shape)
+                for shape, check in known.checks.items()
+                if check.fingerprint == self.expected(variant, shape)
             }
-            store.write(path, structs.replace(new, shapes=still | new.shapes))
+            record = structs.replace(known, checks=still | dict(new), checked=checked)
+            store.write(self.folder.variant(variant), record)
 
     def drop_timing(self) -> None:
         """What was timed so far in this run is not kept, but for a line of the journal: one that is
