@@ -153,7 +153,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     alone = answers.row(found, best).regimes
     assert "alone" in plain_data(alone)
     rows = [r.key for r in timings.regimes(best).rows]
-    assert rows == ["chained", "back to back", "cold", "alone"]
+    assert rows == ["chained", "cold", "alone"]
 
 
 def test_what_is_faster_alone_is_claimed_by_its_ratio_in_turn() -> None:
@@ -168,7 +168,7 @@ def test_what_was_not_timed_alone_is_claimed_as_before() -> None:
     assert found.best is not None
     assert found.best.claimed == found.best.over_fastest
     assert "alone" not in plain(result.answer(found))
-    assert [r.key for r in timings.regimes(found.best).rows] == ["chained", "back to back", "cold"]
+    assert [r.key for r in timings.regimes(found.best).rows] == ["chained", "cold"]
 
 
 @pytest.mark.parametrize(

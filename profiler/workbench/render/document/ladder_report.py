@@ -190,7 +190,7 @@ def method(ablation: Ablation) -> list[Block]:
         ),
         words(_timing(ablation.timing)),
         words(_regimes(ablation.timing)),
-        *filter(None, [said.other_regimes(ablation)]),
+        *filter(None, [said.with_cold_l2(ablation)]),
         words(recorded(ablation)),
         words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
     ]
@@ -228,7 +228,7 @@ def _timing(facts: TimingFacts | None) -> str:
 AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
 )
-REGIMES = "Back to back is call after call, cold with L2 flushed. Verdicts are on chained times."
+REGIMES = "A cold L2 was flushed before the call. Verdicts are on chained times."
 CHAINED = {
     1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
     f"without the variant is timed beside it and taken off. {REGIMES}",

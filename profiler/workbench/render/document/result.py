@@ -30,7 +30,7 @@ from workbench.render.document.phrases import (
     with_cycles,
 )
 from workbench.render.numbers import factor, interval, ratio
-from workbench.words import ABSENT, IN_TURN, GateState, Origin, Status, Verdict
+from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
 
 MOST_LESSONS, MOST_FAILURES = 8, 13
 
@@ -116,16 +116,13 @@ def calls(ablation: Ablation) -> tuple[Text, ...]:
     )
 
 
-def other_regimes(ablation: Ablation) -> Text:
-    """The best step over the fastest reference, back to back and with a cold L2."""
-    best = ablation.best
-    known = best.regimes.items() if best else ()
-    parts = [
-        line(f"{regime} {interval(there.speedup_over_fastest)} the speed of ", code(there.fastest))
-        for regime, there in known
-        if regime in IN_TURN[1:] and there.speedup_over_fastest
-    ]
-    return line("In other regimes: ", joined(parts), ".") if parts else ()
+def with_cold_l2(ablation: Ablation) -> Text:
+    """The best step over the fastest reference with a cold L2."""
+    cold = ablation.best.regimes.get(Regime.COLD) if ablation.best else None
+    if cold is None or cold.speedup_over_fastest is None:
+        return ()
+    over = interval(cold.speedup_over_fastest)
+    return line(f"With a cold L2: {over} the speed of ", code(cold.fastest), ".")
 
 
 def lessons(ablation: Ablation) -> tuple[Text, ...]:

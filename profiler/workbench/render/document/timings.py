@@ -38,7 +38,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.phrases import parent_of, shape_words, with_cycles
 from workbench.render.numbers import at_level, ends, factor, interval, microseconds, number, percent
-from workbench.words import ABSENT, IN_TURN, NONE, Regime
+from workbench.words import ABSENT, NONE, Regime
 
 
 def time_cell(time: Time | None) -> Cell:
@@ -84,8 +84,9 @@ def _ratio(
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
-    """Those in turn, and alone where any was timed so: only at the power limit."""
-    return [*IN_TURN, *([Regime.ALONE] if any(Regime.ALONE in r.regimes for r in rows) else [])]
+    """Chained and cold, and alone where any was timed so: only at the power limit."""
+    alone = any(Regime.ALONE in row.regimes for row in rows)
+    return [Regime.CHAINED, Regime.COLD, *([Regime.ALONE] if alone else [])]
 
 
 def regimes(row: Row, reference: str = "") -> Table:
