@@ -1,4 +1,5 @@
-"""Whether three ways to time a kernel agree over sizes: a table of docs/measuring.md.
+"""Whether three ways to time a kernel agree over sizes: benchmarks/recorded/agreement.json has the
+times of every point, docs/measuring.md those that disagree.
 
 - product: the stamps of a timing session.
 - chain: plain torch in a CUDA graph, with events around the call and around an empty kernel.
@@ -29,7 +30,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from tools.pages import DOCS, table, with_part
+from tools.pages import DOCS, ROOT, table, with_part, write
 from torch.cuda import Event
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
@@ -44,6 +45,7 @@ from workbench.run.worker.timing.timed_gpu import switch_contexts
 from workbench.words import HEADLINE, NodeKind
 
 PAGE = DOCS / "measuring.md"
+FILE = ROOT / "benchmarks" / "recorded" / "agreement.json"
 INSIDE = "--inside"  # of ncu
 METRICS = ("gpu__time_duration.sum", "gpc__cycles_elapsed.max")
 NCU = (
@@ -352,12 +354,13 @@ def ratios(found: dict[Point, list[float]], ways: Sequence[int]) -> Iterator[flo
 
 
 def shown(found: dict[Point, list[float]]) -> str:
+    """The points that disagree, and how many agree."""
     rows: list[tuple[str, ...]] = []
     for (name, size), every in found.items():
         times = [every[way] for way in COMPARED]
         told = f"{100 * (max(times) / min(times) - 1):.1f}"
-        told = f"**{told}**" if off(times) else told
-        rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in every), told))
+        if off(times):
+            rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in every), told))
     lines = table(("kernel", "input, MB", *WAYS, "apart, %"), rows)
 
     def agree(ways: Sequence[int]) -> int:
@@ -375,9 +378,28 @@ def shown(found: dict[Point, list[float]]) -> str:
     )
 
 
+def record(found: dict[Point, list[float]]) -> None:
+    rows = [
+        {"kernel": name, "bytes": size, "microseconds": [float(f"{time:.4g}") for time in times]}
+        for (name, size), times in found.items()
+    ]
+    lines = ",\n".join(f" {json.dumps(row)}" for row in rows)
+    FILE.write_text(f"[\n{lines}\n]\n", "utf-8")
+
+
+def recorded() -> dict[Point, list[float]]:
+    every = json.loads(FILE.read_text("utf-8"))
+    return {(one["kernel"], one["bytes"]): one["microseconds"] for one in every}
+
+
+def written() -> dict[Path, str]:
+    """By the last record; no GPU is needed."""
+    return {PAGE: with_part(PAGE.read_text("utf-8"), "agreement", shown(recorded()))}
+
+
 def main() -> None:
-    text = with_part(PAGE.read_text("utf-8"), "agreement", shown(measured()))
-    PAGE.write_text(text, "utf-8")
+    record(measured())
+    write(written())
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def ratio(value: Ratio | None) -> str:
 def ends(value: Ratio | Time) -> str:
     """``[2.88, 2.95]``: the 95 % interval; ``[2.88, 2.95] at 99 %`` where it is of that level."""
     if value.low is None or value.high is None:
-        return f"[{ABSENT}]"
+        return "[one session]" if value.sessions == 1 else f"[{ABSENT}]"
     both = (fine(end).removesuffix("x") for end in (value.low, value.high))
     return f"[{', '.join(both)}]{at_level(value)}"
 
