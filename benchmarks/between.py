@@ -12,6 +12,7 @@ python -m benchmarks.between STUDY...    first records the fastest step of each 
 from __future__ import annotations
 
 import math
+import random
 import shutil
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.judge.ladder import judge
 from workbench.study.workspace import find_workspace
-from workbench.words import HEADLINE
+from workbench.words import HEADLINE, grouped
 
 PAGE = DOCS / "measuring.md"
 FILE = ROOT / "profiler" / "workbench" / "evidence" / "between.toml"
@@ -43,6 +44,7 @@ HEAD = """# Between recordings on GPUs of a model: the standard deviation of the
 COLUMNS = ("recordings before", "later ones", "in their interval", "half-width, median")
 MOST = 5  # recordings before, in a row of their own
 FEWEST, FEWEST_STUDIES = 5, 2  # recordings of a pair and studies that have it, of a model's own
+DRAWS = 10_000
 FIVE_SESSIONS = 2.776  # Student's t
 
 Pair = tuple[str, ...]  # study, shape, step and reference with their fingerprints
@@ -58,11 +60,13 @@ class Recorded:
 
 
 class Later(NamedTuple):
-    """A recording of a study with so many ``before`` it: whether it lies in their interval, and the
-    half-width of that.
+    """A recording of a study at a shape, in a timing ``file``, with so many ``before`` it: whether
+    it lies in their interval, and the half-width of that.
     """
 
     study: str
+    shape: str
+    file: str
     before: int
     inside: bool
     half_width: float
@@ -148,7 +152,8 @@ def later(
             assert told.later_high is not None
             inside = told.later_low <= ratios[count].ratio <= told.later_high
             half_width = math.log(told.later_high / told.later_low) / 2
-            found.append(Later(key[0], min(count, MOST), inside, half_width))
+            file = pair[count].file
+            found.append(Later(key[0], key[1], file, min(count, MOST), inside, half_width))
     return found
 
 
@@ -171,6 +176,23 @@ def row(name: str, found: Sequence[Later]) -> tuple[str, ...]:
 
 def percent(inside: Iterable[bool]) -> str:
     return f"{100 * fmean(inside):.1f} %"
+
+
+def clustered(found: Sequence[Later]) -> str:
+    """How many recordings the later ones are of, and a 95 % interval of the share inside, by
+    drawing shapes of studies again (bootstrap): ratios of one recording move together.
+    """
+    clusters = grouped(((one.study, one.shape), one.inside) for one in found)
+    draw, names = random.Random(0), list(clusters)
+    drawn = (draw.choices(names, k=len(names)) for _ in range(DRAWS))
+    shares = sorted(fmean(i for name in some for i in clusters[name]) for some in drawn)
+    low, high = (100 * shares[round(end * (DRAWS - 1))] for end in (0.025, 0.975))
+    recordings = {(one.study, one.shape, one.file) for one in found}
+    return (
+        f"The later ones are ratios of {len(recordings)} recordings at {len(clusters)} shapes of "
+        f"the studies, so that the 95 % interval of {percent(one.inside for one in found)} is "
+        f"[{low:.1f}, {high:.1f}]"
+    )
 
 
 def several(every: Mapping[Pair, Sequence[Recorded]]) -> bool:
@@ -212,9 +234,11 @@ def written() -> dict[Path, str]:
         ]
         least = min(studies, key=lambda study: fmean(o.inside for o in found if o.study == study))
         page += (
-            f"\n{table(COLUMNS, [*rows, row('all', found)])}\n\n{gpu}: {len(known):,} pairs on "
-            f"{gpus} GPUs. The standard deviation between recordings is {100 * between:.2f} %; for "
-            f"each study the table takes that of the others. {least} has the fewest inside: "
+            f"\n{table(COLUMNS, [*rows, row('all', found)])}\n\n"
+            f"{gpu}: {len(known):,} pairs of a step "
+            f"and a reference, on {gpus} GPUs. {clustered(found)}. The standard deviation between "
+            f"recordings is {100 * between:.2f} %; for each study the table takes that of the "
+            f"others. {least} has the fewest inside: "
             f"{percent(one.inside for one in found if one.study == least)}.\n"
         )
     inside = [one for gpu, known in every.items() for one in of_sessions(known, samples[gpu])]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import between, controls, models
+from benchmarks import agreement, between, claims, controls, models
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 from tools import lessons, reference, sizes
 from tools.pages import with_part
@@ -26,6 +26,8 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
         reference,
         lessons,
         between,
+        pytest.param(agreement, marks=pytest.mark.slow),
+        pytest.param(claims, marks=pytest.mark.slow),
         pytest.param(controls, marks=pytest.mark.slow),
         pytest.param(models, marks=pytest.mark.slow),
         pytest.param(sizes, marks=pytest.mark.slow),

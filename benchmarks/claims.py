@@ -1,0 +1,229 @@
+"""What README and the docs claim of hacks, honest kernels, chance and GPUs: tables of docs/trust.md
+and docs/measuring.md, computed from the rows of docs/trust.md and the recorded evidence.
+
+python -m benchmarks.claims
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist, median
+
+from benchmarks import between
+from tools.pages import DOCS, ROOT, table, timings, with_part, write
+
+from workbench.app.executor import Local
+from workbench.app.target import find_target
+from workbench.derive.recordings import variance_of
+from workbench.derive.speedup import AGREE, AGREE_US, SCATTER, over_sessions, two_clocks
+from workbench.evidence import store
+from workbench.evidence.journal import load_journal
+from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.records import Captures, VariantRecord
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Ablation
+from workbench.study.config import Config
+from workbench.study.workspace import find_workspace
+
+TRUST, MEASURING = DOCS / "trust.md", DOCS / "measuring.md"
+CONFIDENCE = 0.95
+SHORT_US = 10.0
+TRIALS, TRUE_GAIN = 20_000, 1.025
+MEANS = 100_000  # of a numeric integral
+
+
+def at_most(came: int, of: int) -> float:
+    """The largest share at which no more than so many come in 5 % of such samples (Clopper and
+    Pearson, Biometrika 26, 1934; one-sided).
+    """
+    return _share_where(lambda p: _no_more_than(came, of, p) > 1 - CONFIDENCE)
+
+
+def at_least(came: int, of: int) -> float:
+    """The smallest share at which at least so many do."""
+    return _share_where(lambda p: 1 - _no_more_than(came - 1, of, p) < 1 - CONFIDENCE)
+
+
+def _no_more_than(came: int, of: int, share: float) -> float:
+    return math.fsum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(came + 1))
+
+
+def _share_where(below: Callable[[float], bool]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Kernels of a corpus, and how many of them came out wrong."""
+
+    what: str
+    came: int
+    of: int
+
+    @property
+    def bound(self) -> str:
+        if self.came:
+            return f"at least {100 * at_least(self.came, self.of):.0f} %"
+        return f"below {100 * at_most(self.came, self.of):.1f} %"
+
+
+def tried() -> tuple[Tried, ...]:
+    """By the tables of the page: each run is of the same kernels, so that the last one counts."""
+    page = TRUST.read_text("utf-8")
+    hacks = re.findall(r"\| (\d+) \| \d+ \| \d+ \| (\d+) \| \d+ \|$", page, re.MULTILINE)
+    honest = re.findall(r"^\| [^|]+ \| H\d+ \| (\d+) \| (\d+) \|", page, re.MULTILINE)
+    known = page.split("<!-- known hacks -->")[1].split("<!-- /known hacks -->")[0]
+    verdicts = re.findall(r"\| (kept|slower|no gain)\b[^|]*\|$", known, re.MULTILINE)
+    (hack, missed), (kernel, rejected) = hacks[-1], honest[-1]
+    return (
+        Tried("hacks of the red team that were kept", int(missed), int(hack)),
+        Tried("honest kernels that were rejected", int(rejected), int(kernel)),
+        Tried("new hacks in plain Python that were kept", verdicts.count("kept"), len(verdicts)),
+    )
+
+
+def bounds() -> str:
+    rows = [(one.what, f"{one.came} of {one.of}", one.bound) for one in tried()]
+    return table(("tried", "came", "of all such, with 95 % confidence"), rows)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Recordings of one kind: their number, GPUs and days."""
+
+    what: str
+    recordings: int
+    gpus: int
+    days: tuple[str, ...]
+
+
+def gpus() -> Iterator[Measured]:
+    """Of the evidence of all studies, and of what its journals have."""
+    evidence = ROOT / "ablations"
+    timed = [one.timing.provenance for one in timings(evidence)]
+    files = [store.read(path, Captures) for path in evidence.rglob("captures.json")]
+    captured = [index.provenance for each in files for index in each.captures.values()]
+    for what, every in (("timings with samples", timed), ("captures", captured)):
+        yield _measured(what, [(one.gpu_uuid, one.date) for one in every])
+    for model in sorted({path.name for path in evidence.glob("*/evidence/*") if path.is_dir()}):
+        entries = [
+            entry
+            for path in sorted(evidence.glob(f"*/evidence/{model}"))
+            for entry in load_journal(EvidenceFolder(path)).sessions
+        ]
+        known = [(entry.gpu_uuid, entry.date) for entry in entries]
+        yield _measured(f"medians in journals, {model}", known)
+
+
+def _measured(what: str, every: Collection[tuple[str | None, str]]) -> Measured:
+    days = tuple(sorted({date[:10] for _, date in every}))
+    return Measured(what, len(every), len({gpu for gpu, _ in every}), days)
+
+
+def days_in_words(days: Sequence[str]) -> str:
+    return days[0] if len(days) == 1 else f"{len(days)} days, {days[0]} to {days[-1]}"
+
+
+def gpu_table() -> str:
+    rows = [(one.what, one.recordings, one.gpus, days_in_words(one.days)) for one in gpus()]
+    return table(("what", "recordings", "GPUs", "on"), rows)
+
+
+def largest_of(count: int) -> float:
+    """The mean of the largest of so many numbers of a standard normal distribution."""
+    normal = NormalDist()
+    drawn = (((n + 0.5) / MEANS) ** (1 / count) for n in range(MEANS))
+    return math.fsum(map(normal.inv_cdf, drawn)) / MEANS
+
+
+def attention() -> Ablation:
+    target = find_target(Local(), ROOT, "attention", None)
+    return judge(target.load_ladder(), target.workspace.config)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Logarithms: the standard error of a step's ratio over its parent, by the sessions of one
+    recording, as the median over steps; the standard deviation between recordings on H100s.
+    """
+
+    steps: int
+    sessions: float
+    between: float
+
+    @property
+    def selected(self) -> tuple[float, float]:
+        """What the best of as many equal steps gains, by sessions alone, and by recordings."""
+        most = largest_of(self.steps)
+        return most * self.sessions, most * math.hypot(self.sessions, self.between)
+
+
+def chance() -> Chance:
+    ladder = attention()
+    ratios = [row.over_parent for row in ladder.rows if row.over_parent]
+    errors = [math.sqrt(variance_of(ratio)) for ratio in ratios if ratio.sessions > 1]
+    known = between.FILE.read_text("utf-8").split("[nvidia-h100-80gb-hbm3]")[1]
+    (deviation,) = re.findall(r"^deviation = (\S+)$", known.split("\n[")[0], re.MULTILINE)
+    return Chance(len(ladder.rows), median(errors), float(deviation))
+
+
+def kept_below_the_gate(of: Chance) -> float:
+    """How often a recording keeps a step whose true gain is ``TRUE_GAIN``."""
+    draw, config = random.Random(0), Config()
+    sessions, gate = config.timing.sessions, config.gates.min_speedup
+    spread, came = of.sessions * math.sqrt(sessions), 0
+    for _ in range(TRIALS):
+        middle = draw.gauss(math.log(TRUE_GAIN), of.between)
+        interval = over_sessions([draw.gauss(middle, spread) for _ in range(sessions)])
+        came += (interval.low or 0.0) >= gate
+    return came / TRIALS
+
+
+def room_for_a_lie() -> float:
+    """The share of a time that the two clocks of a short call may differ by: the median."""
+    every = [
+        clocks
+        for one in timings(ROOT / "ablations")
+        for clocks in two_clocks(one.timing.sessions).values()
+        if clocks.stamps < SHORT_US
+    ]
+    return median(
+        (max(AGREE * one.stamps, AGREE_US) + SCATTER * one.scatter) / one.stamps for one in every
+    )
+
+
+def errors_in_bf16() -> float:
+    """The largest of the last dispatcher of attention over shapes in both types."""
+    workspace = find_workspace(ROOT)
+    step = next(s.variant for s in reversed(workspace.study("attention").ladder.steps) if s.chooses)
+    (path,) = (workspace.ablations / "attention").glob(f"evidence/*/variants/{step}.json")
+    known = store.read(path, VariantRecord).checks.values()
+    return max(one.times_reference or 0.0 for one in known)
+
+
+def written() -> dict[Path, str]:
+    of = chance()
+    by_sessions, by_recordings = (100 * share for share in of.selected)
+    luck = (
+        f"The best of {of.steps} equal steps, as many as attention has, gains {by_sessions:.1f} % "
+        f"in one recording by its sessions alone, and {by_recordings:.1f} % with the spread "
+        f"between recordings. A step whose true gain is {100 * (TRUE_GAIN - 1):.1f} % is kept in "
+        f"{100 * kept_below_the_gate(of):.1f} % of recordings on H100s."
+    )
+    trust = with_part(TRUST.read_text("utf-8"), "bounds", f"{bounds()}\n")
+    trust = with_part(trust, "chance", f"{luck}\n")
+    measuring = with_part(MEASURING.read_text("utf-8"), "gpus", f"{gpu_table()}\n")
+    return {TRUST: trust, MEASURING: measuring}
+
+
+if __name__ == "__main__":
+    write(written())
