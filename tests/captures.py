@@ -58,6 +58,7 @@ class Kernel:
     requests: float = 1e6
     sectors: float = 16.0
     excess: float = 0.0
+    stores: float = 0.0  # sectors, 32 a request
     conflicts: float = 0.0
     path: str = ""
     hopper: bool = True
@@ -102,8 +103,8 @@ def metrics(kernel: Kernel) -> dict[str, float]:
         "sm__maximum_warps_per_active_cycle_pct": kernel.occupancy[1],
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": kernel.requests,
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": kernel.requests * kernel.sectors,
-        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": 0.0,
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 0.0,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": kernel.stores / 32,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": kernel.stores,
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": kernel.conflicts,
         **{f"{STALL_PREFIX}{name}": n for name, n in samples(kernel).items()},
     }
@@ -131,7 +132,8 @@ def capture(kernel: Kernel, without: Collection[str] = (), launches: int = 1) ->
     sampled = {} if STALL_PREFIX in without else samples(kernel)
     lines = [(FILE, HOT + at, reason, value) for at, (reason, value) in enumerate(_waits(sampled))]
     if kernel.excess:
-        lines.append((FILE, HOT, SECTORS, kernel.excess * kernel.requests * kernel.sectors))
+        sectors = kernel.requests * kernel.sectors + kernel.stores
+        lines.append((FILE, HOT, SECTORS, kernel.excess * sectors))
     values = [(name, value, "") for name, value in known.items()]
     made = KeptTables("made", values, lines, [], frozenset(("samples", "instructions", SECTORS)))
     return Capture(Path("made.ncu-rep"), tuple(replace(made) for _ in range(launches)))

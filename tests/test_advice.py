@@ -139,6 +139,28 @@ def test_every_limit_has_its_first_advice(kernel: Kernel, work: Work | None, exp
     assert all(0.03 <= one.saved < 1 for one in found)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        (
+            Kernel({"drain": 1.0}, requests=0.0, stores=8e6, excess=0.875),
+            "88 % of the sectors are more than its data needs, most of them written",
+        ),
+        (
+            Kernel(GLOBAL, sectors=32.0, excess=0.8),
+            "80 % of the sectors are more than its data needs, most of them read",
+        ),
+        (
+            Kernel(GLOBAL, sectors=32.0, stores=32e6, excess=0.6),
+            "60 % of the sectors are more than its data needs",
+        ),
+    ],
+)
+def test_excess_sectors_are_a_share_of_loads_and_stores(kernel: Kernel, told: str) -> None:
+    (found,) = (one for one in given(kernel, None) if one.change == Change.COALESCE)
+    assert sentence(found.why).partition(";")[0] == told
+
+
 def test_several_launches_are_fused_first() -> None:
     assert given(Kernel(SPREAD, busiest=0.6), launches=3)[0].id == "launch/fuse"
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from benchmarks import agreement, between, controls
+from benchmarks import agreement, between, claims, controls
 from benchmarks.honest.__main__ import Told, row
 from tools import sizes, story
 
@@ -208,6 +208,14 @@ def test_the_coverage_over_recordings_is_the_measured_one() -> None:
     page = (ROOT / "docs" / "trust.md").read_text()
     told = f"and with the spread between recordings in {every} on H100s, {other} on H200s"
     assert f"[in {sessions}](measuring.md#recordings), {told}" in page
+
+
+def test_bounds_and_selection_are_those_of_the_textbooks() -> None:
+    assert claims.at_most(0, 56) == pytest.approx(1 - 0.05 ** (1 / 56))
+    assert claims.at_least(56, 56) == pytest.approx(0.05 ** (1 / 56))
+    assert claims.at_most(1, 2) == pytest.approx(math.sqrt(0.95))  # 1 - p² = 0.05
+    assert claims.largest_of(1) == pytest.approx(0, abs=1e-9)
+    assert claims.largest_of(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-4)
 
 
 def test_a_recording_made_again_adds_to_the_journal_alone(
