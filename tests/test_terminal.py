@@ -17,7 +17,6 @@ from answers import Capsys, Patch, error_of, text_of
 from handmade import built_kernel
 from synthetic import ablation
 from workbench.cli.main import main
-from workbench.cli.printing import Output
 from workbench.cli.progress import Progress
 from workbench.judge.rows import Ablation
 from workbench.render.columns import ShownRows
@@ -26,6 +25,7 @@ from workbench.render.document.ladder_report import summary
 from workbench.render.document.ladder_view import fitted, screen
 from workbench.render.document.phrases import note, verdict
 from workbench.render.terminal import write
+from workbench.reporters import formats
 from workbench.run.protocol import (
     Built,
     Captured,
@@ -53,8 +53,8 @@ WIDTHS = (80, 120, 200)
 def shown(monkeypatch: Patch, tmp_path: Path) -> list[Block]:
     """The blocks that a verb shows on a terminal: it runs once for all widths."""
     blocks: list[Block] = []
-    monkeypatch.setattr(Output, "on_terminal", True)
-    monkeypatch.setattr(Output, "show", lambda _, *told: blocks.extend(told))
+    monkeypatch.setattr(formats, "on_terminal", lambda _: True)
+    monkeypatch.setattr(formats, "write", lambda told, *_: blocks.extend(told))
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     return blocks
 

@@ -173,6 +173,7 @@ class JudgedStep:
     left_s: float | None
     failures: dict[str, str] = field(default_factory=dict)
     seconds: float | None = None
+    unprofiled: WorkbenchError | None = None
 
 
 def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -> JudgedStep:

@@ -9,7 +9,7 @@ from pathlib import Path
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there, listed
 from workbench.load import load
-from workbench.render.document.listing import EvidenceState, Listed, ListedStudy
+from workbench.render.document.listing import EvidenceState, Listed, ListedStudies, ListedStudy
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
@@ -72,6 +72,10 @@ def changed_files(
                 if changed := [p.name for p in sources if p.resolve() in others[commit.sha]]:
                     found[name] = changed
     return found
+
+
+def listed_studies(workspace: Workspace, studies: Sequence[Study]) -> ListedStudies:
+    return ListedStudies([listed_study(workspace, study) for study in studies])
 
 
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:

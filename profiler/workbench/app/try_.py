@@ -7,13 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shlex import quote
 
 from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
-from workbench.errors import GateFailed, UsageError
+from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
@@ -23,10 +22,7 @@ from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, Problem, Request, split
 from workbench.problems.writing import TrialFacts
-from workbench.render.document import variant as document
-from workbench.render.document.blocks import Block, Paragraph, Text, code, line
 from workbench.render.document.checks import ErrorBound
-from workbench.render.document.environment import compiled_line
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
@@ -69,6 +65,7 @@ class Attempt:
     failures: dict[str, str] = field(default_factory=dict)
     kept: Path | None = None
     built: Built | Failed | None = field(default=None, repr=False)
+    unprofiled: WorkbenchError | None = field(default=None, repr=False)
 
     kind = property(shown(lambda self: self.problem.kind))
     what = property(shown(lambda self: self.problem.what))
@@ -315,44 +312,3 @@ def refusal(done: Attempt) -> GateFailed | None:
             hint="sum in float32, or name another reference with --vs",
         )
     return None
-
-
-def blocks(done: Attempt, *, profiled: bool) -> list[Block]:
-    """What is printed of it; ``profiled``: where profiling was asked for."""
-    alone = done.problem.itself
-    answer = document.answer(done.verdict, done.times_reference_error, done.against, alone)
-    shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
-    if done.judged is not None and done.row is not None:
-        shown += document.result(done.row, done.judged, profiled=profiled)
-    else:
-        modules = (done.problem.baseline, *done.problem.references)
-        called = {module.name: module.called for module in modules}
-        found = {called[name]: error for name, error in done.trial.errors.items()}
-        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
-        shown += document.agreement(found, why_not, compiled_text(done))
-    return [*shown, *document.next_steps(next_steps(done))]
-
-
-def compiled_text(done: Attempt) -> str:
-    """A CUDA source is at least compiled where there is no GPU."""
-    if not isinstance(done.built, Built):
-        return ""
-    built = done.built
-    line = compiled_line(built.arch, built.kernels, built.warnings)
-    return f"{done.problem.baseline.called}: {line}"
-
-
-def next_steps(done: Attempt) -> list[Text]:
-    """Where its lines are, and how to go on from there."""
-    if done.row is None or not done.row.time:
-        return []
-    variant = done.problem.baseline.name
-    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
-    steps = []
-    if done.row.capture:
-        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
-    if done.kept:
-        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
-    else:
-        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
-    return steps

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from shlex import quote
 
 from workbench.app.executor import Executor
@@ -20,14 +22,10 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import AblateOptions
-from workbench.cli.printing import output, show_brief, show_json, tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
-from workbench.render import brief
-from workbench.render.answers import ablation as as_data
-from workbench.render.document import ladder_view
-from workbench.render.document.blocks import Block, Section
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict
@@ -50,21 +48,8 @@ def run(options: AblateOptions) -> int:
         everywhere=options.json,
         profile=not options.no_profile,
     )
-    tell(
-        options, lambda: as_data(found), lambda: shown(options, found), lambda: brief.ladder(found)
-    )
+    show(options, found)
     return finish(target, fixes, found, failed)
-
-
-def shown(options: AblateOptions, found: Ablation) -> list[Block]:
-    """A screen of it, or all rows and columns."""
-    if options.csv:
-        return ladder_view.rows(found)
-    if options.all_ or options.wide:
-        return ladder_view.whole(found)
-    on_terminal = output(options).on_terminal
-    shown = ladder_view.screen if on_terminal else ladder_view.piped
-    return shown(found, options.fixes or [])
 
 
 def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
@@ -78,10 +63,7 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
     target = target_at(executor, workspace, profiled_shape(study, shape))
     given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
     done = step(target, fix, **given)
-    data = brief.step(done.found, done.row, done.left_s)
-    more = {"provisional": done.provisional or None, "seconds": brief.number(done.seconds)}
-    lost = brief.unprofiled(executor.unprofiled)
-    show_brief({**data, **more, "failures": brief.failed(done.failures), **lost})
+    show(options, replace(done, unprofiled=executor.unprofiled))
     note_failures(done.failures, target.study)
     executor.require_profiled()
     require_current(stale_of(done.found, [fix]))
@@ -99,8 +81,8 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     workspace, study = find_study(executor, options.project, options.study)
     names = [name for name, shape in study.shapes.items() if shape.profiled]
     names.sort(key=lambda name: name == study.default_shape)
-    out, fixes = output(options), options.fixes or []
-    tables: list[Ablation] = []
+    fixes = options.fixes or []
+    last: list[Ablation] = []
     failed: dict[str, str] = {}
     targets: list[Target] = []
     lacking: list[str] = []
@@ -115,19 +97,15 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
         note(f"no evidence is recorded at {', '.join(lacking)}")
     targets = of_one_gpu(targets, targets[-1].folder)
     profile = not options.no_profile
-    for found, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
-        failed |= {f"{variant} at {found.shape}": why for variant, why in failures.items()}
-        tables.append(found)
-        if not (options.json or options.csv):
-            out.show(*shown(options, found))
-            out.gap()
-    if options.json:
-        show_json({"tables": [as_data(each) for each in tables]})
-    elif options.csv:
-        out.show(*(Section(each.shape, (), tuple(ladder_view.rows(each))) for each in tables))
-    else:
-        out.show(*ladder_view.across(found))
-    return finish(targets[-1], fixes, found, failed)
+
+    def tables() -> Iterator[Ablation]:
+        for found, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
+            failed.update({f"{name} at {found.shape}": why for name, why in failures.items()})
+            last[:] = [found]
+            yield found
+
+    show(options, tables())
+    return finish(targets[-1], fixes, last[0], failed)
 
 
 def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> int:

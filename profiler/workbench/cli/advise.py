@@ -5,17 +5,13 @@ from __future__ import annotations
 from shlex import quote
 
 from workbench.app.judge import judged
+from workbench.app.outcomes import VariantResult
 from workbench.app.show import current_capture
 from workbench.cli.options import AdviseOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show
 from workbench.errors import UsageError
 from workbench.judge.comparability import file_warnings
-from workbench.judge.findings import sentences
 from workbench.ncu.report_file import is_report
-from workbench.render import brief
-from workbench.render.answers import advised
-from workbench.render.document import advice, variant
-from workbench.render.document.blocks import warned
 
 
 def run(options: AdviseOptions) -> None:
@@ -29,13 +25,4 @@ def run(options: AdviseOptions) -> None:
     current_capture(target, name)
     found, evidence = judged(target, [name])
     row, damaged = found.row(name), tuple(file_warnings(evidence, [name]))
-    tell(
-        options,
-        lambda: advised(found, row, damaged),
-        lambda: [
-            variant.origin(found),
-            *warned(sentences(damaged)),
-            advice.advised(row, found),
-        ],
-        lambda: brief.step(found, row),
-    )
+    show(options, VariantResult(found, (row,), damaged))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.app.bisect import bisect
 from workbench.cli.options import BisectOptions
-from workbench.cli.printing import say, show_json
+from workbench.cli.printing import show
 from workbench.cli.streams import executor
 from workbench.errors import CannotTell
 from workbench.study.workspace import find_workspace
@@ -24,11 +24,7 @@ def run(options: BisectOptions) -> None:
         shape=options.shape,
     )
     bad = found.first_bad
-    if options.json:
-        show_json(found)
-    else:
-        what = "first known bad" if found.skipped else "first bad"
-        say(f"{what}: {bad.short} {bad.subject}", f"{found.tested} commits were tested")
+    show(options, found)
     if found.skipped:
         raise CannotTell(
             f"{name} became worse in {bad.short} or in a commit before it that could not be "

@@ -5,10 +5,9 @@ from __future__ import annotations
 from workbench.app.build import build
 from workbench.app.target import find_study
 from workbench.cli.options import BuildOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
 from workbench.errors import UsageError, with_hint
-from workbench.render.document.environment import compiled
 
 
 def run(options: BuildOptions) -> int:
@@ -20,9 +19,8 @@ def run(options: BuildOptions) -> int:
             hint="`workbench init NAME` makes one; --project names one elsewhere",
         )
     found = build(here, workspace, study, options.variants or [], options.arch)
-    blocks = compiled(found.builds)
-    if options.json or blocks:
-        tell(options, lambda: found, lambda: blocks)
+    if options.json or len(found.failed) < len(found.builds):
+        show(options, found)
     for each in found.failed:
         note(f"error: {each.variant}: {with_hint(each.error, each.hint)}")
     if 0 < len(found.failed) < len(found.builds):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from workbench.app.measure import check, check_on_cpu
 from workbench.app.target import (
     find_study,
@@ -12,12 +14,10 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import CheckOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.render import brief
-from workbench.render.document import checks as document
-from workbench.render.document.blocks import paragraph
+from workbench.reporters.check import CheckRow, reasons
 from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Status
 
@@ -43,14 +43,8 @@ def run(options: CheckOptions) -> int:
         study = targets[-1].study
         text = "" if live else f"recorded evidence ({found.gpu}): no GPU here to check on"
     checks, lost = found.checks, found.lost
-    head = [paragraph(text)] if text else []
-    tell(
-        options,
-        lambda: found,
-        lambda: [*head, document.checks(checks, wide=options.wide)],
-        lambda: brief.checked(found),
-    )
-    of: dict[str, list[document.CheckRow]] = {}
+    show(options, replace(found, origin=text))
+    of: dict[str, list[CheckRow]] = {}
     for one in checks:
         of.setdefault(one.variant, []).append(one)
     declared = {step.variant for step in study.ladder.steps if step.expected}
@@ -62,7 +56,7 @@ def run(options: CheckOptions) -> int:
         note(f"{name} is wrong, as declared")
     bad = [name for name in of if name in wrong - declared]
     for name in bad:
-        for why in document.reasons(of[name]):
+        for why in reasons(of[name]):
             note(f"error: {name}: {in_place(why, study)}")
         for hint in dict.fromkeys(one.hint for one in of[name]):
             if hint:

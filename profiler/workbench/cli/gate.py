@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.app.gate import Gated, gate
+from workbench.app.gate import gate
 from workbench.cli.options import GateOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.judge.commits import VariantChange
-from workbench.render.document import checks as document
-from workbench.render.junit import junit
+from workbench.reporters.gate import junit_of
 from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
@@ -29,17 +28,10 @@ def run(options: GateOptions) -> int:
         study=options.study,
         shape=options.shape,
     )
-    changes = {each.study: each.changes for each in found.studies}
-    tell(options, lambda: found, lambda: document.gate(verdict(found), changes, wide=options.wide))
+    show(options, found)
     if options.junit:
-        write_bytes(options.junit, junit(changes).encode())
+        write_bytes(options.junit, junit_of(found).encode())
     return finish(found.changes)
-
-
-def verdict(found: Gated) -> str:
-    counts = {move: sum(change.verdict == move for change in found.changes) for move in Move}
-    text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    return f"{found.older.short} → {found.newer.short}: {text or 'no variant'}"
 
 
 def finish(changes: Sequence[VariantChange]) -> int:

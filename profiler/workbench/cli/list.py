@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from workbench.app.list import listed_study
+from workbench.app.list import listed_studies
 from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
-from workbench.cli.printing import tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor
 from workbench.errors import UsageError
-from workbench.render.document.listing import ListedStudies, listing
 from workbench.study.workspace import find_workspace
 
 
@@ -25,9 +24,4 @@ def run(options: ListOptions) -> None:
         check_figures(study.ladder)
     if workspace.packaged:
         tell_packaged(executor("list"), [study.name for study in studies])
-    known = [listed_study(workspace, study) for study in studies]
-    tell(
-        options,
-        lambda: ListedStudies(known),
-        lambda: [listing(each, wide=options.wide) for each in known],
-    )
+    show(options, listed_studies(workspace, studies))

@@ -184,20 +184,16 @@ def misused(error: Any) -> None:
 
 def complain(error: WorkbenchError) -> None:
     """On stderr; a command that owes a brief answer gets it on stdout."""
-    from workbench.render.numbers import printable_lines
-
     streams.waiting.stop()
     if not streams.answered:
-        from workbench.cli.printing import show_brief
-        from workbench.render import brief
+        from workbench.cli.printing import show_failure
 
         with suppress(OSError):
-            return show_brief(brief.error(error.code, error.message, error.hint))
+            return show_failure(error.code, error.message, error.hint)
 
-    said = {"error": error.message, "  ran": error.ran, "hint": error.hint}
-    for kind, text in said.items():
+    for kind, text in {"error": error.message, "  ran": error.ran, "hint": error.hint}.items():
         if text:
-            print(f"{kind}: {printable_lines(text)}", file=sys.stderr)
+            streams.note(f"{kind}: {text}")
 
 
 def worded(error: WorkbenchError | ModuleNotFoundError | OSError) -> WorkbenchError:

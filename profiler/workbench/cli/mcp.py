@@ -52,7 +52,7 @@ def stop(*_: object) -> None:
 
 async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
     """What a verb prints; its stderr, as an error, where that is nothing. A name is no option."""
-    from workbench.render import brief
+    from workbench.reporters.formats import failed
 
     command = [sys.executable, "-P", "-m", "workbench", verb, *options, "--", *names]
     pipe = asyncio.subprocess.PIPE
@@ -66,7 +66,7 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
         )
     except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
         why = f"these arguments cannot be passed to a command: {error}"
-        return brief.dumps(brief.error(UsageError.code, why, "name a file or a step"))
+        return failed(UsageError.code, why, "name a file or a step")
     _running.add(process)
     try:
         out, err = await process.communicate()
@@ -78,7 +78,7 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
     said = out.decode(errors="replace").strip()
     kinds = {kind.exit_code: kind.code for kind in (UsageError, EnvironmentLacks)}
     code = kinds.get(process.returncode or 0, ToolFailed.code)
-    return said or brief.dumps(brief.error(code, why.removeprefix("error: "), hint))
+    return said or failed(code, why.removeprefix("error: "), hint)
 
 
 def given(**options: str | None) -> list[str]:

@@ -6,7 +6,7 @@ from workbench.app.executor import Local
 from workbench.app.new import new_step
 from workbench.app.target import find_study
 from workbench.cli.options import NewOptions
-from workbench.cli.printing import say, show_json
+from workbench.cli.printing import show
 from workbench.errors import UsageError
 
 
@@ -19,12 +19,4 @@ def run(options: NewOptions) -> None:
         )
     given = (options.name, options.parent, options.change or "", options.predict or [])
     made = new_step(study, *given, by_name=options.study is not None)
-    if options.json:
-        return show_json(made)
-    say(f"{made.variant}, a copy of {made.parent}:")
-    say(*(f"  wrote {path}" for path in made.written), f"  a step in {made.ladder}")
-    if made.shared:
-        say(f"  shared with {made.parent}, as before: {', '.join(made.shared)}")
-    if not made.predictions:
-        say(f"  no prediction: write one into {study.ladder.path.name} before you measure")
-    return say(f"next: change {made.written[-1]}, then `{made.next}`")
+    show(options, made)

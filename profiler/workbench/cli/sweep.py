@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from workbench.app.sweep import (
@@ -16,12 +16,10 @@ from workbench.app.sweep import (
 )
 from workbench.app.target import Target, find_study, profiled_shapes, target_at
 from workbench.cli.options import SweepOptions
-from workbench.cli.printing import output, show_json, tell
+from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
 from workbench.judge.parameter_sweep import Sweep
-from workbench.render.document.parameters import sweep_view
-from workbench.render.document.timings import sizes_view
 from workbench.study.params import Picked, is_space
 
 
@@ -43,33 +41,27 @@ def run(options: SweepOptions) -> int:
             f"'{mixed[0]}' is one variant, and is swept with nothing",
             hint="give parameters several values, or leave it out",
         )
-    out = output(options)
-    found: list[Sweep] = []
-    for each in picked:
-        for text in options.variants:
-            whole, space = space_of(each.study, text)
-            target = target_at(here, workspace, Picked(whole, each.name))
-            one = sweep(target, space, fresh=options.fresh)
-            if not options.json:
-                if found:
-                    out.gap()
-                out.show(*sweep_view(one))
-            found.append(one)
-            write(target, space, one)
-    if options.json:
-        show_json({"sweeps": found})
-    return int(not all(one.timed for one in found))
+    timed: list[bool] = []
+
+    def swept() -> Iterator[Sweep]:
+        for each in picked:
+            for text in options.variants:
+                whole, space = space_of(each.study, text)
+                target = target_at(here, workspace, Picked(whole, each.name))
+                found = sweep(target, space, fresh=options.fresh)
+                timed.append(bool(found.timed))
+                yield found
+                write(target, space, found)
+
+    show(options, swept())
+    return int(not all(timed))
 
 
 def sizes(options: SweepOptions, targets: Sequence[Target]) -> int:
     """Print the tables, write them with their charts, and say what failed."""
     variants, failures = timed_over(targets, options.variants, fresh=options.fresh)
     study, every = targets[0].study, over_shapes(targets, variants)
-    tell(
-        options,
-        lambda: {"sizes": every},
-        lambda: (block for over in every for block in sizes_view(over)),
-    )
+    show(options, every)
     part = (f"over {options.shape}", *options.variants)  # the folder: as they were typed
     write_sizes(targets[0], [over for over in every if over.timed], part)
     parts = study.ladder.chosen_among(variants)

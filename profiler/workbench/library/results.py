@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.app.executor import Local
 from workbench.app.show import Metric, read, report_lines, report_metric
 from workbench.app.target import Target, find_recorded
-from workbench.app.try_ import Attempt, blocks
+from workbench.app.try_ import Attempt
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, unknown
@@ -35,6 +35,7 @@ from workbench.render.document.captions import caption_of
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
+from workbench.reporters.try_ import attempt_blocks
 from workbench.run import machine
 from workbench.study.model import Study
 from workbench.words import Status
@@ -144,7 +145,7 @@ class TriedSource(Shown, Attempt):
 
     def _blocks(self) -> Sequence[Block]:
         """As the verb prints it, and the charts of the ladder."""
-        parts = blocks(self, profiled=True)
+        parts = attempt_blocks(self, profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, Chart))]
 

@@ -21,6 +21,7 @@ from workbench.render.document.blocks import (
     Chart,
     CodeBlock,
     Fold,
+    LinesBlock,
     Marking,
     Paragraph,
     Section,
@@ -131,6 +132,8 @@ class Writer:
                 return self._figure(block)
             case SourceChange():
                 return tag("div", WITHOUT_SCRIPT, class_="diffs", data_diff=block.variant)
+            case LinesBlock():
+                return ""  # a page has its own viewer
             case Table():
                 return self._table(block, about)
             case Fold():

@@ -17,6 +17,7 @@ from workbench.render.document.blocks import (
     Chart,
     CodeBlock,
     Fold,
+    LinesBlock,
     Paragraph,
     Section,
     SourceChange,
@@ -175,6 +176,9 @@ def block(content: Block, level: int) -> str:
             return picture(content)
         case SourceChange():
             return ""  # on the page
+        case LinesBlock():
+            lines = ("".join(text for text, _ in line).rstrip() for line in content.lines(None))
+            return "\n".join(lines)
         case Table():
             return table(content)
         case Fold():

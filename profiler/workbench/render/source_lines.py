@@ -6,7 +6,7 @@ Terminals and pipes get the same lines; only a terminal's width cuts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.diff.costs import Cost, InstructionCost
@@ -191,11 +191,6 @@ def source_line(line: SourceLine, width: int | None) -> Pieces:
     style = "bold" if (line.share or 0.0) >= HOT else ""
     pieces = [*marks(line), (f" {line.line:>4}  ", "dim"), (text, style)]
     return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
-
-
-def text_of(lines: Iterable[Pieces]) -> Iterator[str]:
-    """Without styles, for a pipe."""
-    return ("".join(text for text, _ in pieces).rstrip() for pieces in lines)
 
 
 def instruction(one: InstructionCost, width: int | None) -> Pieces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from workbench.render.document.blocks import (
     Cell,
     CodeBlock,
     Fold,
+    LinesBlock,
     Marking,
     Paragraph,
     Section,
@@ -48,7 +49,7 @@ KINDS: Mapping[Marking, str] = {
 }
 
 
-def write(blocks: Sequence[Block], console: Console, *, wide: bool = False) -> None:
+def write(blocks: Iterable[Block], console: Console, *, wide: bool = False) -> None:
     """A blank line between blocks. ``wide`` shows all columns and what is folded away."""
     for index, block in enumerate(blocks):
         if index:
@@ -69,6 +70,8 @@ def _write(block: Block, console: Console, wide: bool) -> None:
         case CodeBlock():
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
+        case LinesBlock():
+            _source(block, console, wide)
         case Table():
             _table(filled(block), console, wide)
         case Fold() if not wide:
@@ -80,6 +83,15 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             write(inside, console, wide=wide)
         case _:  # charts, and diffs, which have a writer of their own
             pass
+
+
+def _source(block: LinesBlock, console: Console, wide: bool) -> None:
+    """Lines cut to the width of the terminal, unless all of them is wanted."""
+    from rich.text import Text as Styled
+
+    for line in block.lines(None if wide else console.width):
+        safe = [(printable(text), style) for text, style in line]
+        console.print(Styled.assemble(*safe), soft_wrap=True)
 
 
 def _table(table: Table, console: Console, wide: bool) -> None:

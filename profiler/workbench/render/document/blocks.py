@@ -169,8 +169,24 @@ class Section:
     badge: str = ""
 
 
+@dataclass(frozen=True)
+class LinesBlock:
+    """Lines of source that ``lines`` makes for a width, None for any: pieces of text and style."""
+
+    lines: Callable[[int | None], Iterator[list[tuple[str, str]]]]
+
+
 Block: TypeAlias = (
-    Paragraph | Bullets | Callout | CodeBlock | Chart | SourceChange | Table | Fold | Section
+    Paragraph
+    | Bullets
+    | Callout
+    | CodeBlock
+    | Chart
+    | SourceChange
+    | LinesBlock
+    | Table
+    | Fold
+    | Section
 )
 
 

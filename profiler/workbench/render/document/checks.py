@@ -88,6 +88,7 @@ class CheckedStudy:
     tolerance: ErrorBound
     checks: tuple[CheckRow, ...]
     lost: dict[str, str] = dataclasses.field(repr=False)
+    origin: str = dataclasses.field(default="", repr=False)  # where no GPU here checked them
 
 
 FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)

@@ -1,0 +1,1 @@
+"""The answer of each verb: a module of the verb's name says what stands in each format."""

@@ -1,0 +1,88 @@
+"""``diff``: two variants, or two reports, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from workbench.app.outcomes import PairResult, ReportPairResult
+from workbench.app.show import SIDES, read_pair
+from workbench.derive.diff.line_diff import SourceDiff
+from workbench.derive.matching import PairGroup
+from workbench.judge.findings import sentences
+from workbench.render import brief as in_short
+from workbench.render import pair_answers, source_lines
+from workbench.render.document import hunks, launches, pair, variant
+from workbench.render.document.blocks import Block, LinesBlock, paragraph
+from workbench.render.document.launches import DETAILED, PairRead, left_out
+
+
+def data(result: PairResult | ReportPairResult) -> object:
+    if isinstance(result, PairResult):
+        return pair_answers.variant_pair(result.ladder, result.pair, result.changes)
+    return pair_answers.ReportPair(
+        before=result.before,
+        after=result.after,
+        warnings=list(result.warnings),
+        kernels=[
+            pair_answers.kernel_pair(_read(result, group), group)
+            for group in result.matching.groups
+        ],
+        only_before=result.matching.only_before,
+        only_after=result.matching.only_after,
+    )
+
+
+def brief(result: PairResult | ReportPairResult) -> dict[str, object]:
+    if isinstance(result, PairResult):
+        return in_short.pair(result.ladder, result.pair)
+    both = [_read(result, group) for group in result.matching.groups[:DETAILED]]
+    return {
+        "before": result.before.name,
+        "after": result.after.name,
+        "kernels": [in_short.kernel_pair(each.comparison, each.after.advice) for each in both],
+        "warnings": [*sentences(result.warnings)],
+    }
+
+
+def blocks(result: PairResult | ReportPairResult, options: Any) -> Iterator[Block]:
+    if isinstance(result, ReportPairResult):
+        yield from _reports(result, options)
+        return
+    names = (result.pair.before.variant, result.pair.after.variant)
+    yield variant.origin(result.ladder)
+    yield from pair.variants(result.pair, result.changes, source=options.source)
+    if options.source:
+        yield from _source(result.changes, names)
+
+
+def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:
+    before, after, matching = result.before, result.after, result.matching
+    for report, side in zip((before, after), SIDES, strict=True):
+        yield launches.about(report, side)
+    yield from pair.comparable(result.warnings)
+    yield from launches.unmatched(matching, (before.name, after.name))
+    if not matching.groups:
+        return
+    yield launches.pair_table(matching.groups)
+    every = options.kernel is not None or options.launch is not None
+    shown = matching.groups if every else matching.groups[:DETAILED]
+    for group in shown:
+        read = _read(result, group)
+        source = options.source and read.lines.has_costs
+        yield pair.kernels(group.typical, read, SIDES, source=source)
+        if source:
+            yield from _source(read.lines, SIDES)
+    if len(matching.groups) > len(shown):
+        yield left_out("compared", "--kernel NAME or --launch A:B chooses others")
+
+
+def _read(result: ReportPairResult, group: PairGroup) -> PairRead:
+    return read_pair(result.before, result.after, group.typical)
+
+
+def _source(changes: SourceDiff, names: tuple[str, str]) -> Iterator[Block]:
+    """Every hunk with its costs, or why there are none."""
+    if absent := hunks.absences(changes, names):
+        yield paragraph(absent)
+    yield LinesBlock(lambda width: source_lines.diff(changes, names, width))

@@ -1,0 +1,78 @@
+"""The answer of a verb, in the format that its options ask for.
+
+A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people, and where the
+verb has them ``data`` for ``--json`` and ``brief`` for ``--brief``. ``print_result`` picks one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+from workbench.render.document.blocks import Block
+from workbench.render.numbers import printable_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def print_result(verb: str, result: Any, options: Any, note: Callable[[str], None]) -> None:
+    """Print a result on stdout. ``note`` takes what CSV has no place for."""
+    module = f"{verb}_" if iskeyword(verb) else verb
+    reporter = import_module(f"workbench.reporters.{module}")
+    if getattr(options, "brief", False):
+        from workbench.render import brief
+
+        limit = brief.MORE if verb == "show" else brief.LIMIT
+        print(brief.dumps(reporter.brief(result), limit))
+    elif options.json:
+        from workbench.render.as_json import dumps
+
+        print(dumps(reporter.data(result) if hasattr(reporter, "data") else result))
+    elif hasattr(reporter, "lines"):
+        print(printable_lines("\n".join(reporter.lines(result))))
+    else:
+        write(reporter.blocks(result, options), options, note)
+
+
+def write(blocks: Iterable[Block], options: Any, note: Callable[[str], None]) -> None:
+    """Print blocks as CSV, as they fit a terminal, or as Markdown, each as soon as it is made."""
+    if getattr(options, "csv", False):
+        from workbench.render.as_table import as_csv, callouts
+
+        every = list(blocks)
+        for text in callouts(every):
+            note(text)
+        print(as_csv(every))
+    elif on_terminal(options):
+        from workbench.render import terminal
+
+        terminal.write(blocks, console(), wide=options.wide)
+    else:
+        from workbench.render import markdown
+
+        texts = (text for block in blocks if (text := markdown.blocks([block])))
+        for index, text in enumerate(texts):
+            print("\n" * bool(index) + printable_lines(text))
+
+
+def on_terminal(options: Any) -> bool:
+    """Whether a reader sits before stdout, and did not ask for Markdown or CSV."""
+    other = options.markdown or getattr(options, "csv", False)
+    return sys.stdout.isatty() and not other
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def failed(code: str, message: str, hint: str) -> str:
+    """The brief answer of a command that failed."""
+    from workbench.render import brief
+
+    return brief.dumps(brief.error(code, message, hint))

@@ -1,0 +1,38 @@
+"""``init``: a new workspace, or files for coding agents in one that exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.app.new import AGENTS, IGNORED, NewWorkspace
+from workbench.study.own_files import resolved
+from workbench.study.text import stands
+from workbench.study.workspace import CONFIG_FILE
+
+
+def data(result: NewWorkspace | tuple[Path, list[Path]]) -> object:
+    if isinstance(result, NewWorkspace):
+        return result
+    folder, written = result
+    return {"folder": folder, "written": written}
+
+
+def lines(result: NewWorkspace | tuple[Path, list[Path]]) -> list[str]:
+    if not isinstance(result, NewWorkspace):
+        left = [name for name in AGENTS.values() if name not in result[1]]
+        said = [f"wrote {name}" for name in result[1]]
+        return [*said, *(f"left alone, since it was there: {name}" for name in left)]
+    root, template = resolved(result.folder), result.template
+    said = [f"a workspace with the study {result.study} ({template}) in {root}"]
+    said += [f"  wrote {name}" for name in result.written if name != Path(IGNORED)]
+    if result.ignored:
+        said.append(f"  {IGNORED}: {', '.join(result.ignored)}")
+    if result.left_alone:
+        said += [f"  left alone, since it was there: {name}" for name in result.left_alone]
+        said.append("  the study consists of both: `workbench list` prints more")
+    above = [folder for folder in root.parents if stands(folder / CONFIG_FILE)]
+    if above:
+        said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")
+    verb = "build" if template == "cuda" else "check"
+    said.append(f"without a GPU: {result.next.replace('ablate', verb)}")
+    return [*said, f"next, where there is a GPU with ncu (`workbench doctor`): {result.next}"]

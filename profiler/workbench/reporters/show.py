@@ -1,0 +1,103 @@
+"""``show``: a variant, the launches of a report, a metric, or source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+
+from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
+from workbench.app.show import Metric, read
+from workbench.derive.matching import LaunchGroup
+from workbench.judge.findings import sentences
+from workbench.render import answers, source_lines
+from workbench.render import brief as in_short
+from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
+from workbench.render.document import launches, variant
+from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
+from workbench.render.document.launches import DETAILED, Details, left_out
+from workbench.render.source_lines import hottest_first
+
+HOTTEST = 10  # lines before the sources
+Shown = VariantResult | ReportResult | LinesResult | Metric
+
+
+def data(result: Shown) -> object:
+    match result:
+        case VariantResult(ladder=ladder, row=row, damaged=damaged):
+            known = answers.whole_row(ladder, row)
+            return VariantAnswer(study=ladder.study, gpu=ladder.gpu, of_row=known, warnings=damaged)
+        case ReportResult():
+            kernels = [answers.kernel(_details(result, each), each) for each in result.groups]
+            return ReportAnswer(of_report=result.report, launches=result.picked, kernels=kernels)
+        case LinesResult(listing=listing):
+            files = hottest_first(listing.files)
+            sass = listing.code.instructions if listing.code else UNSET
+            if result.report is None or result.launch is None:
+                return VariantLines(variant=result.variant, files=files, sass=sass)
+            return ReportLines(
+                of_report=result.report,
+                launch=result.launch.index,
+                kernel=result.launch.kernel,
+                without_text=[*listing.notes],
+                files=files,
+                sass=sass,
+            )
+    return result
+
+
+def brief(result: VariantResult | ReportResult) -> dict[str, object]:
+    if isinstance(result, VariantResult):
+        return in_short.more(result.ladder, result.row)
+    few = result.groups[:DETAILED]
+    kernels = [in_short.kernel(_details(result, each), len(each.launches)) for each in few]
+    return {"report": result.report.name, "kernels": kernels}
+
+
+def blocks(result: Shown, options: Any) -> Iterator[Block]:
+    match result:
+        case VariantResult(ladder=ladder, row=row, damaged=damaged):
+            yield variant.origin(ladder)
+            yield variant.variant(row, ladder)
+            yield variant.evidence_states(row)
+            yield from warned(sentences(damaged))
+        case ReportResult():
+            yield from _report(result, options)
+        case Metric():
+            of = f" of {result.variant}" if result.variant else ""
+            yield paragraph(f"{result.metric}{of} ({result.capture})")
+            yield variant.metric_table(result.metrics)
+        case LinesResult():
+            yield from _lines(result, options)
+
+
+def _report(result: ReportResult, options: Any) -> Iterator[Block]:
+    found = result.groups
+    yield launches.about(result.report)
+    yield launches.group_table(found)
+    yield from launches.untimed(found)
+    every = options.kernel is not None or options.launch is not None
+    shown = found if every else found[:DETAILED]
+    for each in shown:
+        yield launches.details(_details(result, each), len(each.launches))
+    if len(found) > len(shown):
+        yield left_out("shown", "--kernel NAME or --launch N chooses others")
+
+
+def _details(result: ReportResult, group: LaunchGroup) -> Details:
+    return read(result.report, group.typical)[1]
+
+
+def _lines(result: LinesResult, options: Any) -> Iterator[Block]:
+    """The hottest lines, and without ``--top`` every file with its stalls."""
+    listing = result.listing
+    files = hottest_first(listing.files)
+    by_line = listing.code.by_line if listing.code else {}
+    if result.report is not None:
+        yield launches.about(result.report)
+    of_lines = by_line if options.top else {}
+    yield LinesBlock(partial(source_lines.hottest, files, options.top or HOTTEST, of_lines))
+    if options.top is None:
+        yield LinesBlock(partial(source_lines.sources, files, listing.notes, by_line))
