@@ -181,7 +181,7 @@ def answering(arm: str, folder: Path, donor: Data) -> str:
     if not (folder / "solution.py").is_file():
         return json.dumps({"error": {"code": "usage", "message": "there is no solution.py"}})
     told = tried(folder, "--solution", str(folder / "solution.py"))
-    if arm == "shuffled" and "step" in told:
+    if arm == "shuffled" and "variant" in told:
         told |= {name: donor.get(name) for name in ADVICE}
     return json.dumps({name: value for name, value in told.items() if name not in PRIVATE})
 

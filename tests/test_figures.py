@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from handmade import metrics
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
+from workbench.errors import UsageError
+from workbench.ncu import catalog
 
 
 def test_launches_are_summed_weighted_or_divided_by_kind() -> None:
@@ -59,3 +63,32 @@ def test_occupancy_limiters_that_tie_are_all_named() -> None:
         }
     )
     assert occupancy_limiters(table) == ["registers", "block size"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        (("[shared_memory]", "[duration]"), "[duration]: another entry has this id"),
+        (('aggregate = "sum"', 'aggregate = "sum"\nunit = "s"'), "[duration]: Cannot overwrite"),
+        (('unit = "µs"', ""), "[duration]: Object missing required field `unit`"),
+        (("better", "beter"), "[duration]: Object contains unknown field `beter`"),
+        (('["gpu__time_duration.sum"]', "[]"), "[duration]: names needs at least one metric"),
+        (
+            ("launch__registers_per_thread", "gpu__time_duration.sum"),
+            "gpu__time_duration.sum is already the metric of [duration]",
+        ),
+    ],
+)
+def test_a_broken_entry_of_the_metrics_is_named(
+    edit: tuple[str, str], why: str, tmp_path: Path
+) -> None:
+    text = Path(catalog.__file__).with_name("metrics.toml").read_text("utf-8")
+    head, entries = text.split("\n[", 1)
+    entries = "\n[" + entries
+    assert edit[0] in entries
+    path = tmp_path / "metrics.toml"
+    path.write_text(head + entries.replace(*edit, 1), "utf-8")
+    with pytest.raises(UsageError) as error:
+        catalog.read_catalog(path)
+    assert f"{path}, entry [" in error.value.message
+    assert why in error.value.message
