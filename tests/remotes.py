@@ -32,6 +32,17 @@ echo "Version 2025.3.1.0 (build 1)"
 """
 
 
+# Stays on this machine: a shell runs the last argument.
+SSH = """#!/bin/sh
+for command; do :; done
+sh -c "$command"
+exit $?
+"""
+PYTHON = f"""#!/bin/sh
+exec {sys.executable} "$@"
+"""
+
+
 def card(number: int, **changes: Any) -> Gpu:
     return Gpu(uuid=f"GPU-{number}", **{**ROWS, **changes})
 
@@ -66,8 +77,9 @@ def install(tmp_path: Path, monkeypatch: Patch, found: list[Gpu]) -> Cards:
     folder, tools = tmp_path / "standin", tmp_path / "tools"
     folder.mkdir()
     tools.mkdir()
-    (tools / "ncu").write_text(NCU)
-    (tools / "ncu").chmod(0o755)
+    for name, text in {"ncu": NCU, "ssh": SSH, "python3": PYTHON}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setenv(fake_nvml.FILE, str(nvml(found, folder)))
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")

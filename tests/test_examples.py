@@ -7,6 +7,7 @@ has a test of its own, which follows all of it.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -70,7 +71,7 @@ PYTHON = {  # the first line of a block, and the test that runs it; all are comp
     "from adapters.transformers import register": "test_attention_served.py",
     f"import {PACKAGE.replace('-', '_')}": "test_ship.py",
     "from kernels import get_local_kernel": "test_ship.py",
-    "from distributed import LocalCluster": "test_the_recipe_for_several_gpus_starts_a_cluster",
+    "from pathlib import Path": "test_the_recipe_for_several_gpus_starts_a_cluster",
     "import time": "test_slurm.py",
 }
 OTHERS = re.compile(
@@ -171,6 +172,7 @@ def test_the_recipe_for_several_gpus_starts_a_cluster(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "cluster.py"],
         cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
         input="\n",
         capture_output=True,
         text=True,
@@ -178,4 +180,9 @@ def test_the_recipe_for_several_gpus_starts_a_cluster(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert re.match(r"workbench ablate --all-shapes --on tcp://127\.0\.0\.1:\d+\n", done.stdout)
+    *exports, command, _ = done.stdout.splitlines()
+    assert re.fullmatch(r"workbench ablate --all-shapes --on tls://127\.0\.0\.1:\d+", command)
+    for line in exports:
+        name, _, path = line.removeprefix("export ").partition("=")
+        assert name.startswith("DASK_DISTRIBUTED__COMM__TLS__")
+        assert Path(path).stat().st_mode & 0o777 == 0o600

@@ -210,12 +210,12 @@ def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: Patch) -> 
     monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
     both: Sequence[Gpu] = [card(0), card(1)]
     with locked(both) as one, locked(both) as other:
-        assert one is not None
-        assert other is not None
         assert {one, other} == set(both)
-        patience = iter([True, False])
-        with locked(both, lambda: next(patience)) as third:
-            assert third is None
+
+        def gives_up(text: str) -> None:
+            raise TimeoutError(text)
+
+        with pytest.raises(TimeoutError, match="waiting: another"), locked(both, gives_up):
+            pass
     with locked(both) as again:
-        assert again is not None
         assert again == both[0]

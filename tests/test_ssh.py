@@ -20,7 +20,7 @@ from hosts import Host
 from standin import StandIn
 from test_remote import but_for_provenance, evidence, workspace
 from workbench.cli.main import main
-from workbench.remote import ssh
+from workbench.remote import remote_target
 from workbench.run.gpu import VISIBLE
 from workspaces import GOOD, make
 
@@ -121,7 +121,8 @@ def test_doctor_looks_at_the_host(host: Host, capsys: Capsys) -> None:
 
 def test_what_is_missing_is_installed_once(host: Host, monkeypatch: Patch, capsys: Capsys) -> None:
     """Into an environment of its own; here pip is given nothing that it has to fetch."""
-    monkeypatch.setattr(ssh, "requirements", lambda: ["msgspec>=0.1", "no-such-package>=1"])
+    needed = ["msgspec>=0.1", "no-such-package>=1"]
+    monkeypatch.setattr(remote_target, "requirements", lambda: needed)
     told = error_of(capsys, "doctor", "--on", host.on, code=3)
     assert "gpu1: installing no-such-package>=1 into" in told
     assert "is deleted again" in told
@@ -135,7 +136,7 @@ def test_what_is_missing_is_installed_once(host: Host, monkeypatch: Patch, capsy
     [
         ("gpu1:/no/such/python", "gpu1 has no Python 3.11 or newer"),
         ("gpu1:/bin/false", "gpu1 has no Python 3.11 or newer"),
-        ("gpu2", "ssh does not reach gpu2: "),
+        ("gpu2", "ssh does not reach gpu2, or lost it: "),
     ],
 )
 def test_what_a_host_lacks_is_an_error(on: str, words: str, host: Host, capsys: Capsys) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from answers import Capsys, error_of, text_of
 from commits import repository
+from workbench.app.executor import Reporter
 from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
 from workbench.evidence import frames, store
@@ -84,7 +85,7 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
     pytest.importorskip("distributed")
     began = time.monotonic()
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
-        cluster.DaskCluster("tls://127.0.0.1:1", print).client()
+        cluster.DaskCluster("tls://127.0.0.1:1", "check", Reporter()).client()
     assert time.monotonic() - began < 20
 
 

@@ -5,7 +5,6 @@ holds a GPU is put on the ledger, and does not begin where the budget is spent.
 from __future__ import annotations
 
 import atexit
-import itertools
 import shutil
 import tempfile
 import time
@@ -260,22 +259,10 @@ class Local(Executor):
             finally:
                 self.charge(task, run, time.monotonic() - started)
 
-    @contextmanager
-    def alone_on_the_gpu(self) -> Iterator[None]:
-        """Reports it where it waits."""
+    def alone_on_the_gpu(self) -> AbstractContextManager[object]:
+        """Inside, no other command of this user measures on the GPU."""
         first = gpus()[:1]  # what CUDA calls device 0
-        if not first:
-            yield
-            return
-        tries = itertools.count()
-
-        def go_on() -> bool:
-            if next(tries) == 1:
-                self.note(f"waiting: another command measures on this {first[0].name}")
-            return True
-
-        with locked(first, go_on):
-            yield
+        return locked(first, self.note) if first else nullcontext()
 
 
 @cache

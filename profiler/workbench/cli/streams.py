@@ -91,9 +91,10 @@ def executor(verb: str, on: str | None = None) -> Executor:
     """Where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
     if on is None:
         return Local(verb, Stderr())
-    from workbench.remote.remote_target import remote_of
+    from workbench.remote.cluster import DaskCluster
+    from workbench.remote.ssh import SshHost
 
-    return remote_of(on, verb, Stderr())
+    return (DaskCluster if "://" in on else SshHost)(on, verb, Stderr())
 
 
 @contextmanager

@@ -1,27 +1,105 @@
-"""Runs on a host that ssh reached, with its Python alone: unpacks the workbench that comes on stdin
-into the user's cache, finds or makes an environment for it, and becomes a worker.
+"""Starts a worker, and becomes one. ssh and Dask send the text of this file to a machine without a
+workbench. ``exchange`` talks to a worker, and ``run`` does so on a Dask cluster. ``main`` unpacks
+the workbench into the user's cache, finds or makes an environment for it, and is the worker then.
 
-``ssh`` sends the text of this file, and a call of ``main`` below it.
+stdin brings the workbench and a job. If stdin ends, nobody wants the result any more, and the
+worker stops as at Ctrl-C. stdout is the result. stderr has an event a line, among other output.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import venv
 import zipfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-KEPT_SECONDS = 7 * 86400.0  # for which other versions stay
-SAID = "workbench: "  # before what the user is to read
+NOTE = "workbench: "  # before a line for the user
 NO_PACKAGES = 98  # exit code where pip fails
+KEPT_SECONDS = 7 * 86400.0  # for other versions of the workbench
+LONGEST_LINE = 1 << 26  # bytes of an event: a session of many variants
+MAX_BYTES = 1 << 30  # of a zip, and of all files in it
+POLL_SECONDS = 0.2
+STOP_SECONDS = 60.0  # for ncu to write its report
+END_SECONDS = STOP_SECONDS + 15.0  # for the result of a stopped worker to arrive
+WANTED = ("executing", "long-running", "resumed")  # states of a Dask task that is not cancelled
+
+
+def exchange(
+    command: Sequence[str],
+    data: bytes,
+    take: Callable[[str], bool] = lambda line: False,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> tuple[bytes, int, str]:
+    """Send ``data`` to a worker. Return its result, or b"", its exit code, and the last lines that
+    it printed and ``take`` did not.
+
+    After Ctrl-C, or when the job is not wanted any more, the result is what was finished. A second
+    Ctrl-C kills the worker, and so does one before the job was sent: nothing is measured then.
+    """
+    lines: deque[str] = deque(maxlen=20)
+    with tempfile.TemporaryFile() as out:  # a buffer of this process might lose data at Ctrl-C
+        process = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for this process, which ends the worker in order
+        )
+        assert process.stdin is not None
+        listener = threading.Thread(target=listen, args=(process.stderr, take, lines), daemon=True)
+        listener.start()
+        try:
+            with process.stdin as stdin, suppress(OSError):  # it has ended, and says why
+                left = memoryview(data)
+                while left:
+                    left = left[stdin.write(left) :]
+                with suppress(KeyboardInterrupt):
+                    while process.poll() is None and is_wanted():
+                        time.sleep(POLL_SECONDS)
+            process.wait(END_SECONDS)
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):
+            process.kill()
+        code = process.wait()
+        listener.join()
+        result = out.read(MAX_BYTES) if zipfile.is_zipfile(out) and not out.seek(0) else b""
+    return result, code, "\n".join(lines)
+
+
+def listen(stderr: io.RawIOBase, take: Callable[[str], bool], lines: deque[str]) -> None:
+    with io.BufferedReader(stderr) as pipe:
+        while line := pipe.readline(LONGEST_LINE):
+            text = line.decode(errors="replace").rstrip()
+            if text and not take(text):
+                lines.append(text)
+
+
+def run(program: str, data: bytes) -> bytes:
+    """Return the result of a job on a Dask worker. It belongs to a task, which may be cancelled."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key, states = worker.get_current_task(), worker.state.tasks
+    result, code, said = exchange(
+        [sys.executable, "-c", program],
+        data,
+        is_wanted=lambda: key in states and states[key].state in WANTED,
+    )
+    if not result:
+        raise RuntimeError(f"the worker process ended with exit code {code}: {said}")
+    return result
 
 
 def main(size: int, requirements: list[str]) -> None:
@@ -29,30 +107,23 @@ def main(size: int, requirements: list[str]) -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = cache / "workbench" / "remote"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    code = unpacked(root, received(size))
-    lacking = missing(requirements)
+    stdin = io.BufferedReader(io.FileIO(0, closefd=False), 1)  # the job behind it is the worker's
+    code = unpacked(root, stdin.read(size))
+    lacking = [text for text in requirements if not is_met(text)]
     python = environment(root, requirements, lacking) if lacking else sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(code), os.environ.get("PYTHONPATH", "")])
     os.execv(python, [python, "-P", "-m", "workbench.remote.worker"])
 
 
-def received(size: int) -> bytes:
-    """Without a buffer: the worker reads the job that comes behind."""
-    data = b""
-    while len(data) < size and (more := os.read(0, size - len(data))):
-        data += more
-    return data
-
-
 def unpacked(root: Path, data: bytes) -> Path:
-    """Whole or not at all, as several may come at once; those that are no longer used go."""
+    """Unpack all or nothing, as several jobs may come at once. Delete old versions."""
     folder = root / f"code-{hashlib.sha256(data).hexdigest()[:16]}"
     if not folder.is_dir():
-        part = tempfile.mkdtemp(dir=root)
+        half = tempfile.mkdtemp(dir=root)
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            packed.extractall(part)
-        with contextlib.suppress(OSError):
-            Path(part).rename(folder)
+            packed.extractall(half)
+        with suppress(OSError):
+            Path(half).rename(folder)
     os.utime(folder)
     for other in root.glob("code-*"):
         if other.stat().st_mtime < time.time() - KEPT_SECONDS:
@@ -60,30 +131,21 @@ def unpacked(root: Path, data: bytes) -> Path:
     return folder
 
 
-def missing(requirements: list[str]) -> list[str]:
-    """Requirements that this Python does not meet; without pip only those of which it has none."""
-    found = []
-    for text in requirements:
-        try:
-            from pip._vendor.packaging.requirements import Requirement
-
-            wanted = Requirement(text)
-            name, allowed = wanted.name, wanted.specifier
-        except ImportError:
-            name, allowed = text.partition(">")[0].partition("=")[0], None
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found.append(text)
-        else:
-            if allowed is not None and not allowed.contains(version, prereleases=True):
-                found.append(text)
-    return found
+def is_met(requirement: str) -> bool:
+    """Whether this Python has the package. Without pip to compare versions, any will do."""
+    try:
+        version = importlib.metadata.version(re.split(r"[^\w.-]", requirement)[0])
+        from pip._vendor.packaging.requirements import Requirement
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    except ImportError:
+        return True
+    return Requirement(requirement).specifier.contains(version, prereleases=True)
 
 
 def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
-    """The Python of one with the requirements, on top of the packages that are there already. What
-    stops half-way is deleted, at the latest by the next one.
+    """Return the Python of an environment with the requirements, on top of the packages that are
+    there already. An installation that stops half-way is deleted, at the latest by the next one.
     """
     text = repr((sys.version, sys.executable, requirements))
     folder = root / f"venv-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -92,15 +154,12 @@ def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if done.exists():
             return python
-        if folder.exists():
-            say(f"deleting {folder}, which an earlier installation left half-way")
-            shutil.rmtree(folder)
         say(f"installing {', '.join(lacking)} into {folder}; delete it to undo that")
         try:
-            venv.create(folder, with_pip=True)
+            venv.create(folder, clear=True, with_pip=True)
             paths = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
-            (own,) = folder.glob("lib/python*/site-packages")
-            (own / "inherited.pth").write_text("\n".join(paths))
+            (packages,) = folder.glob("lib/python*/site-packages")
+            (packages / "inherited.pth").write_text("\n".join(paths))
             command = [python, "-m", "pip", "install", "-q", *requirements]
             if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode:
                 sys.exit(NO_PACKAGES)
@@ -113,4 +172,4 @@ def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
 
 
 def say(text: str) -> None:
-    print(f"{SAID}{text}", file=sys.stderr, flush=True)
+    print(f"{NOTE}{text}", file=sys.stderr, flush=True)

@@ -1,156 +1,173 @@
-"""Runs a job, whatever brought it: a zip on stdin, events and a zip on stdout.
+"""A job is a zip in, a zip out: a head in JSON, and files by their path. Carries one out:
 
     python -P -m workbench.remote.worker
 
-It unpacks the job into a scratch folder on this machine, takes a GPU and measures as any command
-does. It stops as at Ctrl-C, with what it has finished, when its stdin ends: nobody wants it then.
+See ``bootstrap`` for stdin, stdout and stderr.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import io
 import os
 import platform
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import zipfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Literal, TypeVar
 
-from workbench.app.doctor import diagnosis
+import msgspec
+
+from workbench.app.doctor import Diagnosis, diagnosis
 from workbench.app.executor import Task, perform
-from workbench.errors import EnvironmentLacks, WorkbenchError
+from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.layout import EvidenceFolder
-from workbench.remote.job import (
-    RESULT,
-    About,
-    AboutJob,
-    RemoteJob,
-    Result,
-    digest,
-    lay_out,
-    normalised,
-    own_code,
-    pack,
-    unpack,
-)
+from workbench.judge.open_verdicts import Deciding
+from workbench.remote.bootstrap import MAX_BYTES, STOP_SECONDS, say
 from workbench.run import machine
-from workbench.run.gpu import environment_of, folder_of, gpus, locked, own_folder
-from workbench.run.plan import MeasuredPlan
-from workbench.run.protocol import ErrorText, Event, encode
+from workbench.run.compilation import shared_builds
+from workbench.run.gpu import Gpu, one_gpu
+from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.protocol import CeilingsJob, ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
+from workbench.study import json_text
+from workbench.study.config import Config
+from workbench.study.own_files import PART, require_inside
 from workbench.study.params import with_derived
-from workbench.study.workspace import find_workspace, including
+from workbench.study.workspace import CONFIG_FILE, find_workspace, including
+from workbench.words import Parameter
 
-KEPT_SECONDS = 86400.0  # for which builds are kept after they were used last
-STOP_SECONDS = 60.0  # for ncu to write its report
+HEAD = "head.json"
+MAX_FILES = 10_000
+BAD_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, TypeError, ValueError)
+
+H = TypeVar("H", bound=msgspec.Struct)
 
 
-def carry_out(data: bytes, tell: Callable[[Event], None] = lambda event: None) -> bytes:
-    """The result of a job, both as zips. An error that a user can meet is a result, too."""
+class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job has a task of ``app/executor`` and the settings of the user's workspace, or a question
+    about the machine. ``gpu`` is the model to measure on, ``command`` is what the user typed.
+    """
+
+    question: Literal["", "about", "doctor"] = ""
+    gpu: str = ""
+    study: str = ""
+    plan: Plan = Plan("")
+    derived: dict[str, dict[str, Parameter]] = {}
+    config: Config = Config()
+    deciding: Deciding = Deciding()
+    command: tuple[str, ...] = ()
+    instead: TrialJob | CeilingsJob | None = None
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A result comes with the files of an evidence folder, which are of ``gpu``, or answers the
+    question, or says why not. The job held the GPU for ``seconds``.
+    """
+
+    gpu: Gpu | None = None
+    seconds: float = 0.0
+    measured: MeasuredPlan = msgspec.field(default_factory=MeasuredPlan)
+    packages: dict[str, str] = {}
+    doctor: Diagnosis | None = None
+    error: ErrorText | None = None
+
+
+def pack(head: msgspec.Struct, files: Mapping[str, bytes] | None = None) -> bytes:
+    return zipped({HEAD: msgspec.json.encode(head), **(files or {})})
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip, the same bytes for the same files."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return out.getvalue()
+
+
+def files_below(folder: Path, prefix: str = "") -> dict[str, bytes]:
+    """Return the files below a folder by their path, without compiled and unfinished ones."""
+    return {
+        prefix + path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != PART and path.parent.name != "__pycache__"
+    }
+
+
+def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
+    """Return the head, and files by path. Raises ToolFailed for what ``pack`` did not make."""
     try:
-        job, contents = unpack(data, RemoteJob)
-        if job.code != own_code():
-            raise EnvironmentLacks(
-                "the workbench there is another version than the one here",
-                hint="install the same commit on both machines",
-            )
-        if isinstance(job.instead, AboutJob):
-            return pack(Result(about=about(doctor=job.instead.doctor)))
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+            if len(entries) > MAX_FILES or sum(e.file_size for e in entries) > MAX_BYTES:
+                raise ToolFailed("a zip is too large", hint=f"{MAX_BYTES >> 20} MiB at most")
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise ValueError("a file is compressed")
+            files = {entry.filename: archive.read(entry) for entry in entries}
+        head: H = json_text.as_type(files.pop(HEAD, b""), kind)
+    except BAD_ZIP as error:
+        raise ToolFailed(f"a zip cannot be read: {error}") from None
+    return head, files
+
+
+def carry_out(data: bytes) -> bytes:
+    """Return a job's result. An error that a user can meet is a result, too."""
+    try:
+        job, sources = unpack(data, RemoteJob)
+        if job.question == "doctor":
+            return pack(Result(doctor=replace(diagnosis(), host=platform.node())))
+        if job.question == "about":
+            return pack(about())
         act_for(job.command)
-        with one_gpu(job.gpu) as scratch:
-            return measured(job, contents, scratch, tell)
+        with one_gpu(job.gpu, say) as (gpu, scratch):
+            return measured(job, sources, gpu, scratch)
     except KeyboardInterrupt:
         return pack(Result(measured=MeasuredPlan(interrupted=True)))
     except WorkbenchError as error:
         return pack(Result(error=ErrorText.of(error)))
 
 
-def about(*, doctor: bool) -> About:
-    lacks = None if machine.can_measure() else ErrorText.of(machine.why_not_measuring())
-    named = ((found.name, found.version) for found in metadata.distributions())
-    return About(
-        host=platform.node(),
-        gpu=machine.find_gpu(),
-        lacks=lacks,
-        packages={normalised(name): version for name, version in named if name},
-        doctor=diagnosis() if doctor else None,
-    )
+def about() -> Result:
+    """Return the GPU and the packages. Raises EnvironmentLacks where it cannot measure."""
+    if not machine.can_measure():
+        raise machine.why_not_measuring()
+    packages = ((package.name, package.version) for package in metadata.distributions())
+    versions = {name.lower().replace("_", "-"): version for name, version in packages if name}
+    return Result(gpu=machine.find_gpu(), packages=versions)
 
 
-@contextmanager
-def one_gpu(name: str) -> Iterator[Path]:
-    """A scratch folder, in which this process and its children see one GPU that nobody else of this
-    user measures on. Raises EnvironmentLacks where none has this name.
-    """
-    every = gpus()
-    wanted = [gpu for gpu in every if name in ("", gpu.name)]
-    if not wanted:
-        found = ", ".join(dict.fromkeys(gpu.name for gpu in every)) or "none"
-        raise EnvironmentLacks(
-            f"{platform.node()} has no {name or 'GPU'} (its GPUs: {found})",
-            hint="measure on machines with one model of GPU at a time",
-        )
-    with locked(wanted) as mine:
-        assert mine is not None
-        folder = folder_of(mine)
-        os.environ.update(environment_of(mine, folder))
-        tempfile.tempdir = None  # TMPDIR is another now
-        yield folder
-
-
-def measured(
-    job: RemoteJob, contents: dict[str, bytes], scratch: Path, tell: Callable[[Event], None]
-) -> bytes:
+def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Path) -> bytes:
+    """Measure as this machine does for a command of its own, and pack the evidence."""
     began = time.monotonic()
-    lay_out(job.sources, contents, scratch / "workspace")
-    gpu = machine.find_gpu()
-    assert gpu is not None
-    folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
-    folder.root.mkdir(parents=True)
-    done = measure(job, scratch / "workspace", folder, tell)
-    files = {
-        path.relative_to(folder.root).as_posix(): path.read_bytes()
-        for path in sorted(folder.root.rglob("*"))
-        if path.is_file() and not path.name.startswith(".") and path.parent.name != "tables"
-    }
-    result = Result(
-        files={name: digest(data) for name, data in files.items()},
-        gpu=gpu.full_name,
-        seconds=time.monotonic() - began,
-        measured=done,
-    )
-    return pack(result, files.values())
-
-
-def measure(
-    job: RemoteJob, root: Path, folder: EvidenceFolder, tell: Callable[[Event], None]
-) -> MeasuredPlan:
-    """As this machine measures for a command of its own, with the sources in ``root``."""
+    root = scratch / "workspace"
+    for name, data in {**sources, CONFIG_FILE: b""}.items():  # settings come with the job
+        require_inside(root / name, root)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
     workspace = find_workspace(root)
     study = with_derived(workspace.study(job.study), job.derived)
     study, _ = including(study, job.plan.variants)
-    assert not isinstance(job.instead, AboutJob)
+    folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
+    folder.root.mkdir(parents=True)
     task = Task(workspace, study, job.config, folder, job.plan, job.deciding, job.instead)
-    return perform(task, tell, None if job.instead else builds_of(job))
+    digest = hashlib.sha256(zipped(sources)).hexdigest()[:16]
+    done = perform(task, tell, None if job.instead else shared_builds(digest))
+    result = Result(gpu=gpu, seconds=time.monotonic() - began, measured=done)
+    return pack(result, files_below(folder.root))
 
 
-def builds_of(job: RemoteJob) -> Path:
-    """Shared by the jobs of these sources; folders that nobody used for a day go."""
-    name = digest(json.dumps(job.sources, sort_keys=True).encode())[:16]
-    folder = own_folder() / "cubins" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    os.utime(folder)
-    for other in folder.parent.iterdir():
-        with suppress(OSError):  # another job was faster
-            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
-                shutil.rmtree(other)
-    return folder
+def tell(event: Event) -> None:
+    sys.stderr.buffer.write(encode(event))
+    sys.stderr.flush()
 
 
 def stop_with(stdin: int) -> None:
@@ -161,24 +178,16 @@ def stop_with(stdin: int) -> None:
     os._exit(1)
 
 
-def main() -> int:
-    stdin, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
+def main() -> None:
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no result
-    data = stdin.read(int(stdin.readline()))
-    threading.Thread(target=stop_with, args=(stdin.fileno(),), daemon=True).start()
-
-    def tell(event: Event) -> None:
-        out.write(encode(event))
-
-    with suppress(BrokenPipeError):
-        result = carry_out(data, tell)
+    job = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))
+    threading.Thread(target=stop_with, args=(0,), daemon=True).start()
+    with suppress(BrokenPipeError), out:
+        result = carry_out(job)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for part in (f"{RESULT} {len(result)}\n".encode(), result):
-            view = memoryview(part)
-            while view:
-                view = view[out.write(view) :]
-    return 0
+        out.write(result)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,13 +7,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
 from workbench.run import machine
+from workbench.run.gpu import own_folder
 from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.model import Study
@@ -22,6 +24,8 @@ from workbench.study.params import base_name
 from workbench.study.sources import named_from, source_files
 from workbench.study.text import readable_text
 from workbench.words import INSTALL, Parameter, Phase
+
+KEPT_SECONDS = 86400.0  # for shared builds
 
 
 @contextmanager
@@ -54,6 +58,20 @@ def scratch_folder(
                 _copy_study(study, cubins)
         _copy_study(study, scratch)
         yield scratch
+
+
+def shared_builds(sources: str) -> Path:
+    """Return the folder in which this user's processes share what they compile of the ``sources``
+    with this digest. Folders that nobody used for a day are deleted.
+    """
+    folder = own_folder() / "cubins" / sources
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    for other in folder.parent.iterdir():
+        with suppress(OSError):  # another process was faster
+            if other.stat().st_mtime < time.time() - KEPT_SECONDS:
+                shutil.rmtree(other)
+    return folder
 
 
 def _copy_study(study: Study, folder: Path) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import itertools
 import os
+import platform
 import re
 import shutil
 import sys
@@ -309,14 +311,14 @@ def own_folder() -> Path:
 
 
 @contextmanager
-def locked(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> Iterator[Gpu | None]:
-    """The first of the GPUs that nobody else of this user holds, as soon as there is one. None
-    where ``go_on`` says False while it waits.
+def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: None) -> Iterator[Gpu]:
+    """Give the first of the GPUs that no other process of this user holds, as soon as there is one.
+    ``note`` reports that it waits.
     """
     locks = own_folder() / "cards"
     locks.mkdir(exist_ok=True)
-    while go_on():
-        for gpu in found:
+    for attempt in itertools.count():
+        for gpu in wanted:
             handle = os.open(locks / f"{_named(gpu)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -328,25 +330,35 @@ def locked(found: Sequence[Gpu], go_on: Callable[[], bool] = lambda: True) -> It
             finally:
                 os.close(handle)
             return
+        if attempt == 0:
+            note(f"waiting: another command measures on this {wanted[0].name}")
         time.sleep(POLL_SECONDS)
-    yield None
 
 
-def folder_of(gpu: Gpu) -> Path:
-    """Of whoever holds the GPU: what others left in it, ended or killed, is gone.
+@contextmanager
+def one_gpu(name: str, note: Callable[[str], None]) -> Iterator[tuple[Gpu, Path]]:
+    """Give a GPU of this name, and an empty folder for scratch files. Inside, this process and its
+    children see no other GPU. Raises EnvironmentLacks where no GPU has the name.
 
     ncu serialises on a file in ``TMPDIR``, and fails where another user owns it: so there is a
     folder for each GPU and user.
     """
-    folder = own_folder() / "cards" / _named(gpu)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def environment_of(gpu: Gpu, folder: Path) -> dict[str, str]:
-    """What a process is given that is to see this GPU alone, and to write to its folder alone."""
-    return {VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own_folder())}
+    every = gpus()
+    wanted = [gpu for gpu in every if gpu.name == name]
+    if not wanted:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in every)) or "none"
+        raise EnvironmentLacks(
+            f"{platform.node()} has no {name} (its GPUs: {names})",
+            hint="measure on machines with one model of GPU at a time",
+        )
+    with locked(wanted, note) as gpu:
+        own = own_folder()
+        folder = own / "cards" / _named(gpu)
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        folder.mkdir(parents=True)
+        os.environ.update({VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own)})
+        tempfile.tempdir = None  # or TMPDIR is not read again
+        yield gpu, folder
 
 
 def _named(gpu: Gpu) -> str:

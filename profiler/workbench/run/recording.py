@@ -158,13 +158,11 @@ class Recorder:
             parameters = self.study.shapes[shape].parameters
             store.write(self.folder.shape(shape), DerivedShape(shape=shape, parameters=parameters))
 
-    def expected(self, variant: str, shape: str) -> str | None:
-        """The fingerprint of evidence of a variant at a shape; None where either is not known."""
-        return self._prints.get((variant, shape))
-
-    def of_sources(self, variant: str) -> str | None:
-        """That of a build."""
-        return self._sources.get(variant)
+    def expected(self, variant: str, shape: str | None) -> str | None:
+        """The fingerprint of evidence of a variant at a shape, or of its build where that is None.
+        None where either is not known.
+        """
+        return self._sources.get(variant) if shape is None else self._prints.get((variant, shape))
 
     def build(
         self,
