@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -54,16 +55,23 @@ def host(served: Host, monkeypatch: Patch) -> Host:
     return served
 
 
-def workers() -> list[str]:
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return [line for line in found.stdout.splitlines() if "-m workbench.remote.worker" in line]
+def workers(host: Host) -> list[int]:
+    """Those of this host, and of no other test."""
+    home, found = f"\0HOME={host.home}\0".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            if b"workbench.remote.worker\0" in command:
+                environment = b"\0" + (folder / "environ").read_bytes()
+                found += [int(folder.name)] if home in environment else []
+    return found
 
 
-def ended() -> bool:
+def ended(host: Host) -> bool:
     last = time.monotonic() + SECONDS
-    while workers() and time.monotonic() < last:
+    while workers(host) and time.monotonic() < last:
         time.sleep(0.2)
-    return not workers()
+    return not workers(host)
 
 
 def test_a_ladder_measured_over_ssh_is_the_one_measured_here(
@@ -79,7 +87,7 @@ def test_a_ladder_measured_over_ssh_is_the_one_measured_here(
     assert but_for_provenance(evidence(there)) == but_for_provenance(evidence(here))
     (code,) = (host.home / ".cache" / "workbench" / "remote").iterdir()
     assert code.name.startswith("code-"), "nothing is installed where all is there"
-    assert ended()
+    assert ended(host)
 
 
 def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Path) -> None:
@@ -93,10 +101,11 @@ def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Pa
         last = time.monotonic() + SECONDS
         while fault.exists() and time.monotonic() < last:
             time.sleep(0.1)
+        assert workers(host)
         started.send_signal(signal.SIGINT)
         said = not_none(started.stderr).read()
     assert started.returncode == 130, said
-    assert ended()
+    assert ended(host)
 
 
 def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Path) -> None:
@@ -110,7 +119,7 @@ def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Pat
         while fault.exists() and time.monotonic() < last:
             time.sleep(0.1)
         started.kill()
-    assert ended()
+    assert ended(host)
 
 
 def test_doctor_looks_at_the_host(host: Host, capsys: Capsys) -> None:
@@ -169,4 +178,4 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
         for row in json_of(capsys, "ablate", "--on", host.on, project=root)["variants"]:
             assert row["status"] == "current", row["problem"]
             assert row["capture"]
-    assert ended()
+    assert ended(host)
