@@ -20,7 +20,7 @@ ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
 DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
 PATH = svg.Stroke("step", 1.5)
 NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
-DOTS = 60  # of a line, where a name may cross it
+DOTS = 30  # of a line, where a name may cross it
 TERA = 1e12
 WORDS = {kind: f"step, {kind}" for kind in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
 WORDS[Marking.REFERENCE] = "reference"
@@ -207,5 +207,5 @@ def _roofs(
         text = f"{roof.text} TFLOP/s, ridge {number(roof.rate / memory.rate)}"
         wide = svg.text_width(text, svg.SMALL)
         last = end - 4 - wide
-        starts = [min(x + 8 + step, last) for step in range(0, round(end), 30)]
+        starts = [min(x + 8 + step, last) for step in range(0, round(end - x), 60)]
         canvas.text(min(product(starts, (y - 5, y + 14)), key=crossed), text, halo=True)
