@@ -33,9 +33,9 @@ KERNELS = {
     "broken": "if (i < n) out[i] = 2 * y[i];",
     "pairs": "for (long long j = 2 * i; j < n && j < 2 * i + 2; ++j) out[j] = 2 * x[j];",
 }
+MODULES = {"raises": "def run(x):\n    raise ValueError('no such thing')\n"}
 PRECISION = "torch.backends.cuda.matmul.fp32_precision"
-MODULES = {
-    "raises": "def run(x):\n    raise ValueError('no such thing')\n",
+SETTERS = {
     "precision": f"import torch\n{PRECISION} = 'tf32'\n\ndef run(x):\n    return 2 * x\n",
     "after": f"import torch\n\ndef run(x):\n    assert {PRECISION} != 'tf32'\n    return 2 * x\n",
 }
@@ -81,11 +81,20 @@ def test_the_good_ones_were_timed_and_profiled(
     measured: tuple[Path, dict[str, Any]], capsys: Capsys
 ) -> None:
     found = rows(measured[0], capsys)
-    for name in ("baseline", "pairs", "precision", "after"):
+    for name in ("baseline", "pairs"):
         assert found[name]["status"] == "current"
         assert found[name]["microseconds"]["value"] > 0
         assert found[name]["dram_gb_per_s"] > 0
         assert found[name]["capture"]
+
+
+def test_a_precision_that_a_variant_sets_is_its_own(tmp_path: Path, capsys: Capsys) -> None:
+    """It is timed and profiled, and so is the variant after it, which has torch's own."""
+    root = make(tmp_path / "ws", {"baseline": KERNELS["baseline"]}, SETTERS, CONFIG)
+    assert main(["ablate", "--project", str(root)]) == 0
+    capsys.readouterr()
+    for name, row in rows(root, capsys).items():
+        assert (row["status"], bool(row["capture"])) == ("current", True), name
 
 
 def test_what_is_on_record_is_not_measured_again(
