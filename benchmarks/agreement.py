@@ -245,7 +245,7 @@ def inside(folder: Path) -> None:
         process.build(["it"])
         graphs = [one.graphs[HEADLINE] for one in process.instances]
         for graph in graphs:
-            seen_by_ncu(partial(process.around.gpu.replay, graph))
+            seen_by_ncu(partial(process.setup.gpu.replay, graph))
         counts = [kernels(graph) for graph in graphs if isinstance(graph, torch.cuda.CUDAGraph)]
         print(INSIDE, json.dumps([*point, *places, counts]), flush=True)
         del process, graph, graphs

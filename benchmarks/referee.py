@@ -64,7 +64,7 @@ from workbench.run.gpu import Gauge, look
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.startup import ENVIRONMENT
-from workbench.run.worker.timing.instances import Around, Group, Instance, Loader
+from workbench.run.worker.timing.instances import Group, Instance, Loader, SessionSetup
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.rounds import EVERY, Rounds, order_of
 from workbench.run.worker.timing.session import TimingProcess
@@ -154,7 +154,7 @@ def session(case: Case, answer: Connection) -> None:
     for _ in range(INSTANCES):
         for group in random.sample(groups, len(groups)):
             process.one(group, {case.variant: case.microseconds})
-    rounds = Rounds(process.around.gpu, process.instances, process.around.with_neighbours)
+    rounds = Rounds(process.setup.gpu, process.instances, process.setup.with_neighbours)
     switch_contexts()
     process.warm_up(rounds)
     process.rounds(rounds)
@@ -171,9 +171,9 @@ def session(case: Case, answer: Connection) -> None:
 def built(case: Case, count: int, gpu: TimedGpu) -> list[Instance]:
     opened = Opened(case)
     inputs = Neighbours(gpu, opened.study, opened.study.shapes[SHAPE])
-    around = Around(gpu, opened.loader, inputs, opened.job.graph_microseconds)
+    setup = SessionSetup(gpu, opened.loader, inputs, opened.job.graph_microseconds)
     group = Group(case.variant)
-    instances = [Instance(around, group, case.microseconds) for _ in range(count)]
+    instances = [Instance(setup, group, case.microseconds) for _ in range(count)]
     for instance in instances:
         instance.require_nodes()  # sessions do it, and allocations should be alike
     return instances

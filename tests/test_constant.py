@@ -17,7 +17,7 @@ from answers import Patch, not_none
 from workbench.errors import UsageError
 from workbench.run.protocol import Round
 from workbench.run.worker.timing import neighbours as module
-from workbench.run.worker.timing.instances import Around, Instance
+from workbench.run.worker.timing.instances import Instance, SessionSetup
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.session import TimingProcess
 from workbench.run.worker.timing.timed_gpu import MOST_CALLS
@@ -121,7 +121,7 @@ def test_every_copy_is_renewed_and_looked_at() -> None:
 def test_a_graph_has_each_of_them_as_often() -> None:
     def calls(copies: int, each: float) -> int:
         inputs = SimpleNamespace(copies=copies)
-        return Around(cast(Any, None), cast(Any, None), cast(Any, inputs), 1000.0).calls(each)
+        return SessionSetup(cast(Any, None), cast(Any, None), cast(Any, inputs), 1000.0).calls(each)
 
     assert [calls(6, each) for each in (25.0, 400.0, 900.0)] == [36, 6, 6]
     for copies in range(
@@ -144,7 +144,7 @@ def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
     replayed = []
     instance = object.__new__(Instance)
     inputs = SimpleNamespace(constant=constant, written=lambda replay, call: {"replay": replay})
-    instance.around = cast(Any, SimpleNamespace(inputs=inputs))
+    instance.setup = cast(Any, SimpleNamespace(inputs=inputs))
     instance.calls, instance.latest = dict.fromkeys(Regime, 2), deque([5])
 
     def replay(regime: Regime) -> None:
@@ -161,7 +161,7 @@ def test_they_are_renewed_between_the_rounds_and_the_audits() -> None:
     events: list[str] = []
     made = object.__new__(TimingProcess)
     inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
-    made.around = cast(Any, SimpleNamespace(inputs=inputs, gpu=None, with_neighbours=()))
+    made.setup = cast(Any, SimpleNamespace(inputs=inputs, gpu=None, with_neighbours=()))
     made.guard = cast(Any, SimpleNamespace(require_whole=lambda: events.append("timed")))
     load = SimpleNamespace(temperature_c=None, throttled=None, reasons=())
     made.gauge = cast(Any, SimpleNamespace(load=lambda: load))

@@ -22,10 +22,10 @@ from workbench.run.worker.output import Outputs
 from workbench.run.worker.timing import instances
 from workbench.run.worker.timing import neighbours as module
 from workbench.run.worker.timing.instances import (
-    Around,
     Instance,
     NotCaptured,
     NotTimed,
+    SessionSetup,
     SummedCall,
 )
 from workbench.run.worker.timing.neighbours import (
@@ -218,7 +218,7 @@ def instance(heard: Heard) -> Instance:
 
     card = SimpleNamespace(around=around)
     shared = SimpleNamespace(inputs=heard, flush=flush, gpu=card, with_neighbours=tuple(Regime))
-    made.around = cast(Any, shared)
+    made.setup = cast(Any, shared)
     made.calls = dict.fromkeys(Regime, 2)
     made.table = InputTables(None, None, None)
     made.kept = {"0": torch.tensor([10]), "x": torch.tensor([11])}
@@ -252,13 +252,14 @@ def test_the_stamps_are_next_to_the_call(regime: str, bare: bool, events: list[s
 
 
 def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> None:
-    plain = Around(cast(Any, None), cast(Any, None), cast(Any, SimpleNamespace(restored=[])), 150.0)
-    changing = Around(cast(Any, None), cast(Any, None), cast(Any, Heard()), 150.0)
+    nothing, inputs = cast(Any, None), cast(Any, SimpleNamespace(restored=[]))
+    plain = SessionSetup(nothing, nothing, inputs, 150.0)
+    changing = SessionSetup(nothing, nothing, cast(Any, Heard()), 150.0)
     assert plain.with_neighbours == (Regime.CHAINED, Regime.COLD)
     assert changing.with_neighbours == IN_TURN
     heard = Heard()
     one = instance(heard)
-    cast(Any, one.around).with_neighbours = plain.with_neighbours
+    cast(Any, one.setup).with_neighbours = plain.with_neighbours
     one.once(Regime.BACK_TO_BACK, 1)
     assert heard.events == ["restore 1", "run"]
 
@@ -318,7 +319,7 @@ def stale(share: float, seed: int = 0) -> str:
     kept = {"": torch.empty_strided((64, 100), (1, 64))}
     timed = SimpleNamespace(kept=kept, found=Outputs(kept, frozenset([""])))
     made = object.__new__(TimingProcess)
-    made.around = cast(Any, SimpleNamespace(inputs=SimpleNamespace(written=lambda *call: {})))
+    made.setup = cast(Any, SimpleNamespace(inputs=SimpleNamespace(written=lambda *call: {})))
     made.study = cast(Any, SimpleNamespace(reference=lambda: out.double()))
     drawn = SummedCall(3, 1, {"": signed_sum(given, kept[""])[0]})
     bound = Tolerance(absolute=1e-3, relative=1e-5)

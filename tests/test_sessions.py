@@ -502,7 +502,7 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
         references=("slowest", "sdpa", "fa4", "slow"),
         controls=("fix0", "slowest"),
     )
-    made.around = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
+    made.setup = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
     made.guard = SimpleNamespace(require_whole=lambda: events.append("whole"))
     load = SimpleNamespace(temperature_c=None, throttled=True, reasons=reasons)
     made.gauge = SimpleNamespace(load=lambda: load)
@@ -666,7 +666,7 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
         2,
         out=set(),
         instances=[],
-        around=None,
+        setup=None,
         guard=SimpleNamespace(
             watching=lambda name: nullcontext(), integrity=SimpleNamespace(release=list)
         ),
@@ -686,7 +686,7 @@ def test_no_variant_fails_for_want_of_memory_for_another_instance(
     class Large:
         unchecked, nodes, each = True, (), 1.0
 
-        def __init__(self, around: Any, group: Group, each: float) -> None:
+        def __init__(self, setup: Any, group: Group, each: float) -> None:
             if len(timing.instances) >= room:
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory. GPU 0 has ...")
             self.group = group
@@ -701,7 +701,7 @@ def test_no_variant_fails_for_want_of_memory_for_another_instance(
     protects = SimpleNamespace(protect=lambda *one: None, release=list)
     guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=protects)
     timing = timing_of(
-        1, out=set(), instances=[], calls={}, around=None, guard=guard, current=str,
+        1, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str,
         fail=lambda name, error: errors.append(error),
     )  # fmt: skip
     timing.job = structs.replace(timing.job, instances=made, controls=("a",))
@@ -741,7 +741,7 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> N
     snapshot = SimpleNamespace(release=list)
     guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=snapshot)
     timing = timing_of(
-        2, out=set(), instances=[], calls={}, around=None, guard=guard, current=str, fail=print
+        2, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str, fail=print
     )
     timing.one(Group("bad"), {})
     assert (timing.out, timing.calls) == ({"bad"}, {})
@@ -790,7 +790,7 @@ def auditing(variants: Sequence[str], audit: Callable[..., tuple[float, str]]) -
     instances = [audited_instance(name) for name in variants]
     study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
     made = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
-    made.around = SimpleNamespace(inputs=SimpleNamespace(constant=()))
+    made.setup = SimpleNamespace(inputs=SimpleNamespace(constant=()))
     made.audit_sums = lambda instance, drawn, bound: (0.0, "")
     return made, instances
 

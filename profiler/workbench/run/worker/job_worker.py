@@ -47,7 +47,7 @@ from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
     from workbench.run.worker.guard import Guard
-    from workbench.run.worker.timing.neighbours import Neighbours as Around
+    from workbench.run.worker.timing.neighbours import Neighbours
 
 
 class JobWorker:
@@ -66,7 +66,7 @@ class JobWorker:
         self.guard: Guard | None = None
         self.loaded = 0
         self.failed: set[str] = set()
-        self.around: Around | None = None
+        self.neighbours: Neighbours | None = None
         self.reference: Callable[..., Any] | None = None
 
     def run(self) -> None:
@@ -254,20 +254,20 @@ class JobWorker:
         from workbench.run.worker.timing.neighbours import Neighbours
         from workbench.run.worker.timing.timed_gpu import TimedGpu
 
-        if self.around is None:
-            self.around = Neighbours(TimedGpu(), self.study, self.study.shapes[self.job.shape])
-        around = self.around
-        inputs = around.inputs()
-        table = around.table(inputs)
-        around.gpu.advance()
-        around.write(table, 0)
+        if self.neighbours is None:
+            self.neighbours = Neighbours(TimedGpu(), self.study, self.study.shapes[self.job.shape])
+        neighbours = self.neighbours
+        inputs = neighbours.inputs()
+        table = neighbours.table(inputs)
+        neighbours.gpu.advance()
+        neighbours.write(table, 0)
         # Ranges are of a thread, and autograd has one of its own for what goes backward.
         with torch.autograd.set_multithreading_enabled(False):
             ways = read_calls(Path.cwd()).get(name, ())
             call = graphs.as_timed(
-                lambda: partial(self.load(name), **inputs), ways, around.gpu.side
+                lambda: partial(self.load(name), **inputs), ways, neighbours.gpu.side
             )
-            around.write(table, 1)
+            neighbours.write(table, 1)
             torch.cuda.synchronize()
             torch.cuda.nvtx.range_push(self.job.ranges[name])
             call()

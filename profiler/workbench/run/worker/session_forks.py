@@ -243,7 +243,7 @@ class Server:
         )
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
-        inputs, timed = timing.around.inputs, None
+        inputs, timed = timing.setup.inputs, None
         if session.series:
             nodes = {name: calls[0] for name, calls in timing.calls.items()}
             ways = {name: other_ways(*calls) for name, calls in timing.calls.items()}

@@ -108,7 +108,7 @@ class Loader:
 
 
 @dataclass
-class Around:
+class SessionSetup:
     """What all instances of a session share."""
 
     gpu: TimedGpu
@@ -149,24 +149,24 @@ class Instance:
 
     CHANGING = ("offset",)
 
-    def __init__(self, around: Around, group: Group, each: float = 0.0) -> None:
-        self.around, self.group = around, group
+    def __init__(self, setup: SessionSetup, group: Group, each: float = 0.0) -> None:
+        self.setup, self.group = setup, group
         self.padding = torch.empty(
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
         )
-        extension = around.loader.has_extension(group.variant)
-        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else around.gpu.side
-        self.own = around.inputs.inputs()
-        self.table = around.inputs.table(self.own)
-        self.run: Callable[..., Any] = around.loader.load(group.variant).run
+        extension = setup.loader.has_extension(group.variant)
+        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else setup.gpu.side
+        self.own = setup.inputs.inputs()
+        self.table = setup.inputs.table(self.own)
+        self.run: Callable[..., Any] = setup.loader.load(group.variant).run
         out = self.first_call()
         self.outputs = replace(out, tensors={})
         self.kept = {name: room_for(tensor, 1)[0] for name, tensor in out.tensors.items()}
         del out
         # What compiles or tunes at the first calls may launch otherwise at the next; and what is
         # made of an input once is made of each copy of it ahead of what is captured.
-        warm_up(self.call, around.gpu.side)
-        for number in range(around.inputs.copies):
+        warm_up(self.call, setup.gpu.side)
+        for number in range(setup.inputs.copies):
             self.call(number)
         self.unchecked, self.refused_at = False, ""
         self.graphs: dict[Regime, torch.cuda.CUDAGraph | Streamed] = {}
@@ -174,21 +174,21 @@ class Instance:
         self.offset = 0.0  # see EmptyCalls
         self.each = self.trial(each)
         self.calls = {
-            Regime.CHAINED: around.calls(self.each + 4),
-            Regime.BACK_TO_BACK: around.calls(self.each),
+            Regime.CHAINED: setup.calls(self.each + 4),
+            Regime.BACK_TO_BACK: setup.calls(self.each),
             Regime.COLD: 1 if self.is_slow else COLD_CALLS,
         }
         if self.unchecked:
             self.calls = {regime: min(STREAMED_CALLS, n) for regime, n in self.calls.items()}
         for regime in IN_TURN:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
-        around.gpu.warm()
+        setup.gpu.warm()
         for regime in IN_TURN:
             self.graphs[regime] = self.capture(regime)
         marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
-        self.marks = [Marks(around.gpu) for _ in range(marked)]
+        self.marks = [Marks(setup.gpu) for _ in range(marked)]
         self.ahead = Marks(
-            around.gpu
+            setup.gpu
         )  # of the call ahead of them; a graph does not keep its events alive
         self.marked = self.capture_marked()
         self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
@@ -200,8 +200,8 @@ class Instance:
 
     def call(self, number: int = 0) -> Outputs:
         """One of a graph, by its number. Raises NoResult."""
-        own = {**self.own, **self.around.inputs.constants_of(number)}
-        return outputs_of(self.run(**own), own, self.around.inputs.in_place)
+        own = {**self.own, **self.setup.inputs.constants_of(number)}
+        return outputs_of(self.run(**own), own, self.setup.inputs.in_place)
 
     def first_call(self) -> Outputs:
         """Loads every kernel before anything is captured. Raises NotTimed where what it gives are
@@ -272,20 +272,20 @@ class Instance:
         """One call with what is around it. What it changes of its inputs is restored before it.
         Outputs are kept of no call that is timed by ``marks``, or ``bare``: without the variant.
         """
-        inputs, calls = self.around.inputs, self.calls[regime]
+        inputs, calls = self.setup.inputs, self.calls[regime]
         number = call if call < calls else -1  # ahead of the others
         if regime == Regime.CHAINED:
             inputs.write(self.table, call)
         else:
             inputs.restore(self.table, call)
         if regime == Regime.COLD:
-            self.around.flush.zero_()
+            self.setup.flush.zero_()
 
         def timed() -> Mapping[str, torch.Tensor]:
             return self.kept if bare else self.call(number).tensors
 
-        clock = marks or self.around.gpu
-        out = clock.around(timed) if regime in self.around.with_neighbours else timed()
+        clock = marks or self.setup.gpu
+        out = clock.around(timed) if regime in self.setup.with_neighbours else timed()
         if regime == Regime.CHAINED:
             for at, (name, tensor) in enumerate(out.items()):
                 inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, at)
@@ -309,7 +309,7 @@ class Instance:
 
     def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph | Streamed:
         """One call is ahead of the stamps, since what is around it is another graph's."""
-        gpu, calls = self.around.gpu, self.calls[regime]
+        gpu, calls = self.setup.gpu, self.calls[regime]
 
         def work() -> None:
             gpu.advance()
@@ -323,7 +323,7 @@ class Instance:
 
     def capture_marked(self) -> torch.cuda.CUDAGraph | Streamed:
         """As ``capture`` chained, with ``marks`` around each call."""
-        gpu = self.around.gpu
+        gpu = self.setup.gpu
 
         def work() -> None:
             gpu.advance()
@@ -336,7 +336,7 @@ class Instance:
         return self.captured(work)
 
     def replay_marked(self) -> None:
-        self.around.gpu.replay(self.marked)
+        self.setup.gpu.replay(self.marked)
 
     @property
     def by_events(self) -> float:
@@ -344,9 +344,9 @@ class Instance:
         return self.offset + fmean(marks.microseconds for marks in self.marks)
 
     def replay(self, regime: Regime) -> None:
-        self.around.gpu.replay(self.graphs[regime])
+        self.setup.gpu.replay(self.graphs[regime])
         if regime == Regime.CHAINED:
-            self.latest.append(self.around.gpu.replays)
+            self.latest.append(self.setup.gpu.replays)
 
     @property
     def last(self) -> int:
@@ -357,9 +357,9 @@ class Instance:
         """Those of the call whose output is kept: of one more replay where some are constant, and
         renewed since the rounds. What a variant made of them earlier is of no use there.
         """
-        if self.around.inputs.constant:
+        if self.setup.inputs.constant:
             self.replay(Regime.CHAINED)
-        return self.around.inputs.written(
+        return self.setup.inputs.written(
             self.last, kept_call(self.last, self.calls[Regime.CHAINED])
         )
 
@@ -367,12 +367,12 @@ class Instance:
         """One of the latest replays, drawn now: of one more where some inputs are constant, see
         ``inputs_of_kept``.
         """
-        if self.around.inputs.constant:
+        if self.setup.inputs.constant:
             self.replay(Regime.CHAINED)
         draw = random.SystemRandom()
-        replay = self.last if self.around.inputs.constant else draw.choice(self.latest)
+        replay = self.last if self.setup.inputs.constant else draw.choice(self.latest)
         call = draw.randrange(self.calls[Regime.CHAINED])
-        sums = self.around.gpu.sums[replay % SLOTS, call].tolist()
+        sums = self.setup.gpu.sums[replay % SLOTS, call].tolist()
         return SummedCall(replay, call, dict(zip(self.kept, sums[:SUMMED], strict=False)))
 
     def changed_input(self) -> str:
@@ -380,10 +380,10 @@ class Instance:
         a constant one that is not as it was.
         """
         self.replay(Regime.CHAINED)
-        wanted = self.around.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
-        names = self.around.inputs.given
+        wanted = self.setup.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
+        names = self.setup.inputs.given
         changed = (name for name in names if not torch.equal(self.own[name], wanted[name]))
-        return next(changed, "") or self.around.inputs.changed_constant()
+        return next(changed, "") or self.setup.inputs.changed_constant()
 
     @property
     def found(self) -> Outputs:

@@ -26,10 +26,10 @@ from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import expected_of, paired, refuse_kind
 from workbench.run.worker.timing.instances import (
     SLOW_CALL,
-    Around,
     Group,
     Instance,
     Loader,
+    SessionSetup,
     SummedCall,
 )
 from workbench.run.worker.timing.neighbours import KINDS, Neighbours, signed_sum
@@ -86,23 +86,23 @@ class TimingProcess:
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         gpu = TimedGpu()
         inputs = Neighbours(gpu, study, self.shape)
-        self.around = Around(gpu, loader, inputs, job.graph_microseconds)
+        self.setup = SessionSetup(gpu, loader, inputs, job.graph_microseconds)
         self.instances: list[Instance] = []
         self.out: set[str] = set()
         self.calls: dict[str, list[Call]] = {}  # the nodes of one, of each instance
         self.gauge = Gauge(gpu_uuid())
         self.throttled: list[bool] = []
         self.reasons: set[str] = set()
-        self.guard.integrity.protect(self, gpu, self.around, inputs)
+        self.guard.integrity.protect(self, gpu, self.setup, inputs)
 
     def session(self, number: int, variants: Sequence[str], alone: bool) -> Session:
         self.round = structs.replace(self.round, session=number, alone=alone)
         made = self.build(variants)
-        around = self.around
-        rounds = Rounds(around.gpu, self.instances, around.with_neighbours, self.tell, self.sent)
+        setup = self.setup
+        rounds = Rounds(setup.gpu, self.instances, setup.with_neighbours, self.tell, self.sent)
         if self.instances:
             kinds = {one.parts for one in self.instances if one.parts}
-            empty = {parts: EmptyCalls(self.around.gpu, parts) for parts in kinds}
+            empty = {parts: EmptyCalls(self.setup.gpu, parts) for parts in kinds}
             switch_contexts()
             offsets = {parts: calls.offset() for parts, calls in empty.items()}
             for one in self.instances:
@@ -110,7 +110,7 @@ class TimingProcess:
             self.warm_up(rounds)
             self.rounds(rounds)
         self.guard.require_whole()
-        self.around.inputs.renew()
+        self.setup.inputs.renew()
         audits = [*self.audits(number, self.instances)]
         if self.is_power_limited and not alone:
             audits += self.kernels_alone(rounds)
@@ -151,7 +151,7 @@ class TimingProcess:
         self.current(name)
         try:
             with self.guard.watching(name):
-                instance = Instance(self.around, group, each.get(name, 0.0))
+                instance = Instance(self.setup, group, each.get(name, 0.0))
                 nodes = instance.nodes
                 if not instance.unchecked:
                     self.calls.setdefault(name, []).append(nodes)
@@ -230,7 +230,7 @@ class TimingProcess:
         places = self.counting(rounds)
         for place in random.sample(places, len(places)):
             rounds.alone(place)
-            self.around.inputs.renew()
+            self.setup.inputs.renew()
             yield from self.audits(self.round.session, [self.instances[place]])
         self.guard.require_whole()
 
@@ -266,7 +266,7 @@ class TimingProcess:
         by_variant: dict[str, list[Callable[[], tuple[float, str]]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
         for one in random.sample(instances, len(instances)):
-            drawn = None if self.around.inputs.constant else one.any_call()
+            drawn = None if self.setup.inputs.constant else one.any_call()
             by_variant.setdefault(one.group.variant, []).extend(
                 (partial(self.audit, one, bound), partial(self.audit_sums, one, drawn, bound))
             )
@@ -316,7 +316,7 @@ class TimingProcess:
         errors, so that errors within the bound add up to SIGMAS times it by no chance.
         """
         drawn = drawn or instance.any_call()
-        inputs = self.around.inputs.written(drawn.replay, drawn.call)
+        inputs = self.setup.inputs.written(drawn.replay, drawn.call)
         expected = expected_of(self.study.reference(**inputs))
         for mine, its in paired(instance.found, expected).values():
             like = instance.kept[mine]
