@@ -14,8 +14,8 @@ from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
 Parts = tuple[int | None, ...]  # of a call: the bytes of each memset, None for any other node
-MOST_WARM_UP = 5  # calls
-MOST_CHOICES = 8
+MOST_WARM_UP = 5  # calls, until two in a row launch the same
+MOST_CHOICES = 8  # loads of a variant, until one launches what was timed
 
 
 def captured(

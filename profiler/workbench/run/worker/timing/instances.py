@@ -42,18 +42,26 @@ from workbench.study.params import base_name
 from workbench.words import IN_TURN, Inputs, Parameter, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
-FLUSH_FACTOR = 2  # times the L2 size, so that nothing of the inputs stays
-COLD_CALLS = 2
-LONG_CALL = 500.0  # microseconds, from which on a graph holds a single one
-SLOW_CALL = 5000.0  # from which on there is a single instance, in few rounds
-MARKED_CALLS = 8  # of the graph that the second clock times
-TRIAL_CALLS = 4
-STREAMED_CALLS = 4  # at a time, of what no graph can capture
+# Writes before a cold call, in sizes of the L2. L2 does not replace strictly by age, so that one
+# size can leave lines of the inputs. The second is a margin.
+FLUSH_FACTOR = 2
+COLD_CALLS = 2  # of a graph: the flush before each, 100 MB on an H100, outlasts a short call
+LONG_CALL = 500.0  # microseconds, above graph_microseconds: from here on a graph may hold one call
+SLOW_CALL = 5000.0  # from here on one instance in two rounds, or a session would take minutes
+# Calls that the second clock times. CUDA's manual gives an event a resolution of 0.5 µs, and the
+# clocks may differ by 1 µs, so that a single call would not do.
+MARKED_CALLS = 8
+TRIAL_CALLS = 4  # that tell how many fill a graph
+STREAMED_CALLS = 4  # at a time, of what no graph can capture: queued while AHEAD_CYCLES pass
 PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
 UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
-AHEAD_CYCLES = 4_000_000  # that the GPU waits, so that the host queues calls faster than they run
+# The GPU waits so long, 2 ms at 1.98 GHz, while the host queues calls in a stream. Otherwise it
+# would wait for Python between them.
+AHEAD_CYCLES = 4_000_000
 LATEST = 2  # replays of which any call can be looked at: a round more, and their sums may be lost
-PADDINGS = 4096  # of 512 bytes
+# A time depends on where buffers lie: new ones moved calls of 5 and 10 µs by 0.5 and 1.5 % (H200).
+# So each instance is moved by up to 2 MiB, in the 512-byte steps of torch's allocator.
+PADDINGS = 4096
 
 
 class NotTimed(WorkbenchError):

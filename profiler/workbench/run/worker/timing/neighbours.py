@@ -18,31 +18,46 @@ from workbench.run.worker.timing.timed_gpu import MOST_CALLS, SLOTS, SUMMED, Tim
 from workbench.study.model import Shape
 from workbench.words import Inputs
 
+# Draws of the inputs that are held; a call has one of them, times factors of its own. Integers have
+# no factors, so that several draws are what tells calls apart there. Each takes the inputs' memory.
 DRAWS = 4
-PIECE = 16  # bytes
-GUARD_BYTES = 64 * 1024  # before and behind an input
-AT_ONCE = 1 << 22  # pieces that are computed again at a time
-APART = 8  # times the L2 that calls move before one has the same constant inputs again
-MOST_COPIES = 48  # no more than calls of a graph
-MEMORY_OF_COPIES = 0.4  # of the free memory
+PIECE = 16  # bytes: the widest load and store of a thread
+# Before and behind a tensor: an access just outside of it meets no other tensor, and none that is
+# not there. A check fills as much with a pattern, and tells who wrote there.
+GUARD_BYTES = 64 * 1024
+AT_ONCE = 1 << 22  # pieces that are computed again at a time: 64 MiB, whatever the size of a tensor
+# Times the L2 that calls move before one has the same constant inputs again: L2 holds an eighth of
+# them from earlier calls, at most. Of a layer's weights in a model it holds nothing.
+APART = 8
+MOST_COPIES = MOST_CALLS  # a graph has a multiple of them
+MEMORY_OF_COPIES = 0.4  # of the free memory: instances and references need the rest
+# 1,024 threads an SM with a piece each: 2 MB in flight on an H100, its bandwidth times its latency.
 THREADS = 256
 BLOCKS_AN_SM = 4
-WHOLE = 8  # a kind of which all pieces have one factor
+WHOLE = 8  # a bit beside KINDS: all pieces have one factor
 KINDS = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4}
-DRAW, KEPT = 63, 62  # what is drawn of a call, besides the factor of each tensor
+# secret() has 64 numbers for a call: those of tensors begin at 0, and these say which draw a call
+# has, and which call's output is kept.
+DRAW, KEPT = 63, 62
 MOST_TENSORS = 60
 MASK = 2**32 - 1
 
 
 def mix(x: int) -> int:
-    """The hash of neighbours.cu."""
+    """Hash 32 bits as neighbours.cu does: ``lowbias32`` of C. Wellons' Hash Prospector, which is
+    cheap enough for every piece of every call, and flips each output bit for half of the inputs.
+    """
     x = ((x ^ x >> 16) * 0x7FEB352D) & MASK
     x = ((x ^ x >> 15) * 0x846CA68B) & MASK
     return x ^ x >> 16
 
 
 def secret(replay: int, call: int, what: int) -> int:
-    """What neighbours.cu draws for a call of a replay."""
+    """Draw a number as neighbours.cu does, for a call of a replay.
+
+    Every call has other inputs, and no call is told whether its output is the one that is kept. So
+    a variant that returns an earlier result, or computes only now and then, gives a wrong output.
+    """
     return mix((replay * 4096 + call * 64 + what) & MASK)
 
 

@@ -18,15 +18,20 @@ from workbench.run.worker.timing.instances import AMONG_OTHERS, Instance
 from workbench.run.worker.timing.timed_gpu import SLOTS, TimedGpu, Times
 from workbench.words import IN_TURN, Regime
 
-EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}  # how many rounds to one
+# How many rounds to one: verdicts rest on chained times, so that the others have half the rounds.
+EVERY = {Regime.CHAINED: 1, Regime.BACK_TO_BACK: 2, Regime.COLD: 2}
 SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
+# One round runs while the next is queued. A GPU at its power limit recovers while it waits: after
+# 1 ms without work, a call of 1.6 ms takes 10 % less (docs/measuring.md, "A referee").
 QUEUED = 2
 GRAPHS = len(IN_TURN) + 1  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
-# Of a kernel alone: a GPU needs about a second to settle at its power limit.
+# Of a kernel alone: a GPU needs about a second to settle at its power limit, which is five windows.
+# Cycles of a kernel agree within 0.6 % alone and in turn, so that the means of windows are asked to
+# agree within about as much.
 WINDOW_SECONDS, LONGEST_ALONE_SECONDS = 0.2, 3.0
-FIRST_REPLAYS, MOST_REPLAYS = 8, SLOTS // 8  # of a window
-SETTLED_WITHIN = 0.005  # the mean of the last windows and of those before them
+FIRST_REPLAYS, MOST_REPLAYS = 8, SLOTS // 8  # of a window: the first tells how many fill one
+SETTLED_WITHIN = 0.005
 
 
 class Timed(Protocol):

@@ -38,24 +38,28 @@ from workbench.run.worker.timing.timed_gpu import EmptyCalls, TimedGpu, switch_c
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import HEADLINE
 
-MEMORY_USED = 0.8  # of the free memory that instances may take
+MEMORY_USED = 0.8  # of the free memory that instances may take: audits need the reference's
 CONTEXT_BYTES = 1 << 29  # that the context of ``switch_contexts`` may take
-STEADY_WITHIN = 0.01  # the clock of a stretch of rounds and of the stretch before it
+# A GPU that runs into its power limit needs about a second to settle. It is warm when the clock of
+# a stretch of rounds is that of the stretch before, within 1 %.
+STEADY_WITHIN = 0.01
 STRETCH_SECONDS = 0.5
-POWER_SECONDS = 1.0  # a GPU that runs into its power limit needs so long to settle
-LONG_MICROSECONDS = 40.0  # calls from which on it may
+POWER_SECONDS = 1.0
+LONG_MICROSECONDS = 40.0  # shorter calls draw less power, since launches take part of the time
 LONGEST_WARM_UP_SECONDS = 4.0
-SHORT_WARM_UP_SECONDS = 0.1
+SHORT_WARM_UP_SECONDS = 0.1  # of short calls, for what is loaded at the first replays
 # One has marked graphs, the next none: to launch one again while it runs would wait for it, and
 # nobody would tell who is at work.
 WARM_UP_ROUNDS = -2, -1
-LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4
+LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4  # more rounds do not narrow the interval of sessions
 POWER = "power"  # in the names of NVML's reasons for a lower clock
-REFERENCES_ALONE, STEPS_ALONE = 2, 3
-LOOKS = 2  # at an instance
-SIGMAS = 6  # of the sum of many errors with random signs
-ROUNDING = 1e-9  # of such a sum, of its norm
-AUDIT_SECONDS = 1.5  # after which no further output is audited
+REFERENCES_ALONE, STEPS_ALONE = 2, 3  # the fastest: each costs up to 3 s
+LOOKS = 2  # at a variant that is due: the output that is kept, and the sums of a drawn call
+# Many errors with random signs add up like a normal variable, which exceeds six standard deviations
+# in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
+SIGMAS = 6
+ROUNDING = 1e-9
+AUDIT_SECONDS = 1.5  # after which an audit begins only if it is due in this session
 
 
 class TimingProcess:

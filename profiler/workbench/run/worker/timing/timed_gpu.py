@@ -15,14 +15,22 @@ import torch
 from workbench import cuda
 from workbench.run.worker.timing.graphs import Parts, captured
 
-SLOTS = 4096  # replays whose stamps and sums are held
-MOST_CALLS = 48  # of a graph
+# Replays whose stamps and sums are held: 35 MB of stamps on the 132 SMs of an H100, 6 MB of sums.
+# Two rounds must fit, which bounds the instances of a session (MOST_INSTANCES).
+SLOTS = 4096
+# Calls of a graph. secret() in neighbours.cu has numbers for 64 calls of a replay, and a few calls
+# besides these are numbered: the one ahead of the stamps, and those of the second clock.
+MOST_CALLS = 48
 SUMMED = 4  # outputs of a call, at most
-EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5  # that tell how two clocks differ
-SCRATCH_BYTES = 1 << 22
+# Empty calls by both clocks: the median of 20 replays of 8 calls. It must be far finer than the
+# 1 µs by which the clocks may differ; %globaltimer advances in steps of 32 ns on an H100.
+EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5
+SCRATCH_BYTES = 1 << 22  # the most that a memset of an empty call writes
 POLL_SECONDS = 1e-3
 REPORT_SECONDS = 1.0  # between two looks at how far the GPU is
-SKEW_NS = 200_000  # a stamp further than this from the others is of an older replay
+# A stamp has a block for each SM, but two blocks may run on one SM. The SM without any still has
+# its stamp of SLOTS replays ago, which is further from the others than this.
+SKEW_NS = 200_000
 KERNELS = ("advance", "write_inputs", "read_output", "stamp")
 START, END, BETWEEN, CALL, BEFORE = range(5)  # see neighbours.cu
 ROWS = 4  # of a replay
@@ -82,7 +90,13 @@ class Marks:
 
 
 class TimedGpu:
-    """``replays`` counts as the counter on the GPU does, which every graph advances."""
+    """The kernels, buffers and streams of the harness (docs/measuring.md, "A timed call").
+
+    Clocks are read by kernels inside of the graph, because host clocks and events between graphs
+    include the launch of a graph, which takes longer than a short call. ``replays`` counts as the
+    counter on the GPU does, which every graph advances: from it each replay finds its slot, and its
+    inputs, without any parameter that the host would have to change.
+    """
 
     CHANGING = ("replays",)
 
