@@ -64,7 +64,7 @@
 
   // Going to a place on the page; the address keeps it
 
-  /** What an address means: an anchor of the page, or the name of a version. */
+  /** What an address means: an anchor of the page, or the name of a variant. */
   const target = (anchor) => {
     if (!anchor) return null;
     let name = "";
@@ -134,11 +134,11 @@
   const makeIndex = () => {
     const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
     const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
-    const versions = new Set(all(".is-ladder tr[data-key]").map((row) => row.dataset.key));
+    const variants = new Set(all(".is-ladder tr[data-key]").map((row) => row.dataset.key));
     const rows = new Map();
     for (const head of all("main table:not(.is-ladder) tbody th")) {
       const [words, where] = [tidy(head.textContent), about(head)];
-      if (words && !versions.has(words) && !rows.has(`${words} ${where}`)) rows.set(`${words} ${where}`, [words, where, head]);
+      if (words && !variants.has(words) && !rows.has(`${words} ${where}`)) rows.set(`${words} ${where}`, [words, where, head]);
     }
     return [
       ...steps.map((step) => entry("step", titled(step), "", step)),
@@ -481,7 +481,7 @@
       const pair = before === after ? after : `${before ?? "no file"} to ${after ?? "no file"}`;
       const pairs = blocks.flatMap((block) => block.length === 2 ? block[0] : []);
       const count = (side) => pairs.filter((each) => each[side] !== null).length;
-      const note = `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: stall time as a share of all samples of each version."}`;
+      const note = `${pair}: ${count(1)} lines added, ${count(0)} removed.${cold ? "" : " Strips: stall time as a share of all samples of each variant."}`;
       return boxed(diffTable({ before, after, pair, heat, most, cold, hunks }, blocks), `Diff of ${child}, ${pair}`, note);
     });
     const costly = found.flatMap(({ hunks }) => Object.entries(hunks))
@@ -507,7 +507,7 @@
     cell.focus({ preventScroll: true });
   };
 
-  // The source of one version
+  // The source of one variant
 
   const sourceRow = (variant, name, line, n, most, warm) => {
     const heat = heatOf(variant, name, n);

@@ -78,7 +78,7 @@ def source(variant: str) -> list[str]:
     return texts[virtual_name("attention", f"{variant}.cu")].splitlines()
 
 
-def versions(page: Page) -> list[str]:
+def variants_of(page: Page) -> list[str]:
     return page.locator("table.ladder").first.locator("tbody th").all_inner_texts()
 
 
@@ -123,7 +123,7 @@ def test_it_opens_whole_silent_and_legible(desk: Desk, size: str) -> None:
 def test_the_ladder_fits_its_column_with_the_key_change(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
     table = page.locator("table.ladder").first
-    change = table.locator("tbody tr").nth(1).locator(".c-change")
+    change = table.locator("tbody tr").nth(1).locator(".c-key_change")
     for name, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
         box = table.locator("xpath=..")
@@ -134,7 +134,7 @@ def test_the_ladder_fits_its_column_with_the_key_change(desk: Desk) -> None:
         assert room["x"] + room["width"] <= width, name
         expect(table.locator("thead")).to_be_visible(visible=name != "phone")
     page.locator("#ladder > details summary").first.click()
-    expect(page.locator("#ladder .c-occupancy:visible").last).to_be_attached()
+    expect(page.locator("#ladder .c-achieved_occupancy_pct:visible").last).to_be_attached()
 
 
 def test_on_a_phone_a_version_is_a_card(desk: Desk) -> None:
@@ -144,7 +144,8 @@ def test_on_a_phone_a_version_is_a_card(desk: Desk) -> None:
     assert box
     assert box["height"] > 90
     assert box["width"] <= PHONE[0]
-    label = card.locator(".c-time").evaluate("each => getComputedStyle(each, '::before').content")
+    time = card.locator(".c-microseconds")
+    label = time.evaluate("each => getComputedStyle(each, '::before').content")
     assert "time" in label
     assert "µs" in label
     small = page.locator("svg.chart text:visible").evaluate_all(
@@ -340,30 +341,30 @@ def test_source_view_has_reasons_by_line(desk: Desk) -> None:
 
 def test_sorting(desk: Desk) -> None:
     page = desk.open(pages.recorded_page())
-    ladder = versions(page)
+    ladder = variants_of(page)
     assert ladder[0] == "baseline"
     table = page.locator("table.ladder").first
-    head = table.locator("thead .c-time")
+    head = table.locator("thead .c-microseconds")
     head.locator("button").click()
     expect(head).to_have_attribute("aria-sort", "ascending")
     found = pages.recorded()[0]
     times = {row.variant: row.time.value for row in found.everything if row.time}
     rising = sorted((name for name in ladder if name in times), key=times.__getitem__)
     untimed = [name for name in ladder if name not in times]  # come last, whichever way
-    assert versions(page) == [*rising, *untimed]
+    assert variants_of(page) == [*rising, *untimed]
     head.locator("button").click()
     expect(head).to_have_attribute("aria-sort", "descending")
-    assert versions(page) == [*rising[::-1], *untimed]
+    assert variants_of(page) == [*rising[::-1], *untimed]
     assert table.locator("[aria-sort]").count() == 1
-    parent = table.locator("thead .c-parent button")
+    parent = table.locator("thead .c-speedup_over_parent button")
     parent.click()
-    without = table.locator('tbody td.c-parent[data-sort=""]').count()
+    without = table.locator('tbody td.c-speedup_over_parent[data-sort=""]').count()
     known = len(ladder) - without
-    first = versions(page)[:known]  # rows without a parent come last,
+    first = variants_of(page)[:known]  # rows without a parent come last,
     parent.click()
-    assert versions(page)[:known] == first[::-1]  # whichever way
-    table.locator("thead button", has_text="version").click()
-    assert versions(page) == ladder
+    assert variants_of(page)[:known] == first[::-1]  # whichever way
+    table.locator("thead button", has_text="variant").click()
+    assert variants_of(page) == ladder
 
 
 def test_planted_markup_does_not_run(desk: Desk) -> None:

@@ -70,7 +70,7 @@ def render_page(
         best=ablation.best.variant if ablation.best else "",
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
-        versions=_versions(ablation, sources, files, writer),
+        variants=_variants(ablation, sources, files, writer),
         absent=ABSENT,
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
@@ -94,10 +94,10 @@ def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
     return [*known[:after], ("code", CODE), *known[after:]]
 
 
-def _versions(
+def _variants(
     ablation: Ablation, sources: Sources, files: PageFiles, writer: html.Writer
 ) -> list[dict[str, object]]:
-    """Every version with its figures, and the files that the page shows of it."""
+    """Every variant with its figures, and the files that the page shows of it."""
     return [
         {
             "name": row.variant,
@@ -138,7 +138,7 @@ def _data(
 
 
 def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
-    """The best version and its speed; the result counts verdicts and predictions."""
+    """The best variant and its speed; the result counts verdicts and predictions."""
     best = ablation.best
     if best is None or best.time is None:
         return

@@ -146,7 +146,7 @@ def advised(row: Row, ablation: Ablation) -> Section:
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     """A row for each advice: kernel, line, change, gain and earlier attempts. It is about the best
-    version, or the last step before it that was profiled.
+    variant, or the last step before it that was profiled.
     """
     path = ablation.path[::-1]
     row = next((row for row in path if row.advice is not None), ablation.best)

@@ -39,7 +39,7 @@ def answer(ablation: Ablation) -> Text:
     """The fastest kept step beside the references and the baseline, and where it was measured."""
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
-        return words("No version has a current chained time that counts: there is no result yet.")
+        return words("No variant has a current chained time that counts: there is no result yet.")
     opening = line(code(best.variant), f" takes {took(best)} per call")
     if best.variant == first.variant:
         opening = line("No step was kept: ", opening)

@@ -195,7 +195,7 @@ def _time(shape: str, one: AcrossShapes) -> Content:
 
 
 def overall(over: OverSizes) -> list[Text]:
-    """Of every version that was timed beside a reference at all sizes."""
+    """Say of every variant that was timed beside a reference at all sizes."""
     parts = []
     for each in over.versions:
         worst = each.worst
