@@ -34,7 +34,7 @@ from workbench.render import answers, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.chart.charts import chart
 from workbench.render.chart.svg import Box
-from workbench.render.document import limits
+from workbench.reporters import calibrate
 from workspaces import copy_of_fixture
 
 MADE_UP = {
@@ -173,7 +173,7 @@ def test_above_theory_is_an_error_in_the_data() -> None:
         calibration(), Peaks(1e9, {"fp32": 1.9e13 / 1.04, "dram": 1.8e12 / 1.06})
     )
     assert [roof.id for roof in low.wrong] == ["dram"]
-    assert "above theory: an error in the data" in markdown.table(limits.ceilings(low))
+    assert "above theory: an error in the data" in markdown.table(calibrate.ceilings(low))
     assert not measured_ceilings(calibration(), None).wrong
 
 
@@ -196,7 +196,7 @@ def cells(table: str, variant: str) -> list[str]:
 
 
 def test_the_table_of_ceilings_has_both_and_the_clock() -> None:
-    table = markdown.table(limits.ceilings(measured()))
+    table = markdown.table(calibrate.ceilings(measured()))
     assert cells(table, "FP32")[1:5] == ["19.0 TFLOP/s", "20.0 TFLOP/s", "95 %", "1000"]
     assert cells(table, "DRAM")[1:4] == ["1.80 TB/s", "not collected", "not collected"]
     assert cells(table, "FP64")[1] == "not collected"

@@ -23,7 +23,6 @@ from workbench.render import columns, markdown, terminal
 from workbench.render.as_table import as_csv, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.document import ladder_view as document
-from workbench.render.document import variant
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -46,6 +45,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.html import Writer, anchor
+from workbench.reporters import try_
 from workspaces import FIXTURE, ROOT, output_of
 
 DOCS = (ROOT / "docs" / "json.md").read_text()
@@ -190,7 +190,7 @@ def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
         Where.SCREEN: f"{screen.getvalue()} {printed('ablate')}",
         Where.REPORT: f"{(folder / 'OPTIMIZATION_REPORT.md').read_text()} {page}",
         Where.PAGE: f"{page} {printed('ablate', '--all')}",
-        Where.TRY: markdown.blocks(variant.result(ladder.rows[1], ladder, profiled=True)),
+        Where.TRY: markdown.blocks(try_.times_and_limits(ladder.rows[1], ladder, profiled=True)),
         Where.CSV: f"{printed('ablate', '--csv')} {ladder.table().to_csv()}",
         Where.JSON: printed("ablate", "--json"),
         Where.BRIEF: json.dumps(json.loads(printed("ablate", "--brief"))["variants"]),

@@ -20,6 +20,7 @@ import torch
 
 from answers import Capsys, json_of, not_none
 from workbench import cuda
+from workbench.app.checked import CheckRow
 from workbench.app.measure import plan
 from workbench.app.target import check_figures
 from workbench.cli.main import main
@@ -29,7 +30,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import load_calibration
 from workbench.load import calibration_of, load
 from workbench.render import markdown
-from workbench.render.document.checks import CheckRow, checks
+from workbench.reporters.check import checks
 from workbench.run.worker import job_worker as worker_main
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace

@@ -21,7 +21,7 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.rows import Ablation
 from workbench.problems.problem import Problem
 from workbench.render import markdown
-from workbench.render.document import variant as document
+from workbench.reporters.try_ import times_and_limits
 from workbench.run import machine
 from workbench.run.worker.guard import Opened
 from workspaces import ROOT, recorded_ladder
@@ -164,7 +164,7 @@ def judged() -> Ablation:
 def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation) -> None:
     """On the recorded ladder: what it says of a kernel as if it had been tried."""
     row = judged.row("fix4")
-    text = markdown.blocks(document.result(row, judged, profiled=True))
+    text = markdown.blocks(times_and_limits(row, judged, profiled=True))
     assert row.time is not None
     assert "the speed of" in text
     assert text.count("hottest line `fix4.cu:") >= 1
@@ -177,7 +177,9 @@ def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation)
 
 def test_an_extension_that_is_not_profiled_says_so(judged: Ablation) -> None:
     row = replace(judged.row("fix4"), bottlenecks=(), figures={})
-    assert "profile: not asked for" in markdown.blocks(document.result(row, judged, profiled=False))
+    assert "profile: not asked for" in markdown.blocks(
+        times_and_limits(row, judged, profiled=False)
+    )
 
 
 def test_what_the_reference_opens_is_not_the_variants_doing(tmp_path: Path) -> None:

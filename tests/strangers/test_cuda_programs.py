@@ -29,7 +29,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request
-from workbench.render.document.environment import compiled_line, source_of
+from workbench.reporters.build import compiled_line, source_of
 from workbench.study.config import Gates
 
 CU = Path(__file__).parent / "cu"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workbench.app.executor import Executor
 from workbench.app.target import in_place, require_arch
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.render.document.environment import VariantBuild
+from workbench.evidence.records import BuiltKernel
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study
@@ -16,6 +16,20 @@ from workbench.study.params import base_name, expanded, names_of
 from workbench.study.workspace import Workspace, including
 
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)
+
+
+@dataclass(frozen=True)
+class VariantBuild:
+    """``error`` is why it does not compile, ``hint`` a way out; ``lacks``: a package is missing."""
+
+    variant: str
+    arch: str
+    kernels: tuple[BuiltKernel, ...] = ()
+    defines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    hint: str = ""
+    lacks: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,23 @@ from pathlib import Path
 from workbench.cuda.compiler import compiler_version, package_version
 from workbench.cuda.includes import header_folders
 from workbench.ncu.support import known_error, unsupported
-from workbench.render.document.environment import DoctorRow
 from workbench.run import machine
 from workbench.run.gpu import look, nvidia_smi, why_none
 from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
+
+
+@dataclass(frozen=True)
+class DoctorRow:
+    """One thing that ``doctor`` looked at; ``needed_for`` is read, build or measure."""
+
+    name: str
+    result: str
+    found: str
+    fix: str
+    needed_for: str
 
 
 def row(

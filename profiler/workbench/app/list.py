@@ -4,16 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there, listed
 from workbench.load import load
-from workbench.render.document.listing import EvidenceState, Listed, ListedStudies, ListedStudy
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
 from workbench.words import Status
+
+
+@dataclass(frozen=True)
+class EvidenceState:
+    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each.
+    ``why`` says what is wrong with a capture that is damaged.
+    """
+
+    gpu: str
+    shape: str
+    state: str
+    build: Status
+    check: Status
+    timing: Status
+    capture: Status
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A variant as ``list`` shows it; ``changed`` are files that are newer than its evidence."""
+
+    variant: str
+    parent: str | None
+    key_change: str
+    reference: bool
+    evidence: tuple[EvidenceState, ...]
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ListedStudy:
+    """A study as ``list`` shows it."""
+
+    study: str
+    title: str
+    shapes: tuple[str, ...]
+    default_shape: str
+    variants: tuple[Listed, ...]
+
+
+@dataclass(frozen=True)
+class ListedStudies:
+    studies: list[ListedStudy]
 
 
 def summary(states: Collection[Status]) -> str:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from workbench.app.checked import CheckedStudy, CheckRow, ErrorBound
 from workbench.app.executor import Executor, Task
 from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
-from workbench.render.document.checks import CheckedStudy, CheckRow, ErrorBound
 from workbench.run.plan import Plan
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at

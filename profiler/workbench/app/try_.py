@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from workbench.app.checked import ErrorBound
 from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
@@ -22,7 +23,6 @@ from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, Problem, Request, split
 from workbench.problems.writing import TrialFacts
-from workbench.render.document.checks import ErrorBound
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates

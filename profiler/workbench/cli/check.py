@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from workbench.app.checked import CheckRow
 from workbench.app.measure import check, check_on_cpu
 from workbench.app.target import (
     find_study,
@@ -17,7 +18,7 @@ from workbench.cli.options import CheckOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.reporters.check import CheckRow, reasons
+from workbench.reporters.check import reasons
 from workbench.study.workspace import including
 from workbench.words import ABSENT, CheckResult, Status
 

@@ -10,7 +10,7 @@ from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.judge.commits import VariantChange
-from workbench.reporters.gate import junit_of
+from workbench.reporters.gate import junit
 from workbench.study.own_files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
@@ -30,7 +30,7 @@ def run(options: GateOptions) -> int:
     )
     show(options, found)
     if options.junit:
-        write_bytes(options.junit, junit_of(found).encode())
+        write_bytes(options.junit, junit(found).encode())
     return finish(found.changes)
 
 

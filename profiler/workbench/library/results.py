@@ -23,7 +23,7 @@ from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart.charts import CHARTS, chart
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import ladder_view, launches, listing, pair, variant
+from workbench.render.document import ladder_view, launches, pair, variant
 from workbench.render.document.blocks import (
     Block,
     Chart,
@@ -35,6 +35,7 @@ from workbench.render.document.captions import caption_of
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
+from workbench.reporters.list import states
 from workbench.reporters.try_ import attempt_blocks
 from workbench.run import machine
 from workbench.study.model import Study
@@ -296,4 +297,4 @@ class RecordedEvidence(Shown):
         return profiled(self.ladder, variant)
 
     def _blocks(self) -> Sequence[Block]:
-        return [variant.origin(self.ladder), listing.states(self.states)]
+        return [variant.origin(self.ladder), states(self.states)]

@@ -20,8 +20,6 @@ from workbench.judge.rows import Ablation, Row
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
 from workbench.render.columns import Where, data
-from workbench.render.document.checks import CheckedStudy, CheckRow
-from workbench.render.document.environment import DoctorRow
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import parent_of
@@ -252,39 +250,9 @@ def _bottleneck(one: Bottleneck) -> Data:
     }
 
 
-def checked(found: CheckedStudy) -> Data:
-    """The wrong checks first. No verdict where nothing was checked, or some of it is stale."""
-    order = sorted(found.checks, key=lambda one: not one.wrong)
-    states = {one.status for one in order}
-    if any(one.wrong for one in order):
-        verdict = CheckResult.WRONG
-    elif CheckResult.CORRECT in states and Status.STALE not in states:
-        verdict = CheckResult.CORRECT
-    else:
-        verdict = None
-    return {
-        "study": found.study,
-        "gpu": found.gpu,
-        "evidence": found.evidence,
-        "verdict": verdict,
-        "failed": [{"variant": name, "why": short(why)} for name, why in found.lost.items()]
-        or None,
-        "checks": [_check(one) for one in order],
-    }
-
-
 def failed(why: Mapping[str, str]) -> list[Data] | None:
     """What failed, by variant; None for nothing."""
     return [{"variant": name, "why": short(text)} for name, text in why.items()] or None
-
-
-def _check(one: CheckRow) -> Data:
-    found: Data = {"variant": one.variant, "shape": one.shape, "status": one.status}
-    if one.max_abs is not None:
-        found |= {"max_error": number(one.max_abs), "allowed": number(one.bound)}
-    if one.wrong:
-        found |= {"input_kind": one.kind, "why": short(one.why), "hint": short(one.hint)}
-    return found
 
 
 def pair(found: Ablation, two: VariantPair) -> Data:
@@ -322,19 +290,6 @@ def kernel_pair(compared: Comparison, advice: Sequence[Advice] | None) -> Data:
 
 def _compared(found: Comparison) -> Data:
     return {"factors": found.decomposition, "stalls_us": found.stall_microseconds[:5]}
-
-
-def doctor(rows: Sequence[DoctorRow], works: Mapping[str, bool], conclusion: str) -> Data:
-    """What works, and each row that does not with its way out."""
-    return {
-        "works": dict(works),
-        "conclusion": conclusion,
-        "problems": [
-            {"name": each.name, "result": each.result, "found": short(each.found), "fix": each.fix}
-            for each in rows
-            if each.fix
-        ],
-    }
 
 
 PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read

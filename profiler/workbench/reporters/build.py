@@ -2,10 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from workbench.app.build import Builds
-from workbench.render.document.blocks import Block
-from workbench.render.document.environment import compiled
+from workbench.evidence.records import BuiltKernel
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Field,
+    code,
+    field,
+    joined,
+    line,
+    numeric,
+    paragraph,
+    table,
+)
+from workbench.render.numbers import one_line
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel of a variant, and how many warnings the variant has."""
+
+    variant: str
+    built: BuiltKernel
+    defines: str
+    warnings: int
+
+
+def source_of(built: BuiltKernel) -> str:
+    """With the compiler, where it is named."""
+    return " by ".join(filter(None, (built.source, built.compiler)))
+
+
+COMPILED: list[Field[CompiledKernel]] = [
+    field("variant", "variant", lambda k: k.variant),
+    field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
+    field("source", "source", lambda k: source_of(k.built), rank=2),
+    field("defines", "defines", lambda k: k.defines, rank=2),
+    numeric("registers", "registers", lambda k: str(k.built.registers), rank=1),
+    numeric("shared", "static shared B", lambda k: str(k.built.shared_bytes), rank=2),
+    numeric("stack", "stack B", lambda k: str(k.built.stack_bytes), rank=4),
+    numeric("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), rank=2),
+    numeric("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), rank=2),
+    numeric("warnings", "warnings", lambda k: str(k.warnings), rank=3),
+]
 
 
 def blocks(result: Builds, _: object) -> list[Block]:
-    return compiled(result.builds)
+    """Of those that compiled; empty where none did."""
+    built = [each for each in result.builds if not each.error]
+    kernels = [
+        CompiledKernel(each.variant, kernel, defines, len(each.warnings))
+        for each in built
+        for kernel, defines in zip(each.kernels, each.defines, strict=True)
+    ]
+    warnings = [(each.variant, text) for each in built for text in each.warnings]
+    without = [each.variant for each in built if not each.kernels]
+    shown: list[Block] = []
+    if kernels:
+        shown.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
+    if warnings:
+        shown.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
+    if without:
+        text = ": nothing to compile here, what it calls is compiled when it runs"
+        shown.append(paragraph(joined([code(name) for name in without]), text))
+    return shown
+
+
+SIZES = (
+    ("registers", "registers", ""),
+    ("shared_bytes", "shared memory", " bytes"),
+    ("stack_bytes", "stack", " bytes"),
+)
+
+
+def compiled_line(arch: str, kernels: Sequence[BuiltKernel], warnings: Sequence[str]) -> str:
+    """A line says how a variant was compiled, with its warnings."""
+    alone = len(kernels) == 1
+    parts = [
+        ("" if alone else f"{kernel.kernel} ") + ", ".join(_sizes(kernel)) for kernel in kernels
+    ]
+    built = "; ".join(parts) or "no kernel of cuda.kernel, no report of registers and spills"
+    return "; ".join([f"built for {arch}: {built}", *(f"warning: {one_line(w)}" for w in warnings)])
+
+
+def _sizes(kernel: BuiltKernel) -> Iterator[str]:
+    """Registers and spills always, the rest where it is not zero."""
+    for key, name, unit in SIZES:
+        value = getattr(kernel, key)
+        if key == "registers" or value:
+            yield f"{name} {value}{unit}"
+    spills = kernel.spill_store_bytes + kernel.spill_load_bytes
+    yield f"spills {spills}" + (" bytes" if spills else "")
+    if kernel.compiler:
+        yield f"by {kernel.compiler}"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.render.document.blocks import Block
-from workbench.render.document.environment import findings
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Field,
+    field,
+    line,
+    paragraph,
+    strong,
+    table,
+)
 
 if TYPE_CHECKING:
-    from workbench.app.doctor import Diagnosis
+    from workbench.app.doctor import Diagnosis, DoctorRow
 
 
 def data(result: Diagnosis) -> dict[str, object]:
@@ -18,11 +26,35 @@ def data(result: Diagnosis) -> dict[str, object]:
 
 
 def brief(result: Diagnosis) -> dict[str, object]:
-    from workbench.render import brief as in_short  # reads records: not without msgspec
+    """What works, and each row that does not with its way out."""
+    from workbench.render.brief import short  # reads records: not without msgspec
 
-    return in_short.doctor(result.rows, result.works, result.conclusion)
+    return {
+        "works": dict(result.works),
+        "conclusion": result.conclusion,
+        "problems": [
+            {"name": each.name, "result": each.result, "found": short(each.found), "fix": each.fix}
+            for each in result.rows
+            if each.fix
+        ],
+    }
+
+
+FINDINGS: list[Field[DoctorRow]] = [
+    field("result", "", lambda f: f"[{f.result}]"),
+    field("name", "what", lambda f: f.name),
+    field("found", "found", lambda f: f.found, rank=1),
+]
 
 
 def blocks(result: Diagnosis, _: object) -> list[Block]:
+    """What there is, what works with it, and how to get what is missing."""
     title = ": ".join(filter(None, [result.host, result.conclusion]))
-    return findings(result.rows, title)
+    shown: list[Block] = [
+        table("findings", FINDINGS, result.rows, key=lambda f: f.name),
+        paragraph(title),
+    ]
+    fixes = tuple(line(strong(f.name), f": {f.fix}") for f in result.rows if f.fix)
+    if fixes:
+        shown[1:1] = [paragraph("What would help:"), Bullets(fixes)]
+    return shown

@@ -1,29 +1,142 @@
-"""``gate``: what a change did to the variants."""
+"""``gate``: what a change did to the variants, for people and as JUnit XML for CI systems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+from xml.etree import ElementTree as xml
 
 from workbench.app.gate import Gated
 from workbench.judge.commits import VariantChange
-from workbench.render.document import checks
-from workbench.render.document.blocks import Block
-from workbench.render.junit import junit
-from workbench.words import Move
+from workbench.judge.comparison import Difference, difference_label
+from workbench.judge.findings import sentence
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    Marking,
+    Section,
+    code,
+    field,
+    joined,
+    numeric,
+    paragraph,
+    strong,
+    table,
+    words,
+)
+from workbench.render.numbers import number, printable, printable_lines
+from workbench.words import NONE, Move
+
+TIERS = ("compiler", "counters", "times")
+SHOWN = 12  # findings, where not all are asked for
+KINDS = {
+    Move.FASTER: Marking.KEPT,
+    Move.SLOWER: Marking.REJECTED,
+    Move.BROKEN: Marking.REJECTED,
+    Move.CANNOT_TELL: Marking.INCONCLUSIVE,
+}
 
 
-def blocks(result: Gated, options: Any) -> list[Block]:
+Moved = tuple[str, Difference]  # of a variant
+
+
+CHANGES: list[Field[VariantChange]] = [
+    field("variant", "variant", lambda c: c.variant),
+    field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
+    field("by", "by", lambda c: TIERS[c.tier], rank=2),
+    field("cause", "cause", lambda c: c.cause or NONE, rank=1),
+    field("why", "why", lambda c: sentence(c.why), rank=1),
+]
+FINDINGS: list[Field[Moved]] = [
+    field("variant", "variant", lambda m: m[0]),
+    field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
+    field("what", "what", lambda m: difference_label(m[1].what)),
+    numeric("before", "before", lambda m: shown(m[1].before), rank=1),
+    numeric("after", "after", lambda m: shown(m[1].after), rank=1),
+]
+
+
+def shown(value: float | str) -> str:
+    return value or NONE if isinstance(value, str) else number(value, 4)
+
+
+def blocks(result: Gated, options: Any) -> Iterator[Block]:
+    """The verdict in a line, then each study; what is the same is a line, unless all is wanted."""
     counts = {move: sum(change.verdict == move for change in result.changes) for move in Move}
     text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    title = f"{result.older.short} → {result.newer.short}: {text or 'no variant'}"
-    return checks.gate(title, _changes(result), wide=options.wide)
+    yield paragraph(strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}"))
+    for each in result.studies:
+        yield Section(each.study, code(each.study), tuple(_study(each.changes, options.wide)))
 
 
-def junit_of(result: Gated) -> str:
-    """The changes as JUnit XML."""
-    return junit(_changes(result))
+def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
+    same = [change for change in changes if change.verdict == Move.SAME]
+    listed = [change for change in changes if wide or change.verdict != Move.SAME]
+    if listed:
+        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, Marking.PLAIN))
+        yield table("changes", CHANGES, listed, key=key, kind=kind)
+    if same and not wide:
+        yield paragraph(f"same: {', '.join(change.variant for change in same)}")
+    if stale := ", ".join(change.variant for change in same if change.stale):
+        why = (
+            "evidence belongs to whole files, comments included. `workbench ablate` measures again"
+        )
+        yield paragraph(f"the recorded evidence of {stale} is stale now: {why}")
+    moved = [(c.variant, one) for c in listed for one in c.differences]
+    if moved:
+        yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
+    if len(moved) > SHOWN and not wide:
+        yield paragraph(f"and {len(moved) - SHOWN} more: --wide shows all")
+    also: dict[str, list[str]] = {}
+    for change in listed:
+        for found in change.also:
+            also.setdefault(sentence(found), []).append(change.variant)
+    for text, variants in also.items():
+        yield paragraph(joined(list(map(code, variants))), f": {text}")
 
 
-def _changes(result: Gated) -> dict[str, Sequence[VariantChange]]:
-    return {each.study: each.changes for each in result.studies}
+def junit(result: Gated) -> str:
+    """Slower and broken ones have failed; those without an answer are skipped.
+
+    A case has name and class alone, as the schema of Jenkins (junit-10.xsd) has it.
+    """
+    top = xml.Element("testsuites", name="workbench gate")
+    for each in result.studies:
+        study, changes = each.study, each.changes
+        suite = xml.SubElement(
+            top,
+            "testsuite",
+            name=study,
+            tests=str(len(changes)),
+            failures=str(sum(change.is_bad for change in changes)),
+            skipped=str(sum(change.verdict == Move.CANNOT_TELL for change in changes)),
+            errors="0",
+        )
+        for change in changes:
+            _case(suite, study, change)
+    xml.indent(top)
+    return xml.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: xml.Element, study: str, change: VariantChange) -> None:
+    case = xml.SubElement(suite, "testcase", classname=study, name=change.variant)
+    why = sentence(change.why)
+    if change.is_bad:
+        failure = xml.SubElement(case, "failure", type=change.verdict)
+        failure.set("message", printable(why))
+        failure.text = printable_lines("\n".join(_lines(change)))
+    elif change.verdict == Move.CANNOT_TELL:
+        xml.SubElement(case, "skipped", message=printable(f"{change.verdict}: {why}"))
+    else:
+        xml.SubElement(case, "system-out").text = printable(f"{change.verdict}: {why}")
+
+
+def _lines(change: VariantChange) -> list[str]:
+    cause = f", cause: {change.cause}" if change.cause else ""
+    return [
+        f"{change.verdict} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
+        *(
+            f"{difference_label(f.what)} {shown(f.before)} -> {shown(f.after)} {f.kernel}"
+            for f in change.differences
+        ),
+    ]

@@ -2,11 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from workbench.render.document.blocks import Block
-from workbench.render.document.listing import ListedStudies, listing
+from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
+from workbench.render.document.blocks import (
+    Block,
+    Cell,
+    Field,
+    Section,
+    Table,
+    authored,
+    code,
+    field,
+    first_clause,
+    line,
+    paragraph,
+    table,
+)
+from workbench.study.params import base_name
+from workbench.words import NONE, Status
+
+SHOWN = 4  # shapes, where not all are asked for
 
 
 def blocks(result: ListedStudies, options: Any) -> list[Block]:
     return [listing(each, wide=options.wide) for each in result.studies]
+
+
+LISTED: list[Field[Listed]] = [
+    field("variant", "variant", lambda v: v.variant),
+    field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
+    field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
+    field(
+        "change",
+        "key change",
+        lambda v: Cell(authored(v.key_change), short=first_clause(v.key_change)),
+        rank=3,
+    ),
+]
+PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), rank=9)
+
+
+def summary(evidence: Sequence[EvidenceState]) -> str:
+    """``4 timed, 2 profiled``: at so many shapes; what is stale or damaged is reported too."""
+    counts = {
+        "timed": sum(each.timing == Status.CURRENT for each in evidence),
+        "profiled": sum(each.capture == Status.CURRENT for each in evidence),
+        "stale": sum(each.state == Status.STALE for each in evidence),
+        "damaged": sum(each.capture == Status.DAMAGED for each in evidence),
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
+
+
+def _places(evidence: Sequence[EvidenceState]) -> str:
+    return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
+
+
+def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
+    """The variant of each module without parameters, else its first, and how many others it has."""
+    modules: dict[str, list[Listed]] = {}
+    for one in variants:
+        modules.setdefault(base_name(one.variant), []).append(one)
+    found = []
+    for name, every in modules.items():
+        first = next((one for one in every if one.variant == name), every[0])
+        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
+        found.append(replace(first, variant=first.variant + more))
+    return found
+
+
+def listing(listed: ListedStudy, *, wide: bool) -> Section:
+    """One study: its shapes, and every variant with the state of its evidence."""
+    fields = [*LISTED, PLACES] if wide else LISTED
+    variants, default = listed.variants, listed.default_shape
+    others = [shape for shape in listed.shapes if shape != default]
+    text = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
+    known = f"shapes: {default} (default){', ' * bool(others)}{text}"
+    rows = variants if wide else _of_modules(variants)
+    shown = table("variants", fields, rows, key=lambda v: v.variant)
+    changed = [
+        paragraph(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}")
+        for v in variants
+        if v.changed
+    ]
+    damaged = [
+        paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
+        for v in variants
+        for each in v.evidence
+        if each.why
+    ]
+    blocks: tuple[Block, ...] = (paragraph(known), shown, *changed, *damaged)
+    return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
+
+
+def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
+    """Every variant with the state of each kind of its evidence."""
+    fields: list[Field[str]] = [
+        field("variant", "variant", lambda name: name),
+        field("build", "build", lambda name: known[name]["build"]),
+        field("check", "check", lambda name: known[name]["check"]),
+        field("timing", "timing", lambda name: known[name]["timing"]),
+        field("capture", "capture", lambda name: known[name]["capture"]),
+    ]
+    return table("states", fields, known, key=lambda name: name)

@@ -4,9 +4,48 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.render.document.blocks import Block
-from workbench.render.document.listing import Spending, status
+from workbench.app.status import Spending, SpendingLimit
+from workbench.judge.open_verdicts import Spent
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    field,
+    figure_cell,
+    numeric,
+    paragraph,
+    table,
+)
+from workbench.render.numbers import number
+from workbench.words import NONE
+
+SPENT: list[Field[Spent]] = [
+    field("verb", "verb", lambda s: s.verb),
+    field("study", "study", lambda s: s.study),
+    field("place", "machine", lambda s: s.place, rank=2),
+    field("gpu", "GPU", lambda s: s.gpu, rank=1),
+    numeric("runs", "runs", lambda s: figure_cell(s.runs, str(s.runs)), rank=1),
+    numeric("seconds", "seconds", lambda s: figure_cell(s.seconds)),
+    numeric("cost", "cost", lambda s: f"{s.cost:.2f}" if s.cost else NONE, rank=1),
+]
 
 
-def blocks(result: Spending, options: Any) -> list[Block]:
-    return status(result, wide=options.wide)
+SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for
+
+
+def blocks(found: Spending, options: Any) -> list[Block]:
+    """Ten lines: the dearest rows, and the limit; ``wide`` all."""
+    limits = [paragraph(_limit(each)) for each in found.limits]
+    if not found.spent:
+        return [paragraph("nothing was spent yet"), *limits]
+    shown = found.spent if options.wide else found.spent[:SHOWN]
+    left = f"{len(found.spent) - len(shown)} more: --wide"
+    more = [paragraph(left)] if len(shown) < len(found.spent) else []
+    return [*limits, table("spent", SPENT, shown), *more]
+
+
+def _limit(found: SpendingLimit) -> str:
+    """``120 s of 3600 s spent, 3480 s left (max_gpu_seconds)``."""
+    if found.left is None or found.most is None:
+        return f"{number(found.spent)} {found.unit} spent, no limit ({found.limit})"
+    amounts = [f"{number(value)} {found.unit}" for value in (found.spent, found.most, found.left)]
+    return f"{amounts[0]} of {amounts[1]} spent, {amounts[2]} left ({found.limit})"

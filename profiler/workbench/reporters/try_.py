@@ -7,13 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.app.target import shown_path
 from workbench.errors import CannotTell, WorkbenchError
+from workbench.judge.findings import sentence, sentences
+from workbench.judge.gates import ACCURATE, CORRECT
+from workbench.judge.rows import Ablation, Row
+from workbench.problems.problem import Problem
 from workbench.render import answers, as_json
 from workbench.render import brief as in_short
-from workbench.render.document import variant as document
-from workbench.render.document.blocks import Block, Paragraph, Text, code, line
-from workbench.render.document.environment import compiled_line
-from workbench.run.protocol import Built
-from workbench.words import TryVerdict
+from workbench.render.columns import Where, ladder_table
+from workbench.render.document import advice
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Paragraph,
+    Text,
+    code,
+    line,
+    paragraph,
+    strong,
+    warned,
+    words,
+)
+from workbench.render.document.limits import bullets
+from workbench.render.document.phrases import call_of, took, with_cycles
+from workbench.render.document.variant import limited, origin
+from workbench.render.numbers import factor, number
+from workbench.reporters.build import compiled_line
+from workbench.run.protocol import Built, Learned
+from workbench.study.config import Gates
+from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 if TYPE_CHECKING:
     from workbench.app.try_ import Attempt
@@ -62,18 +83,102 @@ def blocks(done: Attempt, options: Any) -> list[Block]:
 
 def attempt_blocks(done: Attempt, *, profiled: bool) -> list[Block]:
     """The verdict, then times and limits; ``profiled`` says that a profile was asked for."""
-    alone = done.problem.itself
-    answer = document.answer(done.verdict, done.times_reference_error, done.against, alone)
-    shown = [Paragraph(answer), *document.introduction(done.problem, done.trial)]
+    verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
+    shown: list[Block] = [Paragraph(verdict), *introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
-        shown += document.result(done.row, done.judged, profiled=profiled)
+        shown += times_and_limits(done.row, done.judged, profiled=profiled)
     else:
-        modules = (done.problem.baseline, *done.problem.references)
-        called = {module.name: module.called for module in modules}
-        found = {called[name]: error for name, error in done.trial.errors.items()}
-        why_not = {called[name]: error.message for name, error in done.trial.failures.items()}
-        shown += document.agreement(found, why_not, compiled_text(done))
-    return [*shown, *document.next_steps(next_steps(done))]
+        shown += _on_the_cpu(done)
+    if steps := next_steps(done):
+        shown += [paragraph("Next:"), Bullets(tuple(steps))]
+    return shown
+
+
+def introduction(problem: Problem, trial: Learned) -> list[Block]:
+    """What it is, what goes in and out, and what it is checked against."""
+    given = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
+    lines = [words(f"takes {given}; gives {', '.join(trial.outputs)}")]
+    lines.append(words(checked_by(problem, trial)))
+    if trial.larger is not None:
+        lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))
+    if trial.in_place:
+        lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
+    if trial.constant:
+        lines.append(words("warning: other random inputs give the same result, so that a constant "
+                           "would pass the check"))  # fmt: skip
+    return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
+
+
+def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> Text:
+    """The verdict in a few words."""
+    if verdict == TryVerdict.INACCURATE and times is not None:
+        why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
+        return line(strong(verdict), why)
+    if verdict == TryVerdict.UNCHECKED:
+        return line(strong(verdict), ": it could not be called here")
+    if alone and verdict == TryVerdict.CORRECT:
+        return line(strong(verdict), " against itself in float64: only rounding errors are checked")
+    return line(strong(verdict))
+
+
+def checked_by(problem: Problem, trial: Learned) -> str:
+    against = "itself" if problem.itself else problem.against
+    if trial.exact:
+        text = f"checked against {against} in float64"
+    else:
+        text = f"checked against {against} in its own precision: {trial.refusal}"
+    if problem.itself:
+        text += ": --vs names another"
+    return text
+
+
+def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
+    """Time against the reference, then the three largest bottlenecks."""
+    blocks: list[Block] = [origin(judged), *warned(sentences(judged.warnings))]
+    if row.status == Status.FAILED:
+        return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
+    blocks.append(paragraph(headline(row, judged)))
+    blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
+    if call := call_of(row):
+        blocks.append(paragraph(f"one call is {call}"))
+    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
+    if correct:
+        blocks.append(paragraph(f"correct at {', '.join(correct)}"))
+    shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
+    shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
+    blocks += [paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
+    if row.bottlenecks:
+        blocks += [paragraph("What limits it:"), bullets(row.bottlenecks)]
+        blocks.append(paragraph(limited(row.occupancy_limiters)))
+    else:
+        blocks.append(paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
+    return [*blocks, *advice.to_try(row.advice)]
+
+
+def headline(row: Row, judged: Ablation) -> Text:
+    """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
+    if not judged.reference:
+        return line(strong(took(row)), ", and nothing to compare it with: --vs names something")
+    against = judged.row(judged.reference)
+    ratio = with_cycles(row.over_reference)
+    speed = line(strong(ratio), " the speed of ", code(against.title or against.variant))
+    return line(speed, f": {took(row)} against {took(against)}")
+
+
+def _on_the_cpu(done: Attempt) -> list[Block]:
+    """The errors of calls on the CPU, or why there is none, and what the compiler made of it."""
+    modules = (done.problem.baseline, *done.problem.references)
+    called = {module.name: module.called for module in modules}
+    items = [
+        f"{called[name]}: on the CPU its largest error is {number(a)}, relative {number(r)}"
+        for name, (a, r) in done.trial.errors.items()
+    ]
+    items += [compiled] if (compiled := compiled_text(done)) else []
+    items += [
+        f"{called[name]}: not called on the CPU: {error.message}"
+        for name, error in done.trial.failures.items()
+    ]
+    return [Bullets(tuple(map(words, items)))] if items else []
 
 
 def compiled_text(done: Attempt) -> str:

@@ -5,8 +5,7 @@ ceilings that the GPU was measured to reach.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 from workbench.derive.figures import (
     ISSUING,
@@ -18,29 +17,19 @@ from workbench.derive.figures import (
     standard_error,
 )
 from workbench.derive.figures import top_stall as leading
-from workbench.derive.roofline.point import MeasuredCeiling, MeasuredCeilings
-from workbench.evidence.records import Ceiling
-from workbench.judge.advice.subject import LEVELS
 from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.findings import Finding, sentence
 from workbench.judge.rows import Row
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Content,
-    Field,
-    Table,
     Text,
     code,
-    field,
     line,
-    numeric,
     paragraph,
     strong,
-    table,
 )
 from workbench.render.numbers import number, percent
-from workbench.words import ABSENT, NONE
 
 
 def of_several(limit: Bottleneck) -> Text:
@@ -116,63 +105,3 @@ def share(value: float, error: float | None) -> str:
 def share_of(value: float, figures: Mapping[str, Figure]) -> str:
     """A share of all samples of a capture, with its standard error."""
     return share(value, standard_error(value, samples(figures)))
-
-
-TERA = 1e12
-CEILING_NAMES = {**LEVELS, "half": "packed FP16", "fp32": "FP32", "fp64": "FP64"}
-WRONG_CEILING = " (above theory: an error in the data)"
-
-
-# One ceiling of a calibration, by its id; None where it is missing, and then why.
-_Ceiling: TypeAlias = tuple[str, MeasuredCeiling | None, str]
-
-
-def ceiling_name(ceiling: str) -> str:
-    known = CEILING_NAMES.get(ceiling)
-    return known or f"dense {ceiling.removeprefix('tensor ').upper()} tensor"
-
-
-def amount(value: float | None, unit: str) -> str:
-    """FLOP/s or byte/s as TFLOP/s or TB/s."""
-    if value is None:
-        return ABSENT
-    return f"{number(value / TERA)} {'TB/s' if unit == 'byte/s' else 'TFLOP/s'}"
-
-
-def clock(ceiling: Ceiling) -> str:
-    return ABSENT if ceiling.sm_clock_mhz is None else f"{ceiling.sm_clock_mhz:.0f}"
-
-
-def _reached(roof: MeasuredCeiling | None) -> str:
-    return amount(roof.measured.value, roof.measured.unit) if roof else ABSENT
-
-
-def _of_roof(make: Callable[[MeasuredCeiling], Content]) -> Callable[[_Ceiling], Content]:
-    return lambda ceiling: make(ceiling[1]) if ceiling[1] else NONE
-
-
-CEILINGS: list[Field[_Ceiling]] = [
-    field("ceiling", "ceiling", lambda c: ceiling_name(c[0])),
-    numeric("measured", "measured", lambda c: _reached(c[1])),
-    numeric(
-        "theoretical",
-        "theoretical at that clock",
-        _of_roof(lambda roof: amount(roof.theoretical, roof.measured.unit)),
-    ),
-    numeric(
-        "share",
-        "share",
-        _of_roof(
-            lambda roof: percent(roof.share_of_theoretical) + WRONG_CEILING * roof.above_theory
-        ),
-    ),
-    numeric("clock", "SM clock (MHz)", _of_roof(lambda roof: clock(roof.measured))),
-    field("ran", "what was run", lambda c: c[1].measured.ran if c[1] else c[2], rank=1),
-]
-
-
-def ceilings(measured: MeasuredCeilings) -> Table:
-    """What was not collected last, with the reason."""
-    items: list[_Ceiling] = [(name, roof, "") for name, roof in measured.ceilings.items()]
-    items += [(name, None, why) for name, why in measured.not_collected.items()]
-    return table("ceilings", CEILINGS, items, key=lambda c: c[0])

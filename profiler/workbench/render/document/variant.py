@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.bottlenecks import Bottleneck
-from workbench.judge.findings import sentence, sentences
-from workbench.judge.gates import ACCURATE, CORRECT
+from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row
-from workbench.problems.problem import Problem
-from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
@@ -23,7 +20,6 @@ from workbench.render.document.blocks import (
     Paragraph,
     Section,
     Table,
-    Text,
     authored,
     code,
     field,
@@ -33,26 +29,21 @@ from workbench.render.document.blocks import (
     paragraph,
     strong,
     table,
-    warned,
     words,
 )
-from workbench.render.document.limits import bullets, share_of, stall_words
+from workbench.render.document.limits import share_of, stall_words
 from workbench.render.document.phrases import (
     call_of,
     has_figures,
     kind,
     parent_of,
-    took,
     verdict_at,
-    with_cycles,
 )
-from workbench.render.numbers import factor, interval, number, quantity, ratio, unit_shown
-from workbench.study.config import Gates
-from workbench.words import ABSENT, CheckResult, Status, TryVerdict
+from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown
+from workbench.words import ABSENT
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import MetricValue
-    from workbench.run.protocol import Learned
 
 
 SHOWN = (
@@ -244,93 +235,3 @@ METRICS: list[Field[MetricValue]] = [
 def metric_table(rows: Sequence[MetricValue]) -> Table:
     """One ncu metric of every launch."""
     return table("metric", METRICS, rows)
-
-
-def introduction(problem: Problem, trial: Learned) -> list[Block]:
-    """What it is, what goes in and out, and what it is checked against."""
-    given = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [words(f"takes {given}; gives {', '.join(trial.outputs)}")]
-    lines.append(words(checked_by(problem, trial)))
-    if trial.larger is not None:
-        lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))
-    if trial.in_place:
-        lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
-    if trial.constant:
-        lines.append(words("warning: other random inputs give the same result, so that a constant "
-                           "would pass the check"))  # fmt: skip
-    return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
-
-
-def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> Text:
-    """The verdict in a few words."""
-    if verdict == TryVerdict.INACCURATE and times is not None:
-        why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
-        return line(strong(verdict), why)
-    if verdict == TryVerdict.UNCHECKED:
-        return line(strong(verdict), ": it could not be called here")
-    if alone and verdict == TryVerdict.CORRECT:
-        return line(strong(verdict), " against itself in float64: only rounding errors are checked")
-    return line(strong(verdict))
-
-
-def checked_by(problem: Problem, trial: Learned) -> str:
-    against = "itself" if problem.itself else problem.against
-    if trial.exact:
-        text = f"checked against {against} in float64"
-    else:
-        text = f"checked against {against} in its own precision: {trial.refusal}"
-    if problem.itself:
-        text += ": --vs names another"
-    return text
-
-
-def result(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
-    """Time against the reference, then the three largest bottlenecks."""
-    blocks: list[Block] = [origin(judged), *warned(sentences(judged.warnings))]
-    if row.status == Status.FAILED:
-        return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
-    blocks.append(paragraph(headline(row, judged)))
-    blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
-    if call := call_of(row):
-        blocks.append(paragraph(f"one call is {call}"))
-    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
-    if correct:
-        blocks.append(paragraph(f"correct at {', '.join(correct)}"))
-    shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
-    shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
-    blocks += [paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
-    if row.bottlenecks:
-        blocks += [paragraph("What limits it:"), bullets(row.bottlenecks)]
-        blocks.append(paragraph(limited(row.occupancy_limiters)))
-    else:
-        blocks.append(paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
-    return [*blocks, *advice.to_try(row.advice)]
-
-
-def headline(row: Row, judged: Ablation) -> Text:
-    """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
-    if not judged.reference:
-        return line(strong(took(row)), ", and nothing to compare it with: --vs names something")
-    against = judged.row(judged.reference)
-    ratio = with_cycles(row.over_reference)
-    speed = line(strong(ratio), " the speed of ", code(against.title or against.variant))
-    return line(speed, f": {took(row)} against {took(against)}")
-
-
-def next_steps(steps: Sequence[Text]) -> list[Block]:
-    return [paragraph("Next:"), Bullets(tuple(steps))] if steps else []
-
-
-def agreement(
-    errors: Mapping[str, tuple[float, float]], why_not: Mapping[str, str], compiled: str = ""
-) -> list[Block]:
-    """What a call on the CPU did: errors absolute and relative by name, or why there is none; and
-    what the compiler made of a CUDA source.
-    """
-    items = [
-        words(f"{name}: on the CPU its largest error is {number(a)}, relative {number(r)}")
-        for name, (a, r) in errors.items()
-    ]
-    items += [words(compiled)] if compiled else []
-    items += [words(f"{name}: not called on the CPU: {why}") for name, why in why_not.items()]
-    return [Bullets(tuple(items))] if items else []
