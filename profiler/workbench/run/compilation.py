@@ -44,9 +44,9 @@ def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
 def scratch_folder(
     study: Study, cubins: Path | None = None, *, extensions: bool = False
 ) -> Iterator[Path]:
-    """With a copy of the study's sources. What is compiled in it is kept in ``cubins``, and taken
-    from there: one command may measure several times. So are torch's ``extensions`` where nobody
-    else builds any there meanwhile.
+    """Give a folder with a copy of the study's sources. Compiled kernels are kept in ``cubins``,
+    and taken from there, since one command may measure several times. ``extensions``: those of
+    torch are kept too, because nobody else builds any there meanwhile.
     """
     with empty_scratch() as scratch:
         if cubins is None:
@@ -75,7 +75,7 @@ def shared_builds(sources: str) -> Path:
 
 
 def _copy_study(study: Study, folder: Path) -> None:
-    """With the times of the files, by which ninja knows what it has built."""
+    """Copy the files with their times, by which ninja knows what it has built."""
     shutil.copytree(
         study.folder,
         folder / "kernels" / study.name,
@@ -171,7 +171,7 @@ def _culprit(outcome: WorkerEnd) -> Failed:
 
 
 def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
-    """For a worker that ended with no variant to blame: its own error, where it tells of one."""
+    """Return the error of a worker that ended with no variant to blame: its own, if it has one."""
     hint = "`workbench doctor` may say why"
     if broken := outcome.of(Broken):
         error = broken[0].error.error()
@@ -209,9 +209,10 @@ def compilers(
     job: Callable[[Sequence[str], str], VariantsJob],
     arch: str = "",
 ) -> Iterator[int]:
-    """Inside, so many processes compile ``variants`` from the last to the first, each its share,
-    for whoever shares the cubins of ``scratch``. ``job`` is as ``build_job``, for the GPU at hand
-    where no ``arch`` is said. Its result is reported by the worker that asks for the same build.
+    """Start processes that compile ``variants`` from the last to the first, each its share, for
+    every worker that shares the cubins of ``scratch``. ``job`` is as ``build_job``. Without
+    ``arch`` they compile for the GPU at hand. The worker that asks for the same build reports its
+    result.
     """
     gpu = machine.find_gpu()
     arch = arch or (gpu.arch if gpu else "")

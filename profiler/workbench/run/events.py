@@ -40,8 +40,8 @@ from workbench.words import ABSENT, CheckResult, Phase
 
 @dataclass
 class Listener:
-    """Of one measurement: writes evidence with ``recorder``, notes in ``result`` what failed, and
-    passes all on to ``on_event``. ``refused`` as in ``Measurement``.
+    """A listener takes the events of one measurement: it writes evidence with ``recorder``, notes
+    failures in ``result``, and passes all on to ``on_event``. ``refused`` is as in ``Measurement``.
     """
 
     study: Study
@@ -117,12 +117,12 @@ class Listener:
         return variant
 
     def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
-        """As ``fail``, of a variant whose worker could not say so."""
+        """Fail a variant whose worker could not report it."""
         self.fail(variant, phase, why, status)
         self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
 
     def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
-        """Those that ran to their end, and launched nothing that ncu saw."""
+        """Fail the variants that ran to their end, and launched nothing that ncu saw."""
         error = ncu.no_kernel()
         for event in outcome.of(Captured):
             if event.variant not in stored:
@@ -149,7 +149,9 @@ class Listener:
         return list(held)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
-        """Of the kernels of those that others compile: what is compiled here is known better."""
+        """Read the resources of kernels that front ends compile. The build knows those of the
+        others.
+        """
         study = self.study
         others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
         with suppress(BadCapture):  # what has to be read of it later says what is wrong

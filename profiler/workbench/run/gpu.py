@@ -49,7 +49,7 @@ class Gpu:
 
     @property
     def full_name(self) -> str:
-        """With the profile of a slice, as CUDA has it."""
+        """The name has the profile of a slice behind it, as in CUDA."""
         return f"{self.name} {self.profile}".strip()
 
     @property
@@ -72,7 +72,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class ListedGpus:
-    """All that NVML lists: whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
+    """NVML lists whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
     not report it; ``error`` says why there is no GPU. ``lost``: what NVML says of GPUs that it
     counts and cannot open.
     """
@@ -176,15 +176,16 @@ class _Asked:
 
 
 def gpus() -> list[Gpu]:
-    """Those that this process may use: ``CUDA_VISIBLE_DEVICES`` decides among those that NVML
-    lists, if it is set.
+    """Return the GPUs that this process may use. If ``CUDA_VISIBLE_DEVICES`` is set, it decides
+    among those that NVML lists.
     """
     return usable(look().gpus, os.environ.get(VISIBLE))
 
 
 def usable(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
-    """Those that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID. As in
-    CUDA, the first name that fits none ends the list. If it is not set, slices replace GPUs.
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID.
+    Like in CUDA, the first name that fits none ends the list. If it is not set, slices replace
+    GPUs.
 
     Numbers count as NVML does, by PCI address. CUDA does so too with
     ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.

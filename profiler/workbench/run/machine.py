@@ -87,7 +87,7 @@ def missing_packages() -> list[str]:
 
 
 def missing_to_run() -> list[str]:
-    """Those of them that building and running need; NVML is for what is known of the GPU."""
+    """List the missing packages that building and running need. NVML's only describes the GPU."""
     return [name for name in missing_packages() if name != NVML_PACKAGE]
 
 
@@ -97,7 +97,7 @@ def can_measure() -> bool:
 
 
 def why_not_calibrating() -> EnvironmentLacks | None:
-    """What stands in the way of running on the GPU without ncu; None where nothing does."""
+    """Return why nothing can run on the GPU, even without ncu; None if it can."""
     if find_gpu() is None:
         return _no_gpu("ceilings are measured on the GPU itself")
     missing = missing_to_run()
@@ -105,7 +105,7 @@ def why_not_calibrating() -> EnvironmentLacks | None:
 
 
 def why_not_measuring() -> EnvironmentLacks:
-    """What stands in the way of measuring here, as an error to raise."""
+    """Return why nothing can be measured here, as an error to raise."""
     if find_gpu() is None:
         return _no_gpu("verbs show the recorded evidence here")
     if find_ncu() is None:

@@ -125,8 +125,8 @@ class Measurement:
             self.work(scratch, left, (Phase.CHECK,))
 
     def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
-        """Again without the one that broke the worker. Who changed what is not its own is done
-        again in a process of its own.
+        """Run phases of variants in a worker, and again without the variant that broke it. A
+        variant that may have changed what is not its own runs again in a process of its own.
         """
         limit = self.config.limits.seconds_per_step
         while variants:
@@ -167,8 +167,8 @@ class Measurement:
                 self.recorder.drop_timing()
 
     def time_in_sessions(self, scratch: Path) -> bool:
-        """And in further ones while a verdict is open; all again without the one that broke them.
-        Whether they came to their end: False after Ctrl-C.
+        """Time the variants in sessions, and in further ones while a verdict is open. All sessions
+        run again without a variant that broke one. Return False after Ctrl-C.
         """
         limit = self.config.limits.seconds_per_step
         while variants := [v for v in self.plan.timed if v not in self.result.out]:

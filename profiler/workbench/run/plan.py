@@ -39,14 +39,14 @@ class Plan:
 
     @property
     def built(self) -> list[str]:
-        """Those of the first worker; the others are only profiled."""
+        """The first worker builds these variants; the others are only profiled."""
         return list(dict.fromkeys([*self.checked, *self.timed]))
 
 
 @dataclass
 class MeasuredPlan:
-    """What came out besides the files: failures by variant with hints, and the seconds of each
-    part of the run.
+    """A measured plan has failures by variant with hints, and the seconds of each part of the run.
+    The rest of the result is in files.
 
     A variant that does not support the shape, or whose build was ``refused``, has not failed, and
     is neither timed nor captured. ``unprofiled`` is why ncu captured nothing more. ``learned`` is
@@ -75,7 +75,7 @@ def variants_job(
     *,
     gated: bool = False,
 ) -> VariantsJob:
-    """For some of the variants of a plan."""
+    """Return the job of a worker that builds, checks or captures some variants of a plan."""
     names, shape, others = tuple(variants), plan.shape, plan.others
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
     if plan.everywhere or others is None:
@@ -98,7 +98,7 @@ def variants_job(
 
 
 def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
-    """Of all that is timed, with A/A controls of the baseline and of the primary reference."""
+    """Return the job that times a plan, with A/A controls of baseline and primary reference."""
     ladder = study.ladder
     primary = (ladder.primary_reference,) if ladder.primary_reference else ()
     return SessionsJob(

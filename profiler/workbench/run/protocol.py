@@ -155,7 +155,9 @@ class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
         return cls(kind=type(error).__name__, message=error.message, hint=error.hint)
 
     def error(self, default: type[WorkbenchError] = ToolFailed) -> WorkbenchError:
-        """As it was raised in the other process; ``default`` stands for classes of its own."""
+        """Return the error of the other process; ``default`` stands for classes that are only
+        there.
+        """
         return KINDS.get(self.kind, default)(self.message, hint=self.hint)
 
 
@@ -386,14 +388,14 @@ def read_job(path: Path) -> Job:
 
 
 def write_gate(folder: Path, variants: list[str]) -> None:
-    """All of it or nothing, since the worker looks for it all the time."""
+    """Write the gate at once, since the worker looks for it all the time."""
     hidden = folder / f".{GATE}"
     hidden.write_bytes(msgspec.json.encode(variants))
     hidden.rename(folder / GATE)
 
 
 def write_calls(folder: Path, calls: Mapping[str, tuple[Call, ...]]) -> None:
-    """For a capture: the nodes of a call of each variant as it was timed, of several ways all."""
+    """Write which nodes a call of each variant launched when it was timed, for a capture."""
     (folder / CALLS).write_bytes(msgspec.json.encode(calls))
 
 

@@ -190,7 +190,7 @@ class Recorder:
         return record
 
     def add_build(self, build: Build) -> None:
-        """Beside the checks that are recorded of the variant."""
+        """Write a build beside the checks that are recorded of the variant."""
         with alone(self.folder.root):
             known = store.variant_record(self.folder, build.variant)
             store.write(self.folder.variant(build.variant), structs.replace(known, build=build))
@@ -202,7 +202,7 @@ class Recorder:
         self.add_checks(variant, own, provenance(self.environment))
 
     def add_checks(self, variant: str, new: Mapping[str, Check], checked: Provenance) -> None:
-        """Beside what is recorded of these sources at other shapes."""
+        """Write checks beside those that are recorded of these sources at other shapes."""
         with alone(self.folder.root):
             known = store.variant_record(self.folder, variant)
             still = {
@@ -214,8 +214,8 @@ class Recorder:
             store.write(self.folder.variant(variant), record)
 
     def drop_timing(self) -> None:
-        """What was timed so far in this run is not kept, but for a line of the journal: one that is
-        ended where its sessions displease is one of the recordings, too.
+        """Delete what this run has timed, but for a line of the journal. A run that was ended
+        because its sessions displeased must still count as a recording.
         """
         if self._timing is not None and self._on_record is not None:
             if self._on_record.together:
@@ -227,7 +227,7 @@ class Recorder:
         self._timing = self._on_record = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
-        """One more of this run, in one file with those before it; what is recorded now."""
+        """Add a session to the file of this run, and return the timing as it is now."""
         self._sessions.append(event.session)
         self._nodes = {**event.nodes, **self._nodes}
         for name, own in event.nodes.items():
@@ -270,7 +270,7 @@ class Recorder:
             self.note_timing(self._timing, self._on_record)
 
     def note_timing(self, path: Path, timing: Timing) -> None:
-        """In the journal; older timings of no others than its variants go."""
+        """Note a timing in the journal. Older timings of its variants alone are deleted."""
         name = timing_name(path.name)
         with alone(self.folder.root):
             journal.append(self.folder, journal.timing_entry(name, timing))
@@ -341,7 +341,7 @@ def provenance(
 
 
 def act_for(command: Iterable[str]) -> None:
-    """From here on this process measures for a command that was typed elsewhere."""
+    """Note that this process measures for a command that was typed elsewhere, from now on."""
     _elsewhere[:] = command
 
 
@@ -351,7 +351,9 @@ def typed() -> list[str]:
 
 
 def _program() -> list[str]:
-    """What this process was started as: `workbench`, or a program that has it as a library."""
+    """Return how this process was started: as `workbench`, or as a program that has it as a
+    library.
+    """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.origin == sys.argv[0]:
         name = spec.name.removesuffix(".__main__")

@@ -128,7 +128,7 @@ class Repository:
         return [(Commit(sha, sha[:10], subject), parents) for (sha, *parents), subject in parts]
 
     def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
-        """Those of these files that are others now."""
+        """List the files that differ from the commit now."""
         parts = self.git("diff", "--name-only", "-z", commit.sha, "--", *map(str, paths))
         return [self.top / name for name in parts.split("\0") if name]
 
@@ -157,7 +157,7 @@ class Repository:
                     shutil.rmtree(scratch)
 
     def worded(self, message: str, root: Path, commit: Commit) -> str:
-        """With the files of a commit's workspace at ``root`` as git names them: COMMIT:PATH."""
+        """Name the files of a commit's workspace at ``root`` as git does: COMMIT:PATH."""
         inside = "" if self.inside == Path() else f"{self.inside.as_posix()}/"
         return message.replace(f"{root}/", f"{commit.short}:{inside}")
 
@@ -264,7 +264,7 @@ MARK = "__base"
 
 
 def older(variant: str) -> str:
-    """What a variant of the older commit is called beside that of the newer one."""
+    """Name a variant of the older commit beside that of the newer one."""
     base = base_name(variant)
     return f"{base}{MARK}{variant.removeprefix(base)}"
 

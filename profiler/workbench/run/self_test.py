@@ -39,8 +39,8 @@ class Outcome:
 
 
 def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]:
-    """Of each step, up to the first of a process that fails. ``tool`` is ncu's path; without a GPU
-    a kernel is only compiled, for ``arch``.
+    """Yield the outcomes of the steps. A process ends at its first step that fails. ``tool`` is
+    ncu's path. Without a GPU a kernel is only compiled, for ``arch``.
     """
     own = [sys.executable, "-m", "workbench.run.self_test"]
     with tempfile.TemporaryDirectory(prefix="workbench-self-test-") as folder:

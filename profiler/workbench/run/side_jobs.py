@@ -115,8 +115,8 @@ def trial_of(
 
 
 def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned:
-    """In a process of its own. ``builds`` is a folder that keeps what is compiled for a measurement
-    by this process.
+    """Call a variant once, in a process of its own. ``builds`` keeps what is compiled for a later
+    measurement by this process.
 
     Raises what the study's own code is wrong with, KeyboardInterrupt when it was stopped, and
     EnvironmentLacks without torch.

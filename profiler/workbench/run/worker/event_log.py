@@ -58,7 +58,7 @@ class EventLog:
         self.leave_if_lost(variant)
 
     def leave_if_lost(self, name: str) -> None:
-        """Where whoever has this name took the CUDA context along."""
+        """End the process if the variant of this name has broken the CUDA context."""
         if "torch" not in sys.modules:
             return
         from workbench.run.worker import device
@@ -74,7 +74,7 @@ class EventLog:
 
 @contextmanager
 def or_broken(journal: EventLog) -> Iterator[None]:
-    """What goes wrong inside is the worker's own fault: it is reported, and the process ends."""
+    """Report an error inside as the worker's own fault, and end the process."""
     try:
         yield
     except Exception as error:
@@ -112,7 +112,7 @@ STREAM_HINT = (
 
 
 def in_words(error: BaseException) -> ErrorText | None:
-    """None where there is nothing better to say than its own first line."""
+    """Explain an error; None if its own first line says as much."""
     kind = type(error).__name__
     for one in _chain(error):
         text = next(filter(None, (says(one) for says in SAYS)), None)
@@ -123,7 +123,7 @@ def in_words(error: BaseException) -> ErrorText | None:
 
 
 def in_users_words(error: Exception, doing: str) -> WorkbenchError:
-    """With the user's own file and line."""
+    """Turn an error of the user's code into one with his own file and line."""
     if isinstance(error, WorkbenchError):
         return error
     kind = type(error)

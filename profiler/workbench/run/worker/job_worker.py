@@ -90,7 +90,7 @@ class JobWorker:
             self.each(Phase.CAPTURE, self.capture)
 
     def each(self, phase: Phase, work: Callable[[str], None], without: Sequence[str] = ()) -> None:
-        """Of those that have not failed so far; who fails costs only itself."""
+        """Do one phase of all variants that have not failed. A failure ends that variant alone."""
         for name in [name for name in self.variants if name not in {*self.failed, *without}]:
             self.journal.current(name)
             compiling = is_compiling(self.sources(name))
@@ -126,7 +126,9 @@ class JobWorker:
             self.compile(name, kernels)
 
     def load(self, name: str) -> Callable[..., Any]:
-        """Its ``run``, of a module that is loaded anew: nobody has it in hands before."""
+        """Return the variant's ``run``, of a module that is loaded anew and that nothing has
+        touched.
+        """
         self.loaded += 1
         file, called = self.folder / f"{base_name(name)}.py", variant_module(self.loaded, name)
         with cuda.overridden(self.job.params.get(name, {})):
@@ -242,11 +244,11 @@ class JobWorker:
         return in_order(run) if asked else run
 
     def capture(self, name: str) -> None:
-        """One call inside of the variant's NVTX range, after others outside of it: compilers and
-        autotuners work there. One that chooses what it launches is loaded again, a few times, while
-        that is nothing that was timed.
+        """Call the variant once inside of its NVTX range, after calls outside of it, in which
+        compilers and autotuners work. A variant that chooses its kernels is loaded again, a few
+        times, until it launches what was timed.
 
-        In the regime of the headline: a neighbour has just written the inputs.
+        A neighbour has just written the inputs, as in the chained regime.
         """
         import torch
 
@@ -289,7 +291,7 @@ def out_of_time(*_: object) -> None:
 
 
 def guard_of(folder: Path, job: VariantsJob) -> Guard:
-    """Of all that variants may meet here."""
+    """Make a guard, after everything is imported that variants may meet here."""
     from workbench.run.worker import correctness  # noqa: F401
     from workbench.run.worker.guard import Guard
     from workbench.run.worker.timing import neighbours  # noqa: F401

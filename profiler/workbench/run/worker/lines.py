@@ -35,8 +35,8 @@ LINE_INFO = "-lineinfo"
 
 
 def prepare(path: Path) -> None:
-    """What the module at ``path``, or a file that it names, is about to import, so that it tells
-    lines; once a process.
+    """Make the front ends that a module at ``path`` uses, or a file that it names, keep the lines
+    of the user's file. This is done once a process.
 
     A missing package is reported by the module itself.
     """
@@ -101,8 +101,8 @@ def _load(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shared(path: Any) -> Any:
-    """Of what is in this worker's copy of the sources, the same in the copy beside its extensions,
-    see ``run.process``; all else as it is.
+    """Map a file of this worker's copy of the sources to the copy beside its extensions (see
+    ``run.process``); any other path stays.
     """
     own, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
     given = Path(path).resolve()
@@ -154,7 +154,7 @@ def _module(frame: FrameType) -> Path | None:
 
 
 def marked(source: str, module: Path) -> str:
-    """With ``#line`` wherever its lines are those of ``module``, or of a file that it names."""
+    """Insert ``#line`` where lines are those of ``module``, or of a file that it names."""
     files = [path for path in named_from(module.parent, module.name) if path.suffix in CODE]
     mine = source.splitlines()
     best: tuple[int, str, list[tuple[int, int, int]]] = (0, "", [])
@@ -183,7 +183,7 @@ MOST_CALLS = 64
 
 
 def prepare_triton() -> None:
-    """For all kernels that this process compiles; once, and nothing where Triton is older."""
+    """Set a hook, once, for all kernels that this process compiles. An older Triton has none."""
     runtime = import_module("triton.knobs").runtime
     before = getattr(runtime, HOOK, None)
     if hasattr(runtime, HOOK) and not hasattr(before, "tells_lines"):

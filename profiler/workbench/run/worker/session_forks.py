@@ -52,8 +52,8 @@ Sample = tuple[int, str, float]  # of which instance, in which regime, and micro
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a session: the variants that failed in it, those that did so beside others by changing
-    what is not their own, and what was timed, if anything was.
+    """A session answers which variants failed, which may have done so by changing what is not their
+    own (``suspects``), and what was timed, if anything was.
     """
 
     out: set[str]
@@ -144,7 +144,7 @@ class Server:
         return set().union(*(self.forked([name], alone=False).out for name in sorted(names)))
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:
-        """What a child has to tell. Goes down with it, as it went down."""
+        """Fork a session, and return its answer. If the child is killed, so is this process."""
         ours, theirs = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
@@ -177,7 +177,9 @@ class Server:
         return answer
 
     def blamed(self, variants: Sequence[str], error: WorkbenchError) -> Answer:
-        """For what one of them did: each is a suspect that has not failed, unless it was alone."""
+        """Blame variants for what one did: all that have not failed are suspects, a single one
+        fails.
+        """
         left = [name for name in variants if name not in self.failed]
         if len(variants) > 1:
             return Answer({*variants} & self.failed, dict.fromkeys(left, error))
@@ -186,7 +188,7 @@ class Server:
         return Answer({*variants})
 
     def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
-        """One session; never returns."""
+        """Run one session; this never returns."""
         code = 1
         try:
             gc.disable()

@@ -171,7 +171,7 @@ class Shipping:
         )
 
     def outputs(self, result: Any) -> tuple[str, tuple[str, ...]]:
-        """In what they come, and their names. What was changed in place is none of them."""
+        """Return the outputs' container and names, without inputs changed in place."""
         if isinstance(result, Mapping):
             names = tuple(str(name) for name in result if name not in self.in_place)
             found = [result[name] for name in names]

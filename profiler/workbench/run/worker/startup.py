@@ -101,8 +101,8 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def keeping_bytecode() -> Iterator[None]:
-    """What is imported inside is not compiled again in the next process: no user's code. Packages
-    that uv installs have no bytecode, and torch's sources take seconds.
+    """Keep the bytecode of imports inside, which must be no user's code. Packages that uv installs
+    have none, and torch's sources take seconds to compile in every process.
     """
     sys.dont_write_bytecode = False
     try:
@@ -112,7 +112,7 @@ def keeping_bytecode() -> Iterator[None]:
 
 
 def import_libraries() -> None:
-    """Those that take long, and that every worker needs."""
+    """Import what takes long and every worker needs."""
     with keeping_bytecode():
         import numpy  # noqa: F401
         import torch  # noqa: F401
@@ -185,7 +185,7 @@ ANSWERS: dict[str, Callable[[Sequence[Gpu]], object]] = {  # of torch.cuda
 
 
 def threads() -> int:
-    """Of this process, those of libraries among them."""
+    """Count the threads of this process, those of libraries included."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 

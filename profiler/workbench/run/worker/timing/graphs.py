@@ -89,7 +89,7 @@ def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
 
 
 def nodes(graph: torch.cuda.CUDAGraph) -> Call:
-    """What the graph launches, in the order in which it was captured."""
+    """List what the graph launches, in the order in which it was captured."""
     return tuple(_node(handle) for handle in handles(graph))
 
 
@@ -135,7 +135,7 @@ def _require(status: Any, what: str) -> None:
 
 
 def parts_of(graph: torch.cuda.CUDAGraph) -> Parts:
-    """Of the graph of one call."""
+    """List the parts of the graph of one call."""
     return tuple(_memset_bytes(handle) for handle in handles(graph))
 
 

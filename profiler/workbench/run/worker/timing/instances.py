@@ -101,7 +101,7 @@ class Loader:
         self.loaded = 0
 
     def load(self, variant: str) -> ModuleType:
-        """Its kernels are loaded anew too."""
+        """Load the module and its kernels anew."""
         self.loaded += 1
         with cuda.overridden(self.params.get(variant, {})):
             name = variant_module(self.loaded, variant)
@@ -153,7 +153,7 @@ class SummedCall:
 
 
 class Instance:
-    """Its graphs by regime."""
+    """An instance is one load of a variant, with its own buffers and a graph for each regime."""
 
     CHANGING = ("offset",)
 
@@ -207,7 +207,7 @@ class Instance:
         return self.each > SLOW_CALL
 
     def call(self, number: int = 0) -> Outputs:
-        """One of a graph, by its number. Raises NoResult."""
+        """Do the call of a graph that has this number. Raises NoResult."""
         own = {**self.own, **self.setup.inputs.constants_of(number)}
         return outputs_of(self.run(**own), own, self.setup.inputs.in_place)
 
@@ -246,7 +246,7 @@ class Instance:
 
     @cached_property
     def nodes(self) -> Call:
-        """Of the graph of one call. Raises NotTimed where that is not what its graphs hold."""
+        """The nodes are those of one call. Raises NotTimed for a call that launches nothing."""
         if isinstance(graph := self.captured(self.call), Streamed):
             return ()
         one, self.parts = nodes(graph), parts_of(graph)
@@ -277,8 +277,8 @@ class Instance:
     def once(
         self, regime: Regime, call: int, bare: bool = False, marks: Marks | None = None
     ) -> None:
-        """One call with what is around it. What it changes of its inputs is restored before it.
-        Outputs are kept of no call that is timed by ``marks``, or ``bare``: without the variant.
+        """Do one call with its neighbours. Inputs that it changes are restored before it. No output
+        is kept of a call that ``marks`` time, or of a ``bare`` one, which leaves the variant out.
         """
         inputs, calls = self.setup.inputs, self.calls[regime]
         number = call if call < calls else -1  # ahead of the others
@@ -316,7 +316,7 @@ class Instance:
             ) from error
 
     def capture(self, regime: Regime, bare: bool = False) -> torch.cuda.CUDAGraph | Streamed:
-        """One call is ahead of the stamps, since what is around it is another graph's."""
+        """Capture a graph. One call is ahead of the stamps: its neighbours are another graph's."""
         gpu, calls = self.setup.gpu, self.calls[regime]
 
         def work() -> None:
@@ -330,7 +330,7 @@ class Instance:
         return self.captured(work)
 
     def capture_marked(self) -> torch.cuda.CUDAGraph | Streamed:
-        """As ``capture`` chained, with ``marks`` around each call."""
+        """Capture a chained graph with ``marks`` around each call."""
         gpu = self.setup.gpu
 
         def work() -> None:
@@ -362,8 +362,8 @@ class Instance:
         return self.latest[-1]
 
     def inputs_of_kept(self) -> Inputs:
-        """Those of the call whose output is kept: of one more replay where some are constant, and
-        renewed since the rounds. What a variant made of them earlier is of no use there.
+        """Return the inputs of the call whose output is kept. Constant inputs were renewed since
+        the rounds, so that one more replay follows, in which earlier results are of no use.
         """
         if self.setup.inputs.constant:
             self.replay(Regime.CHAINED)
@@ -372,8 +372,8 @@ class Instance:
         )
 
     def any_call(self) -> SummedCall:
-        """One of the latest replays, drawn now: of one more where some inputs are constant, see
-        ``inputs_of_kept``.
+        """Draw a call of the latest replays now; of one more replay where some inputs are constant,
+        see ``inputs_of_kept``.
         """
         if self.setup.inputs.constant:
             self.replay(Regime.CHAINED)

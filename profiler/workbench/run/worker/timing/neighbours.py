@@ -69,13 +69,13 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def factors(replay: int, call: int, tensor: int, pieces: torch.Tensor) -> torch.Tensor:
-    """What the given pieces of a floating-point tensor are multiplied by in a call: float64."""
+    """Return the factors of pieces of a floating-point tensor in a call, in float64."""
     return 1 - (mixed(pieces ^ secret(replay, call, tensor)) & 255) / 1024
 
 
 def signed_sum(values: torch.Tensor, like: torch.Tensor) -> tuple[float, float]:
-    """Of a result with the type and layout of ``like``: its elements added up as neighbours.cu does
-    it, each with a sign of its place, and the norm.
+    """Add up the elements of a result with the type and layout of ``like``, as neighbours.cu does,
+    each with a sign of its place. Return the sum and the norm.
     """
     laid = torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
     laid.copy_(values)
@@ -120,7 +120,7 @@ def pieces_in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def pieces_of(tensor: torch.Tensor) -> int:
-    """Of 16 bytes, the last perhaps not full."""
+    """Count the pieces of 16 bytes, the last of which may not be full."""
     return -(-size_of(tensor) // PIECE)
 
 
@@ -152,7 +152,7 @@ def fresh(study: ModuleType, shape: Shape) -> Inputs:
 
 
 def copies_of_constants(moved: float, l2_bytes: int, each: int, free: float) -> int:
-    """In how many copies of ``each`` bytes constant inputs are held where a call moves at least
+    """Return how many copies of ``each`` bytes constant inputs need if a call moves at least
     ``moved`` bytes: one in APART of what it reads can be in L2 from earlier calls, at most.
     """
     wanted = math.ceil(APART * l2_bytes / max(moved, 1.0))
@@ -273,7 +273,7 @@ class Neighbours:
         return next(changed, "")
 
     def inputs(self) -> Inputs:
-        """In memory of their own, as in the first draw, but for what is constant."""
+        """Return inputs of the first draw in memory of their own; constant ones are shared."""
         own = {name: room_for(self.like[name], 1)[0] for name in self.names}
         for name, tensor in own.items():
             tensor.copy_(self.sources[name][0])

@@ -62,7 +62,7 @@ class Replayed:
 
 @dataclass
 class Column:
-    """By round: microseconds of a call, those between two stamps, and SM clocks in MHz."""
+    """A column has, by round, µs of a call and between two stamps, and SM clocks in MHz."""
 
     microseconds: list[float] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
@@ -195,7 +195,7 @@ def is_settled(microseconds: Sequence[float]) -> bool:
 
 
 def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ...]:
-    """What was timed, with the instances of each group numbered from 0."""
+    """Return what was timed, with the instances of each group numbered from 0."""
     numbers: dict[tuple[str, bool], int] = defaultdict(int)
     found = []
     for at, instance in enumerate(instances):
@@ -225,5 +225,5 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
 
 
 def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
-    """None is below zero: see ``take``."""
+    """Round the values; one below zero becomes zero, as in ``take``."""
     return tuple(max(0.0, float(np.round(value, digits))) for value in values)

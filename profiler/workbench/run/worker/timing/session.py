@@ -63,8 +63,8 @@ AUDIT_SECONDS = 1.5  # after which an audit begins only if it is due in this ses
 
 
 class TimingProcess:
-    """Of a job's variants in this process; those that cannot be timed go to ``fail``, and how
-    far it is to ``heard``.
+    """This process times a job's variants. It calls ``fail`` for those that cannot be timed, and
+    ``heard`` with its progress.
     """
 
     CHANGING = ("round", "wanted", "instances", "out", "calls", "throttled", "reasons")
@@ -132,7 +132,7 @@ class TimingProcess:
 
     # ---- building ----------------------------------------------------------------------------
     def build(self, variants: Sequence[str]) -> int:
-        """As many instances of each as there is memory for; how many that is."""
+        """Build as many instances of each group as memory allows, and return their number."""
         groups = [Group(name) for name in variants]
         groups += [Group(name, control=True) for name in variants if name in self.job.controls]
         each: dict[str, float] = {}
@@ -179,7 +179,7 @@ class TimingProcess:
 
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
-        """Until the clock no longer falls, where calls are long enough for it to fall."""
+        """Run rounds until the clock no longer falls, if calls are long enough to lower it."""
         each = median(one.each for one in self.instances)
         long = each > LONG_MICROSECONDS and not self.cool
         least = POWER_SECONDS if long else SHORT_WARM_UP_SECONDS
@@ -209,7 +209,7 @@ class TimingProcess:
         rounds.finish()
 
     def tell(self, number: int, instance: int | None) -> None:
-        """Once a round, and again with who is at work in a long one."""
+        """Report progress once a round, and again with the variant at work in a long one."""
         variant = "" if instance is None else self.instances[instance].group.variant
         now = structs.replace(self.round, number=number, rounds=self.wanted, variant=variant)
         if now != self.round or variant:
@@ -260,12 +260,12 @@ class TimingProcess:
 
     # ---- auditing ----------------------------------------------------------------------------
     def audits(self, number: int, instances: Sequence[Instance]) -> Iterator[Audit]:
-        """Of as many kept outputs as there is time and memory for, one of every variant before the
-        second of any. Each session begins with another variant, and takes so many whatever the
-        time that all sessions together have looked at everyone.
+        """Audit as many outputs as time and memory allow, one of every variant before the second of
+        any. Each session begins with another variant. Some audits are due whatever the time, so
+        that all sessions together have looked at every variant.
 
-        Of each instance the output that is kept is compared, and the sums of a call that is drawn
-        when all have run.
+        An audit compares an instance's kept output, or the sums of a call that is drawn when all
+        have run.
         """
         by_variant: dict[str, list[Callable[[], tuple[float, str]]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
@@ -316,8 +316,9 @@ class TimingProcess:
     def audit_sums(
         self, instance: Instance, drawn: SummedCall | None, bound: Tolerance
     ) -> tuple[float, str]:
-        """As ``audit``, of a call that looked like any other while it ran. Signs have no part in
-        errors, so that errors within the bound add up to SIGMAS times it by no chance.
+        """Audit the sums of a call that looked like any other while it ran. The signs are
+        independent of the errors, so that errors within the bound hardly ever add up to SIGMAS
+        times it.
         """
         drawn = drawn or instance.any_call()
         inputs = self.setup.inputs.written(drawn.replay, drawn.call)

@@ -84,7 +84,7 @@ class Marks:
 
     @property
     def microseconds(self) -> float:
-        """Of the call in the latest replay, less those of nothing."""
+        """The time of the call in the latest replay, less that of nothing."""
         before, between, after = self.events
         return 1e3 * float(between.elapsed_time(after) - before.elapsed_time(between))
 
@@ -154,8 +154,8 @@ class TimedGpu:
             to[head:].copy_(self.stamps[: count - head], non_blocking=True)
 
     def wait(self, done: torch.cuda.Event, tell: Callable[[int], None]) -> None:
-        """Until an event. Where that takes seconds, ``tell`` is given the replay that the GPU is
-        at, as often as that is another: of one that hangs there is no more.
+        """Wait for an event. If that takes seconds, ``tell`` gets the number of the replay that the
+        GPU is at, each time it has changed: a GPU that hangs reports no more.
         """
         look, at, copied = time.monotonic() + REPORT_SECONDS, -1, None
         while not done.query():
@@ -172,7 +172,7 @@ class TimedGpu:
                 copied.record()
 
     def times(self, fetched: torch.Tensor) -> Times:
-        """Of fetched stamps; see ``between``."""
+        """Return the times of fetched stamps; see ``between``."""
         return between(fetched.numpy().reshape(-1, ROWS, self.sms, 2))
 
 
@@ -274,7 +274,7 @@ class EmptyCalls:
         self.gpu.stamp(END)
 
     def offset(self) -> float:
-        """By how many microseconds the stamps of a call exceed its events."""
+        """Return by how many microseconds the stamps of a call exceed its events."""
         pinned, found = self.gpu.pinned(1), []
         for _ in range(EMPTY_REPLAYS):
             self.gpu.replay(self.graphs[0])
