@@ -18,7 +18,7 @@ from workbench.derive.roofline.point import LevelPoint, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding
+from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import Accuracy, Gate
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
@@ -255,7 +255,7 @@ def reference(variant: str, microseconds: float, intensity: float) -> Row:
 
 def saying(text: str) -> Finding:
     """A finding that reads like that."""
-    return Finding("stopped", {"text": text})
+    return finding("stopped", text, text=text)
 
 
 GATES = (
