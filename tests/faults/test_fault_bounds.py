@@ -18,14 +18,12 @@ from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
 from workbench.evidence import frames, store
 from workbench.evidence.journal import JournalEntry
-from workbench.evidence.timing import Series
 from workbench.remote import cluster
 from workbench.run.repository import SCRATCH, repository_of
 from workbench.study.own_files import locked
 from workbench.study.sources import Fingerprints
 from workbench.study.text import read_toml
 from workbench.study.workspace import find_workspace
-from workbench.words import Regime
 from workspaces import CAUSAL, GOOD, make, recorded_report
 
 
@@ -72,13 +70,6 @@ def test_a_report_of_empty_frames_is_refused(tmp_path: Path) -> None:
     path.write_bytes(frames.compressed(b"") * (frames.MOST_FRAMES + 1))
     with pytest.raises(BadCapture, match="more than 100000 frames"):
         frames.check(path)
-
-
-def test_no_call_takes_no_time() -> None:
-    values = {"variant": "fix1", "instance": 0, "regime": Regime.CHAINED, "calls": 1}
-    assert Series(**values, microseconds=(5.0, 4.0)).added == [5.0, 4.0]  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a call of fix1 that takes 0 µs"):
-        Series(**values, microseconds=(5.0, 0.0))  # type: ignore[arg-type]
 
 
 def test_tls_without_certificates_is_refused_at_once() -> None:

@@ -798,7 +798,7 @@ def test_a_wrong_function_raises_in_the_library(tmp_path: Path, monkeypatch: Pat
 def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: Patch) -> None:
     monkeypatch.setattr(measure, "plan", lambda *_, **named: Plan("s", ("a",), ("a",), ("a",)))
     target = SimpleNamespace(
-        executor=None, study=None, evidence=lambda: None,
+        executor=None, study=None, shape="s", load=lambda names: SimpleNamespace(variants={}),
         workspace=SimpleNamespace(config=Config()),
     )  # fmt: skip
     monkeypatch.setattr(measure, "collectable", lambda executor, study, names: names)

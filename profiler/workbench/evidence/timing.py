@@ -61,8 +61,6 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
                 raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
         if not rounds or self.calls < 1:
             raise ValueError("has no rounds, or no calls")
-        if not all(self.microseconds):
-            raise ValueError(f"has a call of {self.variant} that takes 0 µs")
 
     @property
     def settled(self) -> Series:
