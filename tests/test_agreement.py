@@ -495,7 +495,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = json.loads(output_of("ablate --json"))
-    out = output_of("ablate")
+    out = output_of("ablate --all")
     whole, score = data["whole"], data["predictions"]
     gains = {each["id"]: each for each in whole["decomposition"]["factors"]}
     assert (
@@ -509,7 +509,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     ) in out
     assert "above its roof" not in out
     monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
-    out = text_of(capsys, "ablate", project=FIXTURE)
+    out = text_of(capsys, "ablate", "--all", project=FIXTURE)
     assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
     assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2
     assert "> - fix3 " not in out

@@ -60,7 +60,6 @@ NEEDS = {
     "workbench ablate --on gpu1": SSH,
     "workbench doctor --on gpu1": SSH,
     "workbench ablate --all-shapes --on tls://10.0.0.5:8786": DASK,
-    "workbench ship fix2 --as fast-rows": "evidence of a GPU: test_ship.py",
     "workbench sweep 'fix10[groups=2|3|4,stages=3..5+1]'": SWEEP,
     "workbench sweep fix7 fix30 --shape 'S=256..4096*2'": SWEEP,
     "workbench sweep fix30 --shape 'b4h16s2048d64,S=128..16384*2,D=64|128,causal=0|1'": SWEEP,

@@ -59,6 +59,7 @@ def capture_of(every: list[dict[str, float]]) -> Any:
     return SimpleNamespace(
         metrics=table,
         lines=ColumnTable(rows, LINE_COLUMNS),
+        global_sectors=None,
         rules=ColumnTable([], RULE_COLUMNS),
         kernels=tuple(f"k{i}" for i in range(len(every))),
     )

@@ -22,13 +22,21 @@ from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
-from workbench.ncu.capture import KeptTables
+from workbench.ncu.capture import KeptTables, Tables
 from workbench.ncu.captures import LAUNCHES, tables_of
 from workbench.run import recording
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
-from workspaces import EVIDENCE, FIXTURE, RAW, copy_of_fixture, recorded_index, recorded_report
+from workspaces import (
+    EVIDENCE,
+    FIXTURE,
+    RAW,
+    YOUNGER,
+    copy_of_fixture,
+    recorded_index,
+    recorded_report,
+)
 
 SHAPE = "b4h16s2048d128-causal"
 SMALL, OTHER = recorded_report(SHAPE, "fix10"), RAW
@@ -156,8 +164,13 @@ DIGITS = [at for at, byte in enumerate(TEXT) if at > BODY and byte in b"01234567
 
 
 def launches_in(kept: Path, told: list[str]) -> list[object]:
-    found = tables_of(SMALL, kept, tell=told.append)
-    return [(launch.kernel, list(launch.metrics), list(launch.lines)) for launch, _ in found]
+    return [content(launch) for launch, _ in tables_of(SMALL, kept, tell=told.append)]
+
+
+def content(launch: Tables) -> object:
+    """Without the metrics that these tables are too old to have."""
+    metrics = [row for row in launch.metrics if row[0] not in YOUNGER]
+    return launch.kernel, metrics, list(launch.lines)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +178,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tables") / TABLES.name
 
 
-TRUE = [(one.kernel, list(one.metrics), list(one.lines)) for one, _ in tables_of(SMALL, TABLES)]
+TRUE = [content(launch) for launch, _ in tables_of(SMALL, TABLES)]
 
 
 @settings(max_examples=examples(15, many=600))
@@ -176,8 +189,9 @@ def test_an_edited_figure_is_read_again_from_the_report(kept: Path, at: int, mor
     told: list[str] = []
     assert launches_in(kept, told) == TRUE
     assert told == [f"{kept.name} {EXCHANGED}: it was read again from {SMALL.name}"]
-    again = zstandard.ZstdDecompressor().decompress(kept.read_bytes())
-    assert again.partition(CONTENT)[2] == TEXT.partition(CONTENT)[2]
+    told.clear()
+    assert launches_in(kept, told) == TRUE
+    assert told == [], "the tables were written again"
 
 
 @settings(max_examples=examples(15, many=600))

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from answers import error_of
+from answers import error_of, not_none
 from faulty import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder, is_there, listed
-from workbench.evidence.records import Build, Captures
+from workbench.evidence.records import Captures, VariantRecord
 from workbench.evidence.timing import Timing
 from workbench.run.recording import remove_superseded, remove_unused
 from workbench.study.own_files import write_bytes
@@ -60,11 +60,11 @@ def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
     child.wait()
     child.stdout.close()
     if target.exists():
-        assert store.read(target, Build).error.strip("x") == ""
+        assert not_none(store.read(target, VariantRecord).build).error.strip("x") == ""
     left = list(target.parent.glob(".*")) if target.parent.exists() else []
     for path in left:
         os.utime(path, (0, 0))
-    store.write(target, store.read(BUILD, Build))
+    store.write(target, store.read(BUILD, VariantRecord))
     assert target.read_bytes() == BUILD.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
@@ -245,7 +245,7 @@ def test_the_umask_decides_who_may_read(mask: int, mode: int, tmp_path: Path) ->
     before = os.umask(mask)
     try:
         write_bytes(tmp_path / "whole", b"{}")
-        store.append(tmp_path / "lines", store.read(BUILD, Build))
+        store.append(tmp_path / "lines", store.read(BUILD, VariantRecord))
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}

@@ -200,7 +200,7 @@ def _roofs(
 
     def crossed(start: svg.XY) -> int:
         near = svg.Box(start[0] - 6, start[1] - svg.SMALL - 5, start[0] + wide + 6, start[1] + 4)
-        return sum(near.x0 < x < near.x1 and near.y0 < y < near.y1 for x, y in dots)
+        return [near.x0 < x < near.x1 and near.y0 < y < near.y1 for x, y in dots].count(True)
 
     for roof, ((x, y), (end, _)) in zip(compute, flats, strict=True):
         canvas.line(((x, y), (x, plot.y.start)), DROP)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from workbench.derive.figures import added
 from workbench.judge.rows import Row
 from workbench.render import html
 from workbench.render.document.blocks import Marking
@@ -115,7 +116,7 @@ class Box(NamedTuple):
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of a line, in the unit of ``size``."""
     wide = (37 if c in NARROW else 95 if c in BROAD else 70 if c.isupper() else 62 for c in text)
-    return size * sum(wide) / 100 * (BOLD if bold else 1)
+    return size * added(wide) / 100 * (BOLD if bold else 1)
 
 
 def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
