@@ -55,7 +55,7 @@ def mix(x: int) -> int:
 def secret(replay: int, call: int, what: int) -> int:
     """Draw a number as neighbours.cu does, for a call of a replay.
 
-    Every call has other inputs, and no call is told whether its output is the one that is kept. So
+    Every call has other inputs, and no call knows whether its output is the one that is kept. So
     a variant that returns an earlier result, or computes only now and then, gives a wrong output.
     """
     return mix((replay * 4096 + call * 64 + what) & MASK)
