@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -488,7 +489,13 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
     ("requirement", "is_met"),
     [("msgspec>=0.1", True), ("msgspec>=900,<901", False), ("no-such-package>=1", False)],
 )
-def test_versions_of_packages_are_compared(requirement: str, is_met: bool) -> None:
+def test_versions_of_packages_are_compared(
+    requirement: str, is_met: bool, monkeypatch: Patch
+) -> None:
+    """Whatever the process imported before: setuptools warns about distutils as pip is loaded."""
+    for name in [name for name in sys.modules if name == "pip" or name.startswith("pip.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "distutils", ModuleType("distutils"))
     assert bootstrap.is_met(requirement) == is_met
 
 

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import venv
+import warnings
 import zipfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -135,7 +136,9 @@ def is_met(requirement: str) -> bool:
     """Whether this Python has the package. Without pip to compare versions, any will do."""
     try:
         version = importlib.metadata.version(re.split(r"[^\w.-]", requirement)[0])
-        from pip._vendor.packaging.requirements import Requirement
+        with warnings.catch_warnings():  # setuptools warns at an import of pip
+            warnings.simplefilter("ignore")
+            from pip._vendor.packaging.requirements import Requirement
     except importlib.metadata.PackageNotFoundError:
         return False
     except ImportError:
