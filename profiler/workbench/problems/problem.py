@@ -57,7 +57,8 @@ class Problem:
     """What a user's files say, as the parts of a study.
 
     ``files`` are copied beside ``study.py``, by name; ``what`` tells them apart from other formats
-    in the first line of the output. ``made`` is the body of ``inputs(shape, generator)``.
+    in the first line of the output. ``made`` is an expression for the inputs, a dict by name, of
+    ``shape`` and ``generator``.
     ``expression`` is one for the reference, of the dict ``inputs``, and ``exact`` another for it in
     double precision, "" where the first takes doubles; ``accepts`` one for the format's own check
     of ``inputs`` and ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these

@@ -1,0 +1,319 @@
+"""The recipes of docs/contributing.md, followed in a copy of the engine, in every output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workspaces import RAW, ROOT, copy_of_fixture
+
+COLUMN = """
+    LadderColumn(
+        "warp_instructions_m",
+        "instructions",
+        "millions of instructions that warps executed under ncu",
+        lambda row: figure(row, "warp_instructions"),
+        EVERYWHERE,
+        unit="M",
+    ),
+"""
+METRIC = """
+[threads]
+label = "Threads of the grid"
+names = ["launch__thread_count"]
+unit = "thread"
+aggregate = "sum"
+noise = "launch"
+meaning = "threads of all launches"
+"""
+VERB = {
+    "app/tally.py": '''"""How many variants a study has."""
+
+from dataclasses import dataclass
+
+from workbench.study.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Tally:
+    study: str
+    variants: int
+
+
+@dataclass(frozen=True)
+class Tallies:
+    tallies: tuple[Tally, ...]
+
+
+def tally(workspace: Workspace) -> Tallies:
+    studies = map(workspace.study, workspace.studies())
+    return Tallies(tuple(Tally(study.name, len(study.ladder.steps)) for study in studies))
+''',
+    "reporters/tally.py": '''"""``tally``: a table of studies."""
+
+from typing import Any
+
+from workbench.app.tally import Tallies
+from workbench.render.document.blocks import Block, field, figure_cell, numeric, table
+
+COUNTS = [
+    field("study", "study", lambda t: t.study),
+    numeric("variants", "variants", lambda t: figure_cell(t.variants, str(t.variants))),
+]
+
+
+def blocks(result: Tallies, options: Any) -> list[Block]:
+    return [table("tally", COUNTS, result.tallies)]
+''',
+    "cli/tally.py": '''"""``workbench tally``."""
+
+from workbench.app.tally import tally
+from workbench.cli.options import TallyOptions
+from workbench.cli.printing import show
+from workbench.study.workspace import find_workspace
+
+
+def run(options: TallyOptions) -> None:
+    show(options, tally(find_workspace(options.project)))
+''',
+}
+OPTIONS = '''
+
+@dataclass(frozen=True)
+class TallyOptions(Printed):
+    """Count the variants of every study."""
+
+    project: Project = None
+'''
+RULE = """
+    yield from _planted(subject)
+"""
+PLANTED = '''
+
+def _planted(subject: AdvisedKernel) -> Iterator[Candidate]:
+    """Every kernel that waits could be painted."""
+    limit = waiting(subject, "wait")
+    yield Candidate(limit, Change.PAINT, 0.99, NAMED, _waits(limit))
+'''
+RECIPE = """
+        Change.PAINT: Recipe("paint the kernel", "red, as red ones are faster"),
+"""
+CHART = '''
+
+def error_bars(canvas: Canvas, ablation: Ablation) -> float:
+    """Write the error of each step."""
+    for number, row in enumerate(ablation.path):
+        if row.accuracy:
+            canvas.text((16.0, 20.0 * (number + 1)), f"{row.accuracy.times_reference:.2f}x")
+    return 20.0 * (len(ablation.path) + 1)
+'''
+CHART_ENTRY = """
+    "errors": (lambda canvas, ablation: error_bars(canvas, ablation), "Errors", "times SDPA's"),
+"""
+CAPTION = """
+        "errors": ("Largest error of each step.", "A multiple of the reference's."),
+"""
+SHOWN = """
+    "threads",
+"""
+FORMAT = '''"""Reads ``.tiles``: a size, and the name of a function of torch."""
+
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
+
+
+def is_of(request: Request) -> bool:
+    return request.source.suffix == ".tiles"
+
+
+def read(request: Request) -> Problem:
+    size, name = request.source.read_text().split()
+    call = f'torch.{name}(inputs["x"])'
+    return Problem(
+        kind=FORMAT.label,
+        what="tiles",
+        name=request.name or request.source.stem,
+        title=name,
+        files={},
+        shapes={DEFAULT_SHAPE: GivenShape({"n": int(size)})},
+        default_shape=DEFAULT_SHAPE,
+        loads="import torch",
+        made='{"x": torch.randn(shape.n, generator=generator, device=generator.device)}',
+        expression=call,
+        baseline=calling(name, "import torch", call),
+    )
+
+
+FORMAT = Format("a tiles file", ".tiles", 10, is_of, read)
+'''
+# What is run of the changed copy; what begins with "terminal" has one as its stdout.
+RUNS = {
+    "terminal": ["ablate"],
+    "terminal, all": ["ablate", "--all", "--wide"],
+    "pipe": ["ablate"],
+    "JSON": ["ablate", "--json"],
+    "CSV": ["ablate", "--csv"],
+    "brief": ["ablate", "--brief"],
+    "brief of one": ["ablate", "--brief", "fix2"],
+    "files": ["report", "--html"],
+    "tally": ["tally"],
+    "terminal tally": ["tally"],
+    "tally, JSON": ["tally", "--json"],
+    "help": ["--help"],
+    "show": ["show", str(RAW)],
+    "show, JSON": ["show", str(RAW), "--json"],
+    "recorded": ["show", "fix2"],
+    "advise": ["advise", "fix2"],
+    "advise, JSON": ["advise", "fix2", "--json"],
+    "advise, brief": ["show", "fix2", "--brief"],
+    "try": ["try", "rows.tiles", "--no-profile"],
+}
+CHILD = """
+import contextlib, io, json, sys
+import workbench as wb
+from workbench.cli.main import main
+
+class Out(io.StringIO):
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self):
+        return self.is_terminal
+
+said = {"DataFrame": [0, wb.ablate().table().to_csv()]}
+for name, arguments in json.load(sys.stdin).items():
+    with contextlib.redirect_stdout(Out(name.startswith("terminal"))) as out:
+        code = main(arguments)
+    said[name] = [code, out.getvalue()]
+json.dump(said, sys.stdout)
+"""
+
+
+def insert(path: Path, text: str, *, before: str = "") -> None:
+    """Insert before the anchor, which stands in the file once; without one at the end."""
+    whole = path.read_text()
+    assert not before or whole.count(before) == 1, (path.name, before)
+    path.write_text(whole.replace(before, text.lstrip("\n") + before) if before else whole + text)
+
+
+def changed_engine(root: Path) -> Path:
+    """Copy the engine and follow all recipes in the copy. Return the folder to import from."""
+    engine = root / "profiler" / "workbench"
+    shutil.copytree(
+        ROOT / "profiler" / "workbench", engine, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name in ("templates", "starters"):  # which the engine takes beside itself
+        (root / name).symlink_to(ROOT / name)
+    insert(engine / "render/columns.py", COLUMN, before='    LadderColumn(\n        "verdict",')
+    insert(engine / "ncu/metrics.toml", METRIC)
+    insert(engine / "render/document/variant.py", SHOWN, before='    "duration",\n')
+    for name, text in VERB.items():
+        (engine / name).write_text(text)
+    insert(engine / "cli/options.py", OPTIONS)
+    latency = engine / "judge/advice/latency.py"
+    insert(latency, RULE, before="    yield from _global(subject)\n")
+    insert(latency, PLANTED)
+    insert(engine / "words.py", '    PAINT = "paint"\n', before='    TILE_SHARED = "tile-shared"')
+    insert(engine / "render/document/advice.py", RECIPE, before="        Change.TILE_SHARED: Rec")
+    charts = engine / "render/chart/charts.py"
+    insert(charts, CHART_ENTRY, before='    "stall-time": (\n')
+    insert(charts, CHART)
+    insert(engine / "render/document/captions.py", CAPTION, before='        "stall-time": (\n')
+    report = engine / "render/document/ladder_report.py"
+    insert(report, '_chart("errors", ablation), ', before='_chart("roofline", ablation)]')
+    (root / "profiler" / "tiles.py").write_text(FORMAT)
+    info = root / "profiler" / "tiles-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiles\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[workbench.problems]\ntiles = tiles:FORMAT\n")
+    return root / "profiler"
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the changed engine says, by the names of ``RUNS``, and the files of its report."""
+    path = changed_engine(tmp_path_factory.mktemp("recipes"))
+    workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "attention")
+    (workspace / "rows.tiles").write_text("4096 relu")
+    environment = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "200"}
+    environment["XDG_CACHE_HOME"] = str(path.parent / "cache")
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD],
+        cwd=workspace,
+        env=environment,
+        input=json.dumps(RUNS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    results: dict[str, tuple[int, str]] = json.loads(done.stdout)
+    assert {name: code for name, (code, _) in results.items() if code} == {}, done.stderr
+    files = (workspace / "reports").rglob("*.*")
+    return {n: text for n, (_, text) in results.items()} | {f.name: f.read_text() for f in files}
+
+
+FOLLOWED = {
+    "a column of the ladder",
+    "a verb",
+    "a metric of Nsight Compute",
+    "a problem format for `try`",
+    "a rule of advice",
+    "a chart",
+}
+LADDERS = ("pipe", "terminal", "terminal, all", "OPTIMIZATION_REPORT.md", "report.html")
+VALUES = ("JSON", "CSV", "brief of one", "DataFrame")
+
+
+def test_every_recipe_is_followed() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text()
+    assert set(re.findall(r"^## Add (.+)$", page, re.M)) == FOLLOWED
+
+
+def test_a_column_is_in_every_output(said: dict[str, str]) -> None:
+    for name in LADDERS:
+        assert "instructions" in said[name], name
+    for name in VALUES:
+        assert "warp_instructions_m" in said[name], name
+
+
+def test_a_verb_has_its_help_and_its_formats(said: dict[str, str]) -> None:
+    assert re.search(r"tally +Count the variants of every study", said["help"])
+    assert re.search(r"\| attention \| \d+ \|", said["tally"])
+    assert re.search(r"attention +\d+", said["terminal tally"])
+    assert json.loads(said["tally, JSON"])["tallies"][0]["study"] == "attention"
+
+
+def test_a_metric_is_a_number_of_a_report_and_not_collected_of_a_table(
+    said: dict[str, str],
+) -> None:
+    row = r"\| Threads of the grid \| {} \|"
+    assert re.search(row.format(r"[\d.,e+ k]+"), said["show"])
+    assert '"threads"' in said["show, JSON"]
+    assert re.search(row.format("not collected"), said["recorded"])
+
+
+def test_a_format_of_a_package_is_tried(said: dict[str, str]) -> None:
+    assert "tiles" in said["try"]
+    assert "correct" in said["try"]
+
+
+def test_advice_of_a_rule_is_in_every_output(said: dict[str, str]) -> None:
+    for name in ("advise", "recorded", "OPTIMIZATION_REPORT.md", "report.html"):
+        assert "paint the kernel" in said[name], name
+    for name in ("advise, JSON", "advise, brief"):
+        assert '"paint"' in said[name], name
+
+
+def test_a_chart_is_a_file_and_in_both_reports(said: dict[str, str]) -> None:
+    assert "errors-light.svg" in said
+    assert "errors-dark.svg" in said
+    for name in ("OPTIMIZATION_REPORT.md", "report.html"):
+        assert "Largest error of each step" in said[name], name
