@@ -23,19 +23,20 @@ from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import Figure, stall_shares
 from workbench.evidence import store
-from workbench.judge.advice.ranking import (
+from workbench.judge.advice import (
     Advice,
     AdviceRecord,
+    AdvisedKernel,
     KindRecord,
     Trial,
     Tried,
     advise,
     record,
+    subject,
     to_try,
     together,
     trust,
 )
-from workbench.judge.advice.subject import AdvisedKernel, subject
 from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS

@@ -18,8 +18,7 @@ from workbench.app.executor import Local
 from workbench.app.target import Target, find_target
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
-from workbench.judge.advice.ranking import advise
-from workbench.judge.advice.subject import subject
+from workbench.judge.advice import advise, subject
 from workbench.judge.ladder import judge
 from workbench.judge.rows import Ablation
 from workbench.judge.times import ShapeTimes, main_timing

@@ -18,7 +18,7 @@ from workbench.app.executor import Local
 from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
-from workbench.judge.advice.ranking import KindRecord
+from workbench.judge.advice import KindRecord
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge
 from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder

@@ -29,7 +29,7 @@ from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Record
-from workbench.judge.advice.ranking import AdviceRecord, together
+from workbench.judge.advice import AdviceRecord, together
 from workbench.judge.gates import UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.ladder import judge
 from workbench.judge.open_verdicts import seconds_of

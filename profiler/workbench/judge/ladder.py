@@ -22,8 +22,7 @@ from workbench.derive.roofline.ceilings import DRAM, L2, Peaks, peaks
 from workbench.derive.roofline.point import measured_ceilings, point
 from workbench.derive.speedup import Ratio
 from workbench.evidence.journal import Journal
-from workbench.judge.advice.ranking import JUDGED, Advice, Trial, Tried, advise, record
-from workbench.judge.advice.subject import Spot, subject
+from workbench.judge.advice import JUDGED, Advice, Spot, Trial, Tried, advise, record, subject
 from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparability import (
     ceiling_warnings,

@@ -14,8 +14,7 @@ from workbench.derive.roofline.point import MeasuredCeilings, Point
 from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.evidence.records import Build, Check, Environment
 from workbench.evidence.timing import GraphNode
-from workbench.judge.advice.ranking import NO_RECORD, Advice, AdviceRecord
-from workbench.judge.advice.subject import Spot
+from workbench.judge.advice import NO_RECORD, Advice, AdviceRecord, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding

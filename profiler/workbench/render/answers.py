@@ -11,8 +11,8 @@ from workbench.derive.diff.costs import InstructionCost
 from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup
 from workbench.derive.recordings import OverRecordings
-from workbench.judge.advice import ranking as ranked
-from workbench.judge.advice.ranking import Advice, AdviceRecord, KindRecord, Tried
+from workbench.judge import advice as ranked
+from workbench.judge.advice import Advice, AdviceRecord, KindRecord, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding

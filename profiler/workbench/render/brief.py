@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
-from workbench.judge.advice import ranking
-from workbench.judge.advice.ranking import Advice
-from workbench.judge.advice.subject import Spot
+from workbench.judge.advice import Advice, Spot, to_try
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
@@ -100,7 +98,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
     All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
     one has the ratio and the gates behind its verdict in ``judged``.
     """
-    advice = ranking.to_try(row.advice, found.record)
+    advice = to_try(row.advice, found.record)
     capture = row.evidence_state.get("capture")
     whole: Data = {
         **columns(found, row, Where.BRIEF_VARIANT),
@@ -266,7 +264,7 @@ def pair(found: Ablation, two: VariantPair) -> Data:
         "speedup": ratio(two.speedup),
         **(_compared(two.comparison) if two.comparison else {"stalls_us": []}),
         "warnings": [short(each) for each in sentences(two.warnings)],
-        **limit(ranking.to_try(two.after.advice, found.record)),
+        **limit(to_try(two.after.advice, found.record)),
         "evidence": [identity(found, row) for row in (two.before, two.after)],
     }
 

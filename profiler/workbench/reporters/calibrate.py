@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from workbench.derive.roofline.point import MeasuredCeiling, MeasuredCeilings
 from workbench.evidence.records import Ceiling
-from workbench.judge.advice.subject import LEVELS
+from workbench.judge.advice import LEVEL_NAMES
 from workbench.render.document.blocks import (
     Block,
     Content,
@@ -22,7 +22,7 @@ from workbench.render.numbers import number, percent
 from workbench.words import ABSENT, NONE
 
 TERA = 1e12
-CEILING_NAMES = {**LEVELS, "half": "packed FP16", "fp32": "FP32", "fp64": "FP64"}
+CEILING_NAMES = {**LEVEL_NAMES, "half": "packed FP16", "fp32": "FP32", "fp64": "FP64"}
 WRONG_CEILING = " (above theory: an error in the data)"
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.judge.advice import ranking as ranked
-from workbench.judge.advice.ranking import Advice, AdviceRecord
-from workbench.judge.advice.subject import LEAST, Limit, Spot, resource
+from workbench.judge import advice as ranked
+from workbench.judge.advice import LEAST, Advice, AdviceRecord, Limit, Spot, resource
 from workbench.judge.findings import sentence
 from workbench.judge.rows import Ablation, Row
 from workbench.render.document.blocks import (

@@ -8,7 +8,7 @@ from functools import partial
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.matching import LaunchPair
-from workbench.judge.advice.ranking import AdviceRecord
+from workbench.judge.advice import AdviceRecord
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence, sentences
 from workbench.judge.ladder import VariantPair

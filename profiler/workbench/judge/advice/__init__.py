@@ -1,1 +1,0 @@
-"""What to try next: what limits a variant, and the kind of change that addresses it. Pure."""
