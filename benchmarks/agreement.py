@@ -35,13 +35,13 @@ from torch.cuda import Event
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from workbench import Shape, Tolerance
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
 from workbench.run.worker.timing.timed_gpu import switch_contexts
+from workbench.study.values import Shape, Tolerance
 from workbench.words import HEADLINE, NodeKind
 
 PAGE = DOCS / "measuring.md"

@@ -25,8 +25,7 @@ from workbench.evidence import store
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Captures, VariantRecord
-from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation, judge
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 

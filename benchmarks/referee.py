@@ -59,7 +59,7 @@ from benchmarks.referee_table import (
 )
 from tools.pages import ROOT
 
-from workbench.cuda import CUBIN_FOLDER
+from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run.gpu import Gauge, look
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from answers import Patch
-from workbench.cuda import CUBIN_FOLDER
+from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run import compilation, side_jobs
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import EVENTS, Broken, Done, Event, Job, TrialJob, VariantsJob, decode

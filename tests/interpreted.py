@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import torch
 
-from workbench import Shape, cuda
+from workbench import cuda
 from workbench.study.model import tolerance_at
+from workbench.study.values import Shape
 from workbench.study.workspace import load_module
 
 VARIANTS: dict[str, tuple[tuple[str, dict[str, int]], ...]] = {

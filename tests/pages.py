@@ -27,9 +27,8 @@ from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
 from workbench.judge.gates import Gate
-from workbench.judge.ladder import judge, ladder_sources
+from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.rows import Ablation, EvidenceEnvironment, Row
 from workbench.load import LadderEvidence
 from workbench.render.chart.svg import XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report

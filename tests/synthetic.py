@@ -20,10 +20,9 @@ from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import Accuracy, Gate
+from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.rows import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
-from workbench.judge.sessions import Control, Interference, TimingFacts
-from workbench.judge.times import InRegime
+from workbench.judge.times import Control, InRegime, Interference, TimingFacts
 from workbench.study.model import Prediction, Step, Work
 from workbench.words import (
     GateState,

@@ -23,7 +23,7 @@ from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import Figure, stall_shares
 from workbench.evidence import store
-from workbench.judge.advice import (
+from workbench.judge.advice_rules import (
     Advice,
     AdviceRecord,
     AdvisedKernel,
@@ -38,7 +38,7 @@ from workbench.judge.advice import (
     trust,
 )
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import answers as advice_json
 from workbench.render import as_json, markdown

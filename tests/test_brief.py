@@ -18,9 +18,8 @@ from workbench.app.executor import Local
 from workbench.app.target import Target, find_target
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks
-from workbench.judge.advice import advise, subject
-from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation
+from workbench.judge.advice_rules import advise, subject
+from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import calibration_of
 from workbench.render import brief

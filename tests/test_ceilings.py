@@ -28,7 +28,7 @@ from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
 from workbench.evidence.store import load_calibration
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import ColumnTable
 from workbench.render import answers, markdown
 from workbench.render.as_json import dumps, plain_data

@@ -17,8 +17,8 @@ import pages
 from answers import not_none
 from synthetic import CEILINGS, ablation, not_current, with_row
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.rows import Ablation
-from workbench.judge.sizes import OverSizes
+from workbench.judge.ladder import Ablation
+from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, chart, chart_files, page_charts

@@ -15,12 +15,13 @@ import torch
 from tools import sizes
 
 from answers import Patch
-from workbench import Shape, cuda
+from workbench import cuda
 from workbench.app.executor import Local
 from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.cuda.launch import Kernel
 from workbench.study.params import pick_shapes
+from workbench.study.values import Shape
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
 

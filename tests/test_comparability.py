@@ -15,10 +15,9 @@ from snapshots import snapshot, step, timing, together, with_series, with_timing
 from workbench.derive.figures import figures
 from workbench.evidence.records import CaptureIndex, Provenance
 from workbench.evidence.timing import Series, Session
-from workbench.judge.comparability import environment
 from workbench.judge.findings import sentences
-from workbench.judge.ladder import judge
-from workbench.judge.sessions import Throttling, throttling_warnings, timing_facts
+from workbench.judge.ladder import environment, judge
+from workbench.judge.times import Throttling, throttling_warnings, timing_facts
 from workbench.load import LadderEvidence, timed_together
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.command import INTERVAL, counting

@@ -12,8 +12,7 @@ from answers import not_none
 from snapshots import build, check, snapshot, step
 from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate
-from workbench.judge.ladder import judge, standing
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row, judge, standing
 from workbench.load import LadderEvidence, VariantEvidence
 from workbench.render.document.phrases import note, verdict
 from workbench.study.config import Config

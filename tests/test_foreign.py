@@ -24,7 +24,7 @@ from workbench.derive.matching import (
     groups,
     match,
 )
-from workbench.judge.comparability import warnings
+from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Launch, Report, parse_options, read_report
 from workbench.render import markdown

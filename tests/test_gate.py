@@ -35,15 +35,15 @@ from workbench.evidence.records import BuiltKernel, CaptureIndex, Captures, Prov
 from workbench.evidence.store import captures_at
 from workbench.evidence.timing import Audit
 from workbench.judge.commits import (
+    AtCommit,
     TimedPair,
     VariantChange,
     judge_change,
     time_verdict,
     with_controls,
 )
-from workbench.judge.comparison import AtCommit
 from workbench.judge.findings import sentence
-from workbench.judge.sessions import Control
+from workbench.judge.times import Control
 from workbench.ncu.captures import LAUNCHES
 from workbench.run import machine
 from workbench.run.plan import MeasuredPlan, Plan

@@ -18,9 +18,8 @@ import torch
 from answers import Capsys, Patch
 from handmade import sessions_job
 from workbench.cli.main import main
-from workbench.cuda import CUBIN_FOLDER
 from workbench.cuda import compiler as nvrtc
-from workbench.cuda.compiler import Compiled, Source
+from workbench.cuda.compiler import CUBIN_FOLDER, Compiled, Source
 from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu

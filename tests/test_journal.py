@@ -29,8 +29,7 @@ from workbench.evidence.journal import (
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import Captures, Environment
 from workbench.evidence.timing import GraphNode, Timing
-from workbench.judge.comparability import recordings
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import judge, recordings
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_report import recorded
 from workbench.render.document.result import answer

@@ -18,7 +18,7 @@ from tools import reference
 import workbench as wb
 from answers import Capsys, Patch, error_of, text_of
 from synthetic import ablation
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render import columns, markdown, terminal
 from workbench.render.as_table import as_csv, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table

@@ -18,10 +18,9 @@ from workbench.app.executor import Local
 from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
-from workbench.judge.advice import KindRecord
+from workbench.judge.advice_rules import KindRecord
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import judge
-from workbench.judge.rows import TABLE_ROWS, Ablation, ShapeLadder
+from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.columns import ladder_table

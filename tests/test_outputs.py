@@ -17,7 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from answers import Patch, not_none
-from workbench import Shape, Tolerance
 from workbench.errors import CannotTell, UsageError
 from workbench.evidence.records import CheckOutcome
 from workbench.run.worker import correctness, deviation
@@ -37,6 +36,7 @@ from workbench.run.worker.output import (
 )
 from workbench.run.worker.timing.neighbours import GUARD_BYTES
 from workbench.study.config import Gates
+from workbench.study.values import Shape, Tolerance
 from workbench.study.workspace import check_study_module
 from workbench.words import CheckResult
 

@@ -21,7 +21,7 @@ from synthetic import ablation, not_current
 from workbench.cli.main import main
 from workbench.derive.diff.line_diff import Sources
 from workbench.derive.diff.source_diff import source_diff
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report

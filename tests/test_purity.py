@@ -25,8 +25,14 @@ from rich.console import Console
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.diff.line_diff import SourceDiff, Sources
-from workbench.judge.ladder import VariantPair, judge, judge_pair, ladder_sources, pair_sources
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import (
+    Ablation,
+    VariantPair,
+    judge,
+    judge_pair,
+    ladder_sources,
+    pair_sources,
+)
 from workbench.load import LadderEvidence
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, templates, terminal

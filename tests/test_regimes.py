@@ -24,16 +24,13 @@ from snapshots import (
     with_series,
     with_timings,
 )
-from workbench import Work
 from workbench.evidence.timing import GraphNode, Series, Session, Timing
 from workbench.judge.findings import finding, sentence, sentences
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
-from workbench.judge.rows import Ablation, Row
-from workbench.judge.sessions import timing_facts
-from workbench.judge.sizes import over_sizes
-from workbench.judge.times import ShapeTimes
+from workbench.judge.sweeps import over_sizes
+from workbench.judge.times import ShapeTimes, timing_facts
 from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, brief, markdown, page
 from workbench.render.as_json import dumps, plain_data
@@ -45,6 +42,7 @@ from workbench.render.document.ladder_view import account
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
+from workbench.study.values import Work
 from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]

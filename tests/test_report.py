@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from answers import not_none
 from synthetic import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
-from workbench.judge.rows import Ablation, EvidenceEnvironment
+from workbench.judge.ladder import Ablation, EvidenceEnvironment
 from workbench.judge.times import InRegime
 from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS

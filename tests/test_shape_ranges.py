@@ -16,7 +16,7 @@ from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import derived_shapes
-from workbench.judge.sizes import ranges
+from workbench.judge.sweeps import ranges
 from workbench.render.numbers import percent
 from workbench.run import machine
 from workbench.run.protocol import VariantsJob

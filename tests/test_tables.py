@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from answers import not_none
 from synthetic import ablation, not_current, ratio, with_row
 from workbench.derive.speedup import Ratio
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.columns import ladder_table
 from workbench.render.document.blocks import (

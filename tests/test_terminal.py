@@ -18,7 +18,7 @@ from handmade import built_kernel
 from synthetic import ablation
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render.columns import ShownRows
 from workbench.render.document.blocks import Block, Paragraph, Section, Table, plain
 from workbench.render.document.ladder_report import summary

@@ -20,7 +20,8 @@ from workbench.derive.roofline.ceilings import counted_flops
 from workbench.derive.speedup import two_clocks
 from workbench.evidence.records import CaptureIndex
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
-from workbench.judge.cross_checks import (
+from workbench.judge.findings import sentence
+from workbench.judge.gates import (
     Case,
     added_time,
     clocks_gate,
@@ -30,8 +31,7 @@ from workbench.judge.cross_checks import (
     outputs_gate,
     work_gate,
 )
-from workbench.judge.cross_checks import cross_check_gates as gates_of
-from workbench.judge.findings import sentence
+from workbench.judge.gates import cross_check_gates as gates_of
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
 from workbench.ncu.captures import tables_of

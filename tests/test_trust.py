@@ -23,9 +23,9 @@ from workbench.app import measure as measuring
 from workbench.cli.main import main
 from workbench.cuda import compiler
 from workbench.derive.speedup import TwoClocks, over_sessions
-from workbench.judge.cross_checks import CLOCKS
 from workbench.judge.findings import sentence
-from workbench.judge.sessions import TimingFacts
+from workbench.judge.gates import CLOCKS
+from workbench.judge.times import TimingFacts
 from workbench.run import machine
 from workbench.run.gpu import Gpu
 from workbench.study.config import Config

@@ -18,7 +18,7 @@ from workbench.app.executor import Local
 from workbench.app.try_ import attempt, kept
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.reporters.try_ import times_and_limits

@@ -16,8 +16,7 @@ from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
 from workbench.evidence import store
-from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation, judge
 from workbench.ncu.capture import Capture
 from workbench.ncu.catalog import GLOBAL_SECTORS
 from workbench.study.workspace import find_workspace

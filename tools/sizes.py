@@ -17,7 +17,7 @@ from workbench.app.executor import Local
 from workbench.app.sweep import over_shapes
 from workbench.app.target import target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.sizes import OverSizes
+from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean, main_timing
 from workbench.render import markdown
 from workbench.render.chart.time_charts import size_lines

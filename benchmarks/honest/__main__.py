@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import msgspec
 from benchmarks.honest.corpus import Point, points, study_of
 
-from workbench import Work
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.derive.figures import figures
@@ -32,8 +31,8 @@ from workbench.derive.speedup import TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
 from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
-from workbench.judge.cross_checks import CLOCKS, Case, added_time, cross_check_gates, profiled
 from workbench.judge.findings import sentence
+from workbench.judge.gates import CLOCKS, Case, added_time, cross_check_gates, profiled
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
@@ -41,6 +40,7 @@ from workbench.ncu.command import RANGE_PREFIX, range_name
 from workbench.render.numbers import number
 from workbench.run import machine
 from workbench.run.process import compiler_environment
+from workbench.study.values import Work
 from workbench.words import CheckResult, GateState, Inputs, Status
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional as F
 
-from workbench import Shape, Tolerance, Work
+from workbench.study.values import Shape, Tolerance, Work
 
 HALF = {"float16": Tolerance(0.25, 2e-3), "bfloat16": Tolerance(1.0, 1.5e-2)}
 BOUNDS = {"float32": Tolerance(1e-2, 1e-5), "float64": Tolerance(1e-6, 1e-12), **HALF}

@@ -26,7 +26,7 @@ from workbench.derive.largest_changes import largest_changes
 from workbench.derive.matching import groups
 from workbench.derive.roofline.ceilings import LEVELS, counted_flops, peaks, used
 from workbench.derive.roofline.point import point
-from workbench.judge.advice import advise, subject
+from workbench.judge.advice_rules import advise, subject
 from workbench.judge.bottlenecks import bottlenecks, parts
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS, needed_metrics

@@ -21,7 +21,7 @@ from faulty import examples
 from nasty import WORST, steering, texts
 from workbench.cli.main import complain
 from workbench.errors import UsageError
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, html, markdown, terminal
 from workbench.render.chart import svg

@@ -32,9 +32,8 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.evidence.layout import EvidenceFolder
-from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.findings import finding
-from workbench.judge.gates import Gate
+from workbench.judge.gates import OUTPUTS, Gate
 from workbench.problems.expressions import read_input
 from workbench.problems.given import Dotted
 from workbench.problems.given.calls import bound, call

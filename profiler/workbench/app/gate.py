@@ -16,10 +16,10 @@ from workbench.errors import UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
     VariantChange,
     changed_rules,
+    is_same,
     judge_change,
     with_controls,
 )
-from workbench.judge.comparison import is_same
 from workbench.judge.findings import finding
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of

@@ -29,11 +29,10 @@ from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Record
-from workbench.judge.advice import AdviceRecord, together
+from workbench.judge.advice_rules import AdviceRecord, together
 from workbench.judge.gates import UNSEEN, for_bug_fix, shows_bug, verdict
-from workbench.judge.ladder import judge
+from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import seconds_of
-from workbench.judge.rows import Ablation, Row
 from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.study.own_files import alone, write_bytes

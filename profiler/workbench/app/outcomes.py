@@ -9,8 +9,7 @@ from workbench.app.show import SourceListing
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import LaunchGroup, Matching
 from workbench.judge.findings import Finding
-from workbench.judge.ladder import VariantPair
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.ncu.report_file import Launch, Report
 
 

@@ -20,7 +20,7 @@ from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence.records import Build, Provenance, Shipped, ShippedCubin, ShippedTime
 from workbench.evidence.timing import Timing
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.render.document.phrases import NOT_JUDGED
 from workbench.render.templates import RESERVED

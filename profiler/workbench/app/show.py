@@ -19,7 +19,7 @@ from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
 from workbench.evidence.store import captures_at
-from workbench.judge.advice import advise, subject
+from workbench.judge.advice_rules import advise, subject
 from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparison import compare as compare_captures
 from workbench.ncu.capture import (

@@ -16,11 +16,10 @@ from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure
 from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.records import CaptureIndex
-from workbench.judge.commits import Rules, TimedPair
-from workbench.judge.comparison import AtCommit
+from workbench.judge.commits import AtCommit, Rules, TimedPair
 from workbench.judge.gates import HARMLESS
 from workbench.judge.open_verdicts import Deciding, timed_pair
-from workbench.judge.sessions import timing_facts
+from workbench.judge.times import timing_facts
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run.compilation import build_only
 from workbench.run.plan import Plan

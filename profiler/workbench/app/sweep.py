@@ -11,8 +11,7 @@ from workbench.app.measure import Wanted, ensure, ensure_each, task
 from workbench.app.report import write_document
 from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.parameter_sweep import Sweep, judge_sweep
-from workbench.judge.sizes import OverSizes, over_sizes, ranges
+from workbench.judge.sweeps import OverSizes, Sweep, judge_sweep, over_sizes, ranges
 from workbench.load import calibration_of
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document

@@ -26,7 +26,7 @@ from workbench.words import Status
 
 if TYPE_CHECKING:  # a verb that only reads needs neither
     from workbench.app.executor import Executor
-    from workbench.judge.rows import Ablation
+    from workbench.judge.ladder import Ablation
 
 READ_ONLY = "its evidence is only read"
 

@@ -14,11 +14,9 @@ from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.errors import GateFailed, UsageError, WorkbenchError
-from workbench.judge.cross_checks import OUTPUTS
 from workbench.judge.findings import sentence
-from workbench.judge.gates import Gate
-from workbench.judge.ladder import judge
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.gates import OUTPUTS, Gate
+from workbench.judge.ladder import Ablation, Row, judge
 from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, Problem, Request, split

@@ -25,7 +25,7 @@ from workbench.cli.options import AblateOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict

@@ -10,7 +10,7 @@ from workbench.app.show import current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import show
 from workbench.errors import UsageError
-from workbench.judge.comparability import file_warnings
+from workbench.judge.ladder import file_warnings
 from workbench.ncu.report_file import is_report
 
 

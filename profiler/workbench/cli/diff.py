@@ -12,7 +12,7 @@ from workbench.app.target import require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import show
 from workbench.errors import UsageError
-from workbench.judge.comparability import warnings
+from workbench.judge.comparison import warnings
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 

@@ -20,7 +20,7 @@ from workbench.cli.options import ShowOptions
 from workbench.cli.printing import show
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
-from workbench.judge.comparability import file_warnings
+from workbench.judge.ladder import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
 
 

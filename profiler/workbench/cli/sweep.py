@@ -19,7 +19,7 @@ from workbench.cli.options import SweepOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note, note_failures
 from workbench.errors import UsageError
-from workbench.judge.parameter_sweep import Sweep
+from workbench.judge.sweeps import Sweep
 from workbench.study.params import Picked, is_space
 
 

@@ -6,30 +6,26 @@ and what differs between two commits in builds and counters. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
 from workbench.derive.figures import (
     Figure,
     StallTime,
     compare_times,
-    figure_label,
     figures,
     stall_times,
 )
 from workbench.derive.largest_changes import (
-    CERTAIN,
     LargestChanges,
-    counted,
     largest_changes,
-    surprise,
 )
-from workbench.evidence.records import BuiltKernel, CaptureIndex
+from workbench.derive.matching import MATCHED, LaunchPair, Matching
+from workbench.judge.findings import Finding, finding
 from workbench.ncu.capture import Capture
-from workbench.ncu.catalog import catalog
-from workbench.study.config import CommitGate
+from workbench.ncu.report_file import OPTIONS, Report
+from workbench.words import ABSENT, CLOCK_TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -66,183 +62,61 @@ def compare(
     )
 
 
-# What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
-# such as sectors a request nobody knows which way is better.
-REQUESTS, SECTORS_EACH = "global_load_requests", "sectors_per_request"
-REPEATING = (
-    "warp_instructions",
-    REQUESTS,
-    "shared_conflicts",
-    "local_loads",
-    "dram_read",
-    "dram_write",
-)
-REGISTERS = "registers"
-SIZES = (REGISTERS, "shared_bytes", "stack_bytes")
-SPILLS, WARNINGS, CODE, HOST = "spill_bytes", "warnings", "machine_code", "host_code"
-COMPILES, SECTORS = "compiles", "global_load_sectors"
+def warnings(before: Report, after: Report, matching: Matching) -> list[Finding]:
+    """Of two reports of anyone: GPU, ncu, its options, SM clocks, names of kernels."""
+    return [*_reports(before, after), *_pair_clocks(matching), *_renamed(matching)]
 
 
-@dataclass(frozen=True)
-class AtCommit:
-    """A variant at one commit.
-
-    ``fingerprint`` is of its sources, ``plain`` of these without comments, ``host`` of what its
-    Python means, ``launches`` of the same with machine code for the files that it is of, ``method``
-    of the study's code. ``kernels`` with their macros are what was compiled; None where that was
-    not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
-    ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
-    None are not collected. ``without_report``: the recorded capture has tables
-    alone, which anyone can write: no figures are taken from it.
-    """
-
-    fingerprint: str
-    plain: str
-    host: str
-    method: str
-    launches: str = ""
-    kernels: tuple[tuple[BuiltKernel, str], ...] | None = None
-    warnings: tuple[str, ...] = ()
-    error: str = ""
-    lacks: str = ""
-    wrong: str = ""
-    figures: Mapping[str, Figure] = field(default_factory=dict)
-    index: CaptureIndex | None = None
-    without_report: bool = False
-
-
-@dataclass(frozen=True)
-class Difference:
-    """``what`` is an id, or a figure's; ``worse`` is None where more is neither good nor bad."""
-
-    tier: int
-    what: str
-    before: float | str
-    after: float | str
-    worse: bool | None = None
-    kernel: str = ""
-
-
-def same_code(before: AtCommit, after: AtCommit) -> bool | None:
-    """Whether the GPU runs the same; None where the machine code of a side is not known."""
-    if before.kernels is None or after.kernels is None:
-        return True if before.fingerprint == after.fingerprint else None
-    codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
-    if any(side.kernels and not known for side, known in zip((before, after), codes, strict=True)):
-        return None
-    return sorted(codes[0]) == sorted(codes[1])
-
-
-def is_same(before: AtCommit, after: AtCommit) -> bool:
-    """Whether nothing of what runs is another: neither kernels nor what launches them."""
-    if before.fingerprint == after.fingerprint:
-        return same_code(before, after) is not False
-    if before.plain == after.plain:
-        return True
-    return bool(same_code(before, after)) and same_host(before, after)
-
-
-def same_host(before: AtCommit, after: AtCommit) -> bool:
-    """Whether the same is launched in the same way, whatever the kernels' files are called."""
-    known = before.launches and before.launches == after.launches
-    return bool(known) or before.host == after.host
-
-
-def compiled(before: AtCommit, after: AtCommit) -> Iterator[Difference]:
-    """Tier 0."""
-    if after.error != before.error and bool(after.error) != bool(before.error):
-        yield Difference(
-            0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error)
-        )
-    if before.kernels is not None and after.kernels is not None and not after.error:
-        for old, new in _paired(before.kernels, after.kernels):
-            yield from _kernel(old, new)
-        if len(before.warnings) != len(after.warnings):
-            more = len(after.warnings) > len(before.warnings)
-            yield Difference(0, WARNINGS, len(before.warnings), len(after.warnings), more)
-    if not (same_host(before, after) or before.error or after.error):
-        yield Difference(0, HOST, "", "changed")
-
-
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
-
-
-def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Difference]:
-    if old is None or new is None:
-        known = old or new
-        name = known.kernel if known else ""
-        yield Difference(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
-        return
-    name = new.kernel
-    for size in SIZES:
-        one, other = getattr(old, size), getattr(new, size)
+def _reports(before: Report, after: Report) -> Iterator[Finding]:
+    for report in (before, after):
+        if len(report.gpus) > 1:
+            message = f"{report.name} holds launches of several GPUs: {', '.join(report.gpus)}"
+            gpus = tuple(report.gpus)
+            yield finding("reports.several_gpus", message, report=report.name, gpus=gpus)
+    facts = [
+        ("GPU", ", ".join(before.gpus), ", ".join(after.gpus)),
+        ("ncu version", before.ncu, after.ncu),
+        *(
+            (f"ncu {o}", before.ncu_options.get(o, ""), after.ncu_options.get(o, ""))
+            for o in OPTIONS
+        ),
+    ]
+    for what, one, other in facts:
         if one != other:
-            yield Difference(0, size, one, other, other > one, name)
-    spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
-    if spilled[0] != spilled[1]:
-        yield Difference(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
-    if old.code != new.code:
-        yield Difference(0, CODE, old.code[:12], new.code[:12], None, name)
+            message = f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
+            yield finding("reports.differ", message, field=what, before=one, after=other)
 
 
-def _paired(
-    before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
-) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
-    """By name and macros, then in order; kernels that are not launched are left out. A kernel that
-    gets other macros is no other kernel.
-    """
-    old = [one for one in before if one[0].code or not one[0].source]
-    new = [one for one in after if one[0].code or not one[0].source]
-    old, new = old or list(before), new or list(after)
-    left = list(old)
-    alone: list[tuple[BuiltKernel, str]] = []
-    for one in new:
-        same = (o for o in left if (o[0].kernel, o[1]) == (one[0].kernel, one[1]))
-        partner = next(same, None)
-        if partner is None:
-            alone.append(one)
-        else:
-            left.remove(partner)
-            yield partner[0], one[0]
-    for was, now in zip_longest(left, alone):
-        yield was and was[0], now and now[0]
+def _pair_clocks(matching: Matching) -> Iterator[Finding]:
+    """Of the pair that is furthest apart."""
+    apart = {pair: ratio for pair in matching.pairs if (ratio := _clock_ratio(pair))}
+    pair = max(apart, key=apart.__getitem__, default=None)
+    if pair is not None and apart[pair] > 1 + CLOCK_TOLERANCE:
+        clocks = [pair.before.sm_clock_ghz or 0.0, pair.after.sm_clock_ghz or 0.0]
+        yield finding(
+            "reports.clocks",
+            f"SM clocks are up to {100 * (apart[pair] - 1):.1f} % apart ({pair.before.kernel}: "
+            f"{clocks[0]:.3f} and {clocks[1]:.3f} GHz): compare cycles too",
+            ratio=apart[pair],
+            kernel=pair.before.kernel,
+            before_ghz=pair.before.sm_clock_ghz,
+            after_ghz=pair.after.sm_clock_ghz,
+        )
 
 
-def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Difference]:
-    """Tier 1: those that moved by more than their noise and the least that counts."""
-    known = [_with_sectors(side.figures) for side in (before, after)]
-    for name in REPEATING:
-        if any(name not in figures for figures in known):
-            continue
-        old, new = counted(catalog()[name], *known)
-        size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
-        if size < gate.counters or surprise(old, new) < CERTAIN:
-            continue
-        one, other = (figures[name] for figures in known)
-        yield Difference(1, one.id, one.value, other.value, new.value > old.value)
+def _clock_ratio(pair: LaunchPair) -> float | None:
+    """The faster clock over the slower; None where one was not collected."""
+    one, other = pair.before.sm_clock_ghz, pair.after.sm_clock_ghz
+    return max(one, other) / min(one, other) if one and other else None
 
 
-def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
-    """Requests of loads as the sectors that they ask for, where both are known."""
-    if REQUESTS not in figures or SECTORS_EACH not in figures:
-        return figures
-    one, each = figures[REQUESTS], figures[SECTORS_EACH]
-    return {**figures, REQUESTS: replace(one, id=SECTORS, value=one.value * each.value)}
-
-
-DIFFERENCES = {
-    "time": "time, chained (µs)",
-    "registers": "registers",
-    "shared_bytes": "shared memory, bytes",
-    "stack_bytes": "stack, bytes",
-    "spill_bytes": "spills, bytes",
-    "machine_code": "machine code",
-    "host_code": "host code",
-    "global_load_sectors": "Sectors of global loads",
-}
-
-
-def difference_label(what: str) -> str:
-    """Of what is another at two commits."""
-    return DIFFERENCES.get(what) or figure_label(what)[0]
+def _renamed(matching: Matching) -> Iterator[Finding]:
+    pair = next((p for p in matching.pairs if p.before.kernel != p.after.kernel), None)
+    if pair is not None:
+        one, other = pair.before.kernel, pair.after.kernel
+        message = (
+            f"kernels of different names are compared, since they are {MATCHED[pair.how]}: {one} "
+            f"and {other}"
+        )
+        how = pair.how
+        yield finding("reports.other_names", message, matched_by=how, before=one, after=other)

@@ -6,8 +6,11 @@ then builds the rows of each table, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
 from workbench.derive.diff.source_diff import profiled, source_diff
@@ -18,35 +21,43 @@ from workbench.derive.figures import (
     occupancy_limiters,
     stall_shares,
 )
+from workbench.derive.recordings import OverRecordings, over_recordings
 from workbench.derive.roofline.ceilings import DRAM, L2, Peaks, peaks
-from workbench.derive.roofline.point import measured_ceilings, point
-from workbench.derive.speedup import Ratio
+from workbench.derive.roofline.point import MeasuredCeilings, Point, measured_ceilings, point
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.evidence.journal import Journal
-from workbench.judge.advice import JUDGED, Advice, Spot, Trial, Tried, advise, record, subject
-from workbench.judge.bottlenecks import bottlenecks_of
-from workbench.judge.comparability import (
-    ceiling_warnings,
-    choice_warnings,
-    claimed,
-    environment,
-    file_warnings,
-    ladder_warnings,
-    recordings,
-    variant_at,
-    variant_over,
+from workbench.evidence.layout import timing_name
+from workbench.evidence.records import Build, CaptureIndex, Check, Environment, Provenance
+from workbench.evidence.timing import GraphNode
+from workbench.judge.advice_rules import (
+    JUDGED,
+    NO_RECORD,
+    Advice,
+    AdviceRecord,
+    Spot,
+    Trial,
+    Tried,
+    advise,
+    record,
+    subject,
 )
+from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.cross_checks import Case, compared_gates, cross_check_gates
-from workbench.judge.findings import Finding, at, finding
+from workbench.judge.findings import Finding, at, finding, joined, percent
 from workbench.judge.gates import (
     FASTER,
+    Accuracy,
+    Case,
     Gate,
     accuracy_gate,
     accuracy_of,
+    company_gate,
+    compared_gates,
     compiled_by,
     compiler_failed,
     correct_gate,
     corrected_at,
+    cross_check_gates,
     failed_check,
     faster_gate,
     for_bug_fix,
@@ -55,10 +66,18 @@ from workbench.judge.gates import (
     unseen_gate,
     verdict,
 )
-from workbench.judge.predictions import PredictionOutcome, judge_predictions
-from workbench.judge.rows import Ablation, Row, ShapeLadder, best_of
-from workbench.judge.sessions import TimingFacts, company_gate, timing_facts, timing_warnings
-from workbench.judge.times import AcrossShapes, ShapeTimes, across_shapes, in_regimes, main_timing
+from workbench.judge.predictions import PredictionOutcome, Score, judge_predictions, score
+from workbench.judge.times import (
+    AcrossShapes,
+    InRegime,
+    ShapeTimes,
+    TimingFacts,
+    across_shapes,
+    in_regimes,
+    main_timing,
+    timing_facts,
+    timing_warnings,
+)
 from workbench.load import (
     LadderEvidence,
     ShapeEvidence,
@@ -70,23 +89,517 @@ from workbench.load import (
     steps_shown,
 )
 from workbench.ncu.capture import Capture, has_lines
-from workbench.study.config import Config
+from workbench.ncu.command import counting
+from workbench.study.config import Config, Gates
 from workbench.study.front_ends import why_no_lines
-from workbench.study.model import Ladder, Step, outcomes
+from workbench.study.model import Ladder, Step, Work, outcomes
 from workbench.words import (
     ABSENT,
+    CLOCK_TOLERANCE,
     GENERATED_ROOT,
     HEADLINE,
     VIRTUAL_ROOT,
     CheckResult,
     GateState,
     Origin,
+    Parameter,
     Regime,
     Role,
     Status,
     Verdict,
     grouped,
 )
+
+TABLE_ROWS = 20  # of steps, where not all are asked for
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. Without current evidence its figures are absent, and ``problem`` says why.
+
+    ``evidence_state`` is that of build, check, timing and capture. ``verdict`` is None but for
+    steps that are judged.
+
+    ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
+    the table's, and ``deciding_speedup`` is the ratio over the parent there; else it is
+    ``over_parent``. ``regimes`` has its times and ratios in each. ``call`` are what one call is
+    made of, ``shapes_dropped`` the shapes that its parent supports and it does not.
+    ``no_source_lines`` says that its capture has no source lines, and why.
+
+    ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too.
+    ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
+    it. ``needs`` is the package without which a reference is not measured. ``advice`` is all that
+    could be tried next, see ``to_try``; None is not collected. ``hottest`` is the line with the
+    most stall time.
+    """
+
+    variant: str
+    title: str = field(repr=False)
+    step: Step | None = field(repr=False)
+    evidence_state: Mapping[str, Status]
+    status: Status
+    problem: Finding | None = None
+    regimes: Mapping[Regime, InRegime] = field(default_factory=dict)
+    call: tuple[GraphNode, ...] = ()
+    accuracy: Accuracy | None = None
+    shapes_dropped: tuple[str, ...] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    stalls: Mapping[str, float] = field(default_factory=dict)
+    occupancy_limiters: tuple[str, ...] = ()
+    bottlenecks: tuple[Bottleneck, ...] = ()
+    roofline: Point | None = None
+    gates: tuple[Gate, ...] = ()
+    verdict: Verdict | None = None
+    predictions: tuple[PredictionOutcome, ...] = ()
+    kernels: tuple[str, ...] = ()
+    capture: str = ""
+    tables_only: bool = False  # the report of the capture was not kept
+    no_source_lines: Finding | None = None
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    build: Build | None = None
+    against_parent: Comparison | None = None
+    judged_at: str = ""
+    deciding_speedup: Ratio | None = None
+    against_parent_at: str = ""
+    needs: str = field(default="", repr=False)
+    role: Role = field(default=Role.STEP, repr=False)
+    chosen: str = field(default="", repr=False)
+    over_chosen: Ratio | None = field(default=None, repr=False)
+    advice: tuple[Advice, ...] | None = None
+    hottest: Spot | None = field(default=None, repr=False)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is current evidence to judge it by, here or at the shape where it is."""
+        return self.status in (Status.CURRENT, Status.FAILED) or self.verdict is not None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether it says that it does not support the shape of the table."""
+        unsupported = CheckResult.UNSUPPORTED.value
+        return self.problem is not None and self.problem.values.get("status") == unsupported
+
+    @property
+    def chained(self) -> InRegime:
+        """The regime that decides."""
+        return self.regimes.get(Regime.CHAINED) or InRegime()
+
+    @property
+    def time(self) -> Time | None:
+        """Chained, as the ratios below."""
+        return self.chained.microseconds
+
+    @property
+    def over_baseline(self) -> Ratio | None:
+        return self.chained.speedup_over_baseline
+
+    @property
+    def over_parent(self) -> Ratio | None:
+        return self.chained.speedup_over_parent
+
+    @property
+    def over_reference(self) -> Ratio | None:
+        return self.chained.speedup_over_reference
+
+    @property
+    def over_fastest(self) -> Ratio | None:
+        """Over the fastest reference there is, ``chained.fastest``."""
+        return self.chained.speedup_over_fastest
+
+    @property
+    def alone(self) -> InRegime:
+        """At the power limit, with no other kernel; without numbers where it was not timed so."""
+        return self.regimes.get(Regime.ALONE) or InRegime()
+
+    @property
+    def claimed(self) -> Ratio | None:
+        """Over the fastest reference, in turn or alone: the smaller."""
+        return smaller(self.over_fastest, self.alone.speedup_over_fastest)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is no step of the ladder."""
+        return self.step is None
+
+
+@dataclass(frozen=True)
+class ShapeLadder:
+    """The steps judged at one shape, and those they start from, in the order of the ladder, with
+    the references, on the evidence at that shape.
+    """
+
+    shape: str
+    parameters: Mapping[str, Parameter]
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    timing: TimingFacts | None = None
+
+    def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
+        return next(row for row in (*self.rows, *self.references) if row.variant == variant)
+
+
+class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
+    """Of the timing session, else of the newest capture; None is not collected. ``date`` is in UTC,
+    ``command`` what was typed; ``ncu`` and its flags are those of the newest capture.
+    """
+
+    workbench: str | None = None
+    date: str | None = None
+    command: str | None = None
+    ncu: str = ABSENT
+    ncu_flags: tuple[str, ...] = ()
+
+    @property
+    def ncu_options(self) -> Mapping[str, str]:
+        """Options of ncu to their values, such as ``--cache-control`` to ``all``."""
+        return dict(pairwise(self.ncu_flags))
+
+    @property
+    def day(self) -> str:
+        """The date without its time; "" where not collected."""
+        return (self.date or "")[:10]
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """The timing runs of a shape on a GPU: ``noted`` in the journal, and ``kept`` with their
+    samples; ``unnoted`` ones are older than the journal, and how many there were is not known. The
+    others were ``superseded``, or ``cut_short``: ended, or begun again without a variant.
+    """
+
+    noted: int = 0
+    kept: int = 0
+    unnoted: int = 0
+    superseded: int = 0
+    cut_short: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.noted + self.unnoted
+
+
+NO_RECORDINGS = Recordings()
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A ladder and its references at one shape; ``source`` is where its figures come from.
+
+    ``whole`` compares the best step with the baseline; None where a capture is missing, or where no
+    step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but at
+    the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
+    calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
+    first. ``recordings`` are the timing runs at ``shape``. ``record`` says how often each kind of
+    change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
+    ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
+    """
+
+    study: str
+    title: str
+    summary: str
+    shape: str
+    parameters: Mapping[str, Parameter]
+    gpu: str
+    source: Origin
+    date: str
+    reference: str
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    ceilings: Peaks | None
+    environment: EvidenceEnvironment
+    timing_file: str
+    warnings: tuple[Finding, ...]
+    whole: Comparison | None = None
+    across: AcrossShapes | None = None
+    measured: MeasuredCeilings | None = None
+    ladders: tuple[ShapeLadder, ...] = ()
+    timing: TimingFacts | None = None
+    recordings: Recordings = NO_RECORDINGS
+    record: AdviceRecord = NO_RECORD
+    work: Work | None = None
+    claimed: OverRecordings | None = None
+
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        return (*self.rows, *self.references)
+
+    def row(self, variant: str) -> Row:
+        """A step or a reference by its name. Raises StopIteration for what is not shown."""
+        return next(row for row in self.everything if row.variant == variant)
+
+    @property
+    def base(self) -> str:
+        """The level of memory that the points' roofs are over, by most of them."""
+        bases = Counter(row.roofline.base for row in self.everything if row.roofline)
+        return bases.most_common(1)[0][0] if bases else DRAM
+
+    @property
+    def moves_only(self) -> bool:
+        """Whether the problem needs no arithmetic: a roofline has no place for it."""
+        return self.work is not None and not self.work.flops
+
+    @property
+    def best(self) -> Row | None:
+        return best_of(self.rows)
+
+    @property
+    def path(self) -> tuple[Row, ...]:
+        """From the baseline to the best step; before a dispatcher, the kernel that it chooses."""
+        steps = {row.variant: row for row in self.rows}
+        found: list[Row] = []
+        row = self.best
+        while row is not None and row not in found:
+            found.append(row)
+            row = steps.get(row.chosen or (row.step.parent if row.step else "") or "")
+        return tuple(found[::-1])
+
+    @property
+    def table_rows(self) -> list[Row]:
+        return self.rows_with(())
+
+    def rows_with(self, named: Collection[str]) -> list[Row]:
+        """The rows of a table in the order of the ladder, the best step last.
+
+        They are the path, the ``named`` steps and, up to ``TABLE_ROWS``, steps beside the path that
+        were not kept at this shape, losses first. Without a best step they are all steps.
+        """
+        path = self.path
+        if not path:
+            return list(self.rows)
+        shown = {row.variant for row in path}
+        for losses_only in (True, False):
+            for row in self.rows:
+                parent = row.step.parent if row.step else None
+                wanted = _is_loss(row) if losses_only else _is_failure(row)
+                if wanted and parent in shown and len(shown) < TABLE_ROWS:
+                    shown.add(row.variant)
+        rows = [row for row in self.rows if row.variant in shown or row.variant in named]
+        best = path[-1]
+        return sorted(rows, key=lambda row: row is best and row.verdict != Verdict.BASELINE)
+
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps that are judged by current evidence: those of one that failed
+        are not measurable, and are not dropped with it.
+        """
+        return score(o for row in self.rows if row.is_judged for o in row.predictions)
+
+
+def _is_failure(row: Row) -> bool:
+    """Whether it was judged at this shape and not kept."""
+    return row.verdict not in (None, Verdict.KEPT, Verdict.BASELINE) and not row.judged_at
+
+
+def _is_loss(row: Row) -> bool:
+    over = row.over_parent
+    return _is_failure(row) and (over is None or (over.high or over.ratio) < 1)
+
+
+def best_of(rows: Iterable[Row]) -> Row | None:
+    """The fastest kept row or baseline; of equals, one that was timed beside the baseline."""
+    kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
+    fastest = _fastest(kept)
+    linked = _fastest([r for r in kept if r.over_baseline])
+    return linked if linked and fastest and _may_be_as_fast(linked, fastest) else fastest
+
+
+def _fastest(rows: Iterable[Row]) -> Row | None:
+    return min(rows, key=lambda r: r.time.value if r.time else 0.0, default=None)
+
+
+def _may_be_as_fast(row: Row, other: Row) -> bool:
+    """Whether the intervals of their times have anything in common."""
+    if row.time is None or other.time is None:
+        return False
+    low, high = row.time.low, other.time.high
+    return row is other or (low is not None and high is not None and low <= high)
+
+
+COMPARED = ("gpu", "driver", "cuda", "torch")
+
+
+def ladder_warnings(
+    rows: Sequence[Row], evidence: ShapeEvidence, shape: str = ""
+) -> Iterator[Finding]:
+    """Of the captures behind some rows at one shape; ``shape`` names it if not the table's."""
+    yield from _clocks(rows, shape)
+    known = [evidence.variants[row.variant].index for row in rows if row.capture]
+    indexes = [index for index in known if index is not None]
+    yield from _provenance(indexes, shape)
+    for row in rows:
+        if row.roofline and row.roofline.above_roof:
+            message = f"{row.variant} stands above its roof{at(shape)}: an error in the data"
+            yield finding("captures.above_roof", message, variant=row.variant, shape=shape)
+
+
+def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -> Iterator[Finding]:
+    """Recorded captures that do not count, by reason, then other damage; ``of`` some variants or
+    all.
+    """
+    hurt = grouped(
+        (
+            one.damage,
+            variant_at(one.variant, "" if name == evidence.shape else name),
+        )
+        for name, shape in evidence.shapes.items()
+        for one in shape.variants.values()
+        if one.damage and (of is None or one.variant in of)
+    )
+    for damage, variants in hurt.items():
+        message = f"{damage}: no capture of {joined(variants)}; profile again, or restore the file"
+        yield finding("captures.damaged", message, text=damage, variants=tuple(variants))
+    for text in evidence.notes:
+        yield finding("evidence.damaged", text, text=text)
+
+
+def variant_at(variant: str, shape: str = "") -> Finding:
+    """Names a variant, and the shape where it is not the table's."""
+    return finding("variant", f"{variant}{at(shape)}", variant=variant, shape=shape)
+
+
+def variant_over(variant: str, over: str) -> Finding:
+    """Names the ratio of a variant over another."""
+    return finding("variant", f"{variant} over {over}", variant=variant, over=over)
+
+
+def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
+    """Of measured ceilings that lie above the theoretical ones."""
+    for roof in measured.wrong if measured else ():
+        share = roof.share_of_theoretical
+        message = (
+            f"the measured {roof.id} ceiling is {percent(share)} of the theoretical one: an error "
+            "in the data; run `workbench calibrate` again"
+        )
+        yield finding("ceilings.above_theory", message, ceiling=roof.id, share=share)
+
+
+def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
+    clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
+    if not clocks:
+        return
+    slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
+    if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
+        ends = tuple(
+            finding("variant", f"{v} at {clocks[v]:.3f} GHz", variant=v, sm_clock_ghz=clocks[v])
+            for v in (slow, fast)
+        )
+        message = f"captures ran at different SM clocks{at(shape)}: {joined(ends)}"
+        yield finding("captures.clocks", message, shape=shape, variants=ends)
+
+
+def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:
+    values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
+    values["ncu"] = {index.ncu for index in indexes}
+    values["ncu_flags"] = {str(list(counting(index.ncu_flags))) for index in indexes}
+    for key, different in values.items():
+        if len(different) > 1:
+            known = tuple(sorted(different))
+            message = f"captures differ in {key}{at(shape)}: {', '.join(known)}"
+            yield finding("captures.differ", message, field=key, shape=shape, values=known)
+
+
+def _known(index: CaptureIndex, key: str) -> str:
+    value = getattr(index.provenance, key)
+    return ABSENT if value is None else str(value)
+
+
+def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[Finding]:
+    """Dispatchers slower than what they choose among, by the gate's speedup for certain."""
+    for ladder in ladders:
+        for row in ladder.rows:
+            over = row.over_chosen
+            if over is None or over.low is None or over.high is None:
+                continue
+            if over.high * gates.min_speedup < 1:
+                shape = "" if ladder.shape == table else ladder.shape
+                yield finding(
+                    "choice.slower",
+                    f"{row.variant} does not choose the fastest{at(shape)}: it is "
+                    f"{over.ratio:.3f}x [{over.low:.3f}, {over.high:.3f}] of {row.chosen}",
+                    variant=row.variant,
+                    shape=shape,
+                    ratio=over.ratio,
+                    low=over.low,
+                    high=over.high,
+                    chosen=row.chosen,
+                )
+
+
+PROVENANCE = EvidenceEnvironment.__struct_fields__[:-2]  # all but ncu and its flags
+
+
+def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> EvidenceEnvironment:
+    """``indexes`` are of the captures measured here, ``session`` is that of the table."""
+    newest = max(indexes, key=lambda index: index.provenance.date, default=None)
+    sources = [session, newest.provenance if newest else None]
+    return EvidenceEnvironment(
+        **{name: _first(sources, name) for name in PROVENANCE},
+        ncu=newest.ncu if newest else ABSENT,
+        ncu_flags=newest.ncu_flags if newest else (),
+    )
+
+
+def _first(sources: Iterable[Provenance | None], name: str) -> Any:
+    values = (getattr(source, name) for source in sources if source is not None)
+    return next((value for value in values if value is not None), None)
+
+
+def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
+    """See ``_claimed``, with the model of GPU that the spread is of, if that is another one."""
+    found = _claimed(evidence, times, best)
+    elsewhere = evidence.between_of if evidence.between_of != evidence.gpu else ""
+    return replace(found, between_of=elsewhere) if found else None
+
+
+def _claimed(
+    evidence: LadderEvidence, times: ShapeTimes, best: Row | None
+) -> OverRecordings | None:
+    """The best step over the fastest reference by all recordings of the same sources at the shape
+    (those without samples by the journal's medians, varying as the table's), or alone if that is
+    less.
+    """
+    over = best.over_fastest if best else None
+    if best is None or over is None:
+        return None
+    if best.claimed is not None and best.claimed is not over:
+        return over_recordings([best.claimed], evidence.between)
+    names = (best.chained.fastest, best.variant)
+    own = times.together(*names)
+    if own is None:
+        return None
+    wanted = {name: own.timing.fingerprints[name] for name in names}
+    ratios, gpus = [over], {own.timing.provenance.gpu_uuid}
+    for entry in evidence.journal.sessions if evidence.journal else ():
+        prints = {name: entry.fingerprints.get(name) for name in names}
+        before, after = (float(entry.medians.get(name, 0)) for name in names)
+        if entry.cut_short or entry.shape != evidence.shape or entry.file == timing_name(own.file):
+            continue
+        if prints == wanted and before > 0 and after > 0:
+            ratios.append(_varying_as(over, before / after))
+            gpus.add(entry.gpu_uuid)
+    return over_recordings(ratios, evidence.between, len(gpus))
+
+
+def _varying_as(over: Ratio, ratio: float) -> Ratio:
+    low, high = (end and end * ratio / over.ratio for end in (over.low, over.high))
+    return replace(over, ratio=ratio, low=low, high=high)
+
+
+def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
+    """What the journal and the timing files say of a shape."""
+    entries = evidence.journal.sessions if evidence.journal else ()
+    noted = [entry for entry in entries if entry.shape == shape]
+    kept = {timing_name(timing.file) for timing in evidence.shapes[shape].timings}
+    whole = [entry for entry in noted if not entry.cut_short]
+    return Recordings(
+        noted=len(noted),
+        kept=len(kept),
+        unnoted=len(kept - {entry.file for entry in whole}),
+        superseded=sum(entry.file not in kept for entry in whole),
+        cut_short=len(noted) - len(whole),
+    )
+
 
 Views = Mapping[str, "View"]  # by shape
 

@@ -98,7 +98,7 @@ class Deciding:
 
     def refused(self, config: Config) -> Callable[[Build], bool] | None:
         """Which builds are not worth checking and timing."""
-        from workbench.judge.parameter_sweep import refusal
+        from workbench.judge.sweeps import refusal
 
         return (lambda build: bool(refusal(build, config.gates))) if self.refusing else None
 

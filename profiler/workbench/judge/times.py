@@ -1,27 +1,35 @@
-"""Times and ratios of variants, in every regime at one shape and at all shapes of a study. Pure."""
+"""Times and ratios of variants at one shape and at all shapes of a study, and checks of their
+sessions: A/A controls, references alone, clocks. Pure.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean, median
 
 from workbench.derive.figures import added
 from workbench.derive.speedup import (
+    Interval,
     Ratio,
     SessionTimes,
     Time,
     TwoClocks,
     adds_nothing,
+    between_sessions,
+    logarithms,
+    over_sessions,
     ratio_of,
     smaller,
     time_of,
 )
 from workbench.evidence.timing import GraphNode
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding
+from workbench.judge.findings import NOT_COLLECTED, Finding, at, change, finding, percent
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
-from workbench.words import Parameter, Regime, shown
+from workbench.words import ABSENT, Parameter, Regime, grouped, shown
 
 NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
 
@@ -332,3 +340,318 @@ def at_shape(
         not_timed=tuple(r for r in others if times.ratio(r, variant) is None),
         alone=times.least(others, variant, Regime.ALONE)[1],
     )
+
+
+TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
+COMPANY_WITHIN = 0.03
+LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
+BEFORE = {
+    "interference.slowed": "something in these sessions slows the reference down: ",
+    "interference.sped_up": "something in these sessions speeds the reference up: ",
+    "interference.uncertain": "too uncertain to say: ",
+}
+
+
+@dataclass(frozen=True)
+class Control:
+    """A variant over a second group of its own instances: 1 where the intervals hold."""
+
+    variant: str
+    regime: Regime
+    ratio: Ratio
+
+    @property
+    def is_off(self) -> bool:
+        """Whether its interval excludes 1.0 by more than a percent."""
+        low, high = self.ratio.low, self.ratio.high
+        return (
+            low is not None
+            and high is not None
+            and not (low <= TWIN_WITHIN and high >= 1 / TWIN_WITHIN)
+        )
+
+
+@dataclass(frozen=True)
+class Interference:
+    """The primary reference without steps and beside them: microseconds, and their ratio with its
+    95 % interval, ``in_cycles`` if known, since other kernels change the clock. What waits for
+    memory takes fewer cycles and more time at a lower clock: ratios in cycles and ``by_time`` on
+    two sides of 1 are no difference.
+    """
+
+    reference: str
+    alone: float = field(repr=False)
+    together: float = field(repr=False)
+    ratio: float
+    in_cycles: bool = field(repr=False)
+    low: float | None = None
+    high: float | None = None
+    by_time: Interval | None = field(default=None, repr=False)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it differs by more than 3 %, wherever in its interval it is."""
+        low, high = (self.ratio if end is None else end for end in (self.low, self.high))
+        return self.is_off and (low > 1 + COMPANY_WITHIN or high < 1 - COMPANY_WITHIN)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it seems to differ by more than 3 %."""
+        return abs(self.ratio - 1) > COMPANY_WITHIN and not self.is_clock
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it differs in cycles, and to the other side in time."""
+        if self.by_time is None or abs(self.ratio - 1) <= COMPANY_WITHIN:
+            return False
+        return (self.by_time.value > 1) != (self.ratio > 1)
+
+    def finding(self, code: str, shape: str = "") -> Finding:
+        """Both times, and by how much they differ; ``shape`` where it is not the table's."""
+        ends = ""
+        if self.low is not None and self.high is not None:
+            ends = f" [{change(self.low)}, {change(self.high)}]"
+        unit = "cycles" if self.in_cycles else "time"
+        in_time = self.by_time.value if self.by_time and self.is_clock else None
+        clock = f", {change(in_time)} % in time, at another clock" if in_time else ""
+        return finding(
+            code,
+            f"{BEFORE.get(code, '')}{self.reference} takes {self.alone:.4g} µs alone and "
+            f"{self.together:.4g} µs beside the steps, {change(self.ratio)} %{ends} in {unit}"
+            f"{clock}{at(shape)}",
+            reference=self.reference,
+            alone_us=self.alone,
+            together_us=self.together,
+            ratio=self.ratio,
+            low=self.low,
+            high=self.high,
+            unit=unit,
+            ratio_in_time=in_time,
+            shape=shape,
+        )
+
+    def disturbed(self, shape: str = "") -> Finding:
+        """Why no ratio over the reference counts."""
+        code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
+        return self.finding(code, shape)
+
+
+@dataclass(frozen=True)
+class Throttling:
+    """The GPU slowed itself down in a ``share`` of the rounds, for NVML's ``reasons``.
+    ``sm_clock_mhz`` is that of the slowest ``variant``, ``most_mhz`` the highest seen on this GPU;
+    None is not collected.
+    """
+
+    share: float
+    reasons: tuple[str, ...]
+    variant: str = ""
+    sm_clock_mhz: float | None = None
+    most_mhz: float | None = None
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What slowed the GPU down, where that is one of the known limits."""
+        return tuple(word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
+
+    def finding(self, shapes: tuple[str, ...]) -> Finding:
+        """At which shapes, how often, and down to which clock."""
+        limits, reasons = self.limits or ("throttled",), "" if self.limits else self.reasons
+        because = f" ({', '.join(reasons)})" if reasons else ""
+        clock = ABSENT
+        is_known = self.sm_clock_mhz is not None and self.most_mhz is not None
+        if self.sm_clock_mhz is not None and self.most_mhz is not None:
+            slowest, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
+            clock = f"{slowest:.2f} GHz of {most:.2f} ({self.variant})"
+        return finding(
+            "timing.throttled",
+            f"the GPU was {' and '.join(limits)}{because} at "
+            f"{', '.join(shapes)}, {'at most ' if len(shapes) > 1 else ''}in {percent(self.share)} "
+            f"of the rounds: SM clock {clock}",
+            limits=limits,
+            reasons=() if self.limits else self.reasons,
+            shapes=shapes,
+            several=len(shapes) > 1 or None,
+            share=self.share,
+            variant=self.variant,
+            sm_clock_mhz=self.sm_clock_mhz,
+            most_mhz=self.most_mhz,
+            clock=None if is_known else ABSENT,
+        )
+
+
+@dataclass(frozen=True)
+class TimingFacts:
+    """One timing by a ``method`` (see ``evidence.timing.Timing``): ``sessions`` (``most`` where a
+    verdict was open) of ``instances`` of each variant in ``rounds``, and ``alone`` of references
+    only. Neighbours write one of ``stride`` pieces; calls take ``copies`` of constant inputs in
+    turn. Variants had ``wrong`` timed outputs, ``failed`` since their clocks disagree, or had
+    ``fewer`` instances, for slow calls or too little memory.
+    """
+
+    file: str = field(repr=False)
+    method: int = field(repr=False)
+    sessions: int
+    instances: int
+    rounds: int
+    alone: int = field(repr=False)
+    stride: int = field(repr=False)
+    copies: int = field(repr=False)
+    controls: tuple[Control, ...]
+    interference: Interference | None
+    throttling: Throttling | None
+    most: int = field(repr=False)
+    wrong: tuple[str, ...] = field(default=(), repr=False)
+    failed: tuple[str, ...] = field(default=(), repr=False)
+    fewer: tuple[str, ...] = field(default=(), repr=False)
+
+
+def timing_facts(
+    timing: TimedTogether | None, reference: str, most_mhz: float | None = None
+) -> TimingFacts | None:
+    """``most_mhz`` is the highest SM clock recorded for the GPU."""
+    if timing is None:
+        return None
+    sessions = timing.timing.sessions
+    every = [
+        one for s in timing.timing.together for one in s.series if one.regime == Regime.CHAINED
+    ]
+    held = Counter(v for s in timing.timing.together for v in {one.variant for one in s.series})
+    return TimingFacts(
+        file=timing.file,
+        method=timing.timing.method,
+        sessions=min(held.values(), default=0),
+        most=len(timing.timing.together),
+        instances=max((session.instances for session in timing.timing.together), default=0),
+        rounds=max((len(series.microseconds) for series in every), default=0),
+        alone=sum(session.alone for session in sessions),
+        stride=timing.timing.stride,
+        copies=timing.timing.copies,
+        controls=tuple(_controls(timing)),
+        interference=interference_of(timing, reference),
+        throttling=_throttling(timing, most_mhz),
+        wrong=tuple(timing.wrong),
+        failed=tuple(name for name, clocks in timing.two_clocks.items() if clocks.disagree),
+        fewer=tuple(_fewer(timing)),
+    )
+
+
+def _fewer(timing: TimedTogether) -> Iterator[str]:
+    """Variants of which a session had fewer instances than it was to have."""
+    planned = max((session.instances for session in timing.timing.together), default=0)
+    for (variant, regime, control), times in timing.times.items():
+        short = any(len(instances) < planned for instances in times.values())
+        if regime == Regime.CHAINED and not control and short:
+            yield variant
+
+
+def _controls(timing: TimedTogether) -> Iterator[Control]:
+    planned = timing.timing.first_planned
+    for (variant, regime, control), second in timing.times.items():
+        first = timing.times.get((variant, regime, False))
+        ratio = ratio_of(first, second, planned) if control and first else None
+        if ratio is not None:
+            yield Control(variant, regime, ratio)
+
+
+def interference_of(timing: TimedTogether, reference: str) -> Interference | None:
+    """None where the reference was not timed chained both alone and beside the steps."""
+    key = (reference, Regime.CHAINED, False)
+    sides = [found.get(key, {}) for found in (timing.alone, timing.times)]
+    times = [logarithms(side) for side in sides]
+    if not all(times):
+        return None
+    cycles = [logarithms(side, in_cycles=True) for side in sides]
+    in_cycles = all(cycles)
+    by_time = between_sessions(*times)
+    ratio = between_sessions(*cycles) if in_cycles else by_time
+    before, after = (over_sessions(side).value for side in times)
+    return Interference(
+        reference=reference,
+        alone=before,
+        together=after,
+        ratio=ratio.value,
+        in_cycles=in_cycles,
+        low=ratio.low,
+        high=ratio.high,
+        by_time=by_time if in_cycles else None,
+    )
+
+
+def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | None:
+    """None where the GPU did not slow itself down, or nothing is known of it."""
+    together = timing.timing.together
+    shares = [float(s.throttled) for s in together if s.throttled is not None]
+    if not shares or not any(shares):
+        return None
+    clocks = {
+        variant: median(known)
+        for (variant, regime, control), times in timing.times.items()
+        if regime == Regime.CHAINED and not control and variant in timing.current
+        if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
+    }
+    slowest = min(clocks, key=clocks.__getitem__, default="")
+    return Throttling(
+        share=fmean(shares),
+        reasons=tuple(dict.fromkeys(reason for s in together for reason in s.reasons)),
+        variant=slowest,
+        sm_clock_mhz=clocks.get(slowest),
+        most_mhz=most_mhz,
+    )
+
+
+def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
+    if facts.wrong:
+        names = ", ".join(facts.wrong)
+        message = f"outputs of timed calls were wrong{at(shape)}, so that there is no time: {names}"
+        yield finding("timing.wrong_outputs", message, variants=facts.wrong, shape=shape)
+    if facts.failed:
+        message = (
+            f"the measurement failed{at(shape)}, and not the kernel: stamps and events disagree. "
+            f"There is no time; measure again: {', '.join(facts.failed)}"
+        )
+        yield finding("timing.clocks", message, variants=facts.failed, shape=shape)
+    for control in facts.controls:
+        if control.is_off:
+            ratio, low, high = control.ratio.ratio, control.ratio.low, control.ratio.high
+            yield finding(
+                "timing.control",
+                f"the A/A control of {control.variant}, {control.regime.value}{at(shape)}, is "
+                f"{ratio:.3f} [{low:.3f}, {high:.3f}] and not 1: differences of this size mean "
+                "nothing here",
+                variant=control.variant,
+                regime=control.regime.value,
+                shape=shape,
+                ratio=ratio,
+                low=low,
+                high=high,
+            )
+    if facts.interference is not None and facts.interference.is_disturbed:
+        yield facts.interference.disturbed(shape)
+
+
+def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:
+    """Warnings of timings by shape: A/A controls, a disturbed reference, throttling."""
+    clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
+    highest = max(clocks, default=None)
+    facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
+    yield from timing_warnings(facts, next(iter(facts), "") if len(facts) == 1 else "")
+
+
+def timing_warnings(by_shape: Mapping[str, TimingFacts | None], table: str) -> Iterator[Finding]:
+    """Shapes other than the ``table``'s are named."""
+    known = {shape: facts for shape, facts in by_shape.items() if facts}
+    for shape, facts in known.items():
+        yield from _session_warnings(facts, "" if shape == table else shape)
+    yield from throttling_warnings({s: f.throttling for s, f in known.items() if f.throttling})
+
+
+def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]:
+    """One a reason with its shapes, of the largest share and then of the lowest clock."""
+    limits = grouped((found.limits or found.reasons, shape) for shape, found in by_shape.items())
+    for shapes in limits.values():
+        worst = max(
+            (by_shape[shape] for shape in shapes),
+            key=lambda found: (found.share, -(found.sm_clock_mhz or math.inf)),
+        )
+        yield worst.finding(tuple(shapes))

@@ -18,7 +18,7 @@ from workbench.app.judge import judged
 from workbench.app.show import current_capture
 from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import unknown
-from workbench.judge.advice import Advice, to_try
+from workbench.judge.advice_rules import Advice, to_try
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.library.results import (
     Ablated,

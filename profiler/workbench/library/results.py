@@ -15,9 +15,8 @@ from workbench.app.try_ import Attempt
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import groups
 from workbench.errors import EnvironmentLacks, unknown
-from workbench.judge.ladder import VariantPair, judge
-from workbench.judge.parameter_sweep import Sweep
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row, VariantPair, judge
+from workbench.judge.sweeps import Sweep
 from workbench.ncu.report_file import Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart.charts import CHARTS, chart

@@ -11,16 +11,15 @@ from workbench.derive.diff.costs import InstructionCost
 from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup
 from workbench.derive.recordings import OverRecordings
-from workbench.judge import advice as ranked
-from workbench.judge.advice import Advice, AdviceRecord, KindRecord, Tried
+from workbench.judge import advice_rules as ranked
+from workbench.judge.advice_rules import Advice, AdviceRecord, KindRecord, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
+from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import Score
-from workbench.judge.rows import Ablation, Row
-from workbench.judge.sessions import TimingFacts
-from workbench.judge.times import AcrossShapes, AtShape, InRegime
+from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.columns import Where, data

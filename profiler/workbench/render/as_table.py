@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
 from workbench.render.columns import Where, data

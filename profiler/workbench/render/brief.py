@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
-from workbench.judge.advice import Advice, Spot, to_try
+from workbench.judge.advice_rules import Advice, Spot, to_try
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import VariantPair
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
 from workbench.render.columns import Where, data

@@ -18,7 +18,7 @@ from typing import Any
 from workbench.derive.figures import stall_label
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.document.blocks import (
     Align,
     Cell,

@@ -26,7 +26,7 @@ from workbench.derive.diff.line_diff import (
     why_no_costs,
 )
 from workbench.derive.figures import ISSUING, stall_label
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render import html
 from workbench.render.chart import svg
 from workbench.render.chart.charts import page_charts

@@ -13,8 +13,7 @@ from workbench.derive.speedup import Ratio
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
-from workbench.judge.ladder import VariantPair
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation, VariantPair
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.answers import AdvisedChange, LadderRow, answer, shape_of, to_try, whole_row
 from workbench.render.as_json import Data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import LEVEL
 from workbench.evidence.records import ShippedTime
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Section
 from workbench.render.document.ladder_report import summary

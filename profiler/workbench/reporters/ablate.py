@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render import answers
 from workbench.render import brief as in_short
 from workbench.render.document import ladder_view

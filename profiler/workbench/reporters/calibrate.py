@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from workbench.derive.roofline.point import MeasuredCeiling, MeasuredCeilings
 from workbench.evidence.records import Ceiling
-from workbench.judge.advice import LEVEL_NAMES
+from workbench.judge.advice_rules import LEVEL_NAMES
 from workbench.render.document.blocks import (
     Block,
     Content,

@@ -7,8 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as xml
 
 from workbench.app.gate import Gated
-from workbench.judge.commits import VariantChange
-from workbench.judge.comparison import Difference, difference_label
+from workbench.judge.commits import Difference, VariantChange, difference_label
 from workbench.judge.findings import sentence
 from workbench.render.document.blocks import (
     Block,

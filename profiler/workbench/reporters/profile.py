@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.app.outcomes import VariantResult
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row
 from workbench.render import answers
 from workbench.render import brief as in_short
 from workbench.render.document import variant

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from workbench.judge.parameter_sweep import Sweep
-from workbench.judge.sizes import OverSizes
+from workbench.judge.sweeps import OverSizes, Sweep
 from workbench.render.document.blocks import Block
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.timings import sizes_view

@@ -9,7 +9,7 @@ from workbench.app.target import shown_path
 from workbench.errors import CannotTell, WorkbenchError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.problems.problem import Problem
 from workbench.render import answers, as_json
 from workbench.render import brief as in_short

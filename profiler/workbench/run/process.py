@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from workbench.cuda import CUBIN_FOLDER
+from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
 from workbench.run.protocol import (

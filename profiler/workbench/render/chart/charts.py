@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from workbench.judge.rows import Ablation
+from workbench.judge.ladder import Ablation
 from workbench.render.chart.roofline import roofline
 from workbench.render.chart.stalls import draw, pair_fills, pairs, stall_time
 from workbench.render.chart.svg import Canvas, Drawing

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from workbench.derive.roofline.ceilings import TENSOR
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.blocks import Marking
 from workbench.render.numbers import number, percent

@@ -10,7 +10,7 @@ from math import fsum
 from typing import NamedTuple
 
 from workbench.derive.figures import ISSUING, UNSAMPLED
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import factor, number

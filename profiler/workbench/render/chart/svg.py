@@ -14,7 +14,7 @@ from textwrap import wrap
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from workbench.derive.figures import added
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row
 from workbench.render import html
 from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import kind, reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.rows import Ablation, Row
-from workbench.judge.sizes import OverSizes, size_words
+from workbench.judge.ladder import Ablation, Row
+from workbench.judge.sweeps import OverSizes, size_words
 from workbench.render.chart import svg
 from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.phrases import shape_words, short_change, verdict

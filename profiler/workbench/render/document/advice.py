@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.roofline.ceilings import DRAM
-from workbench.judge import advice as ranked
-from workbench.judge.advice import LEAST, Advice, AdviceRecord, Limit, Spot, resource
+from workbench.judge import advice_rules as ranked
+from workbench.judge.advice_rules import LEAST, Advice, AdviceRecord, Limit, Spot, resource
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.document.blocks import (
     Block,
     Bullets,

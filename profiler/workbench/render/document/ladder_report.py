@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.evidence.timing import METHOD
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Ablation, Row, ShapeLadder
-from workbench.judge.sessions import TimingFacts
+from workbench.judge.ladder import Ablation, Row, ShapeLadder
+from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, limits, step, timings
 from workbench.render.document import result as said

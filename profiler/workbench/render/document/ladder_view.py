@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.judge.times import AtShape
 from workbench.render.columns import ShownRows, Where, ladder_table
 from workbench.render.document import result, step, timings, variant, why

@@ -9,7 +9,7 @@ from dataclasses import field as of_record
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, added
 from workbench.derive.matching import MATCHED, LaunchGroup, Matching, PairGroup
-from workbench.judge.advice import Advice, Spot
+from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.ncu.report_file import Launch, Report

@@ -19,7 +19,7 @@ from workbench.derive.figures import (
 from workbench.derive.figures import top_stall as leading
 from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.findings import Finding, sentence
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row
 from workbench.render.document.blocks import (
     Block,
     Bullets,

@@ -8,11 +8,10 @@ from functools import partial
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.matching import LaunchPair
-from workbench.judge.advice import AdviceRecord
+from workbench.judge.advice_rules import AdviceRecord
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence, sentences
-from workbench.judge.ladder import VariantPair
-from workbench.judge.rows import Row
+from workbench.judge.ladder import Row, VariantPair
 from workbench.render.document import advice, hunks, launches, limits, variant, why
 from workbench.render.document.blocks import (
     Block,

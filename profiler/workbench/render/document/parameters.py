@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.parameter_sweep import Combination, Fate, Sweep
+from workbench.judge.sweeps import Combination, Fate, Sweep
 from workbench.render.document.blocks import (
     Block,
     Bullets,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from workbench.derive.speedup import Ratio, smaller
 from workbench.judge.findings import NOT_COLLECTED, sentence
 from workbench.judge.gates import KERNELS, shows_bug
-from workbench.judge.rows import Ablation, Row, ShapeLadder
+from workbench.judge.ladder import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import (
     Cell,
     Marking,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.derive.speedup import Ratio
 from workbench.judge.findings import sentence
 from workbench.judge.gates import CORRECT, FASTER
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.document.blocks import (
     Text,
     authored,

@@ -7,8 +7,8 @@ import re
 from workbench.derive.diff.line_diff import SourceDiff
 from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate, shows_bug
+from workbench.judge.ladder import Row
 from workbench.judge.predictions import PredictionOutcome, Score
-from workbench.judge.rows import Row
 from workbench.render.document import hunks, timings, why
 from workbench.render.document.blocks import (
     Block,

@@ -8,10 +8,9 @@ from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentences
-from workbench.judge.rows import Row
-from workbench.judge.sessions import TimingFacts
-from workbench.judge.sizes import OverSizes, size_words
-from workbench.judge.times import AcrossShapes, InRegime
+from workbench.judge.ladder import Row
+from workbench.judge.sweeps import OverSizes, size_words
+from workbench.judge.times import AcrossShapes, InRegime, TimingFacts
 from workbench.render.document.blocks import (
     Align,
     Block,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
-from workbench.judge.rows import Ablation, Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (

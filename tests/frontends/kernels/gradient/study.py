@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """The gradients of a layer's inputs."""
 
-from workbench import Shape, Tolerance, Work
+from workbench.study.values import Shape, Tolerance, Work
 
 shapes = {"small": Shape(rows=4096, columns=1024)}
 default_shape = "small"

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """A step of SGD with momentum, in place, and the norms of both."""
 
-from workbench import Shape, Tolerance, Work
+from workbench.study.values import Shape, Tolerance, Work
 
 shapes = {"small": Shape(n=1 << 20), "large": Shape(n=1 << 26, captured=False)}
 default_shape = "small"

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """x times sigmoid(x), of every element."""
 
-from workbench import Shape, Tolerance, Work
+from workbench.study.values import Shape, Tolerance, Work
 
 shapes = {"large": Shape(n=1 << 22)}
 default_shape = "large"
