@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import html
+import inspect
+import linecache
 import re
+import shutil
 import subprocess
 import sys
 import traceback
@@ -22,7 +25,7 @@ from pages import Outline
 from workbench.app.executor import Executor, Local
 from workbench.app.judge import judged as judged_of
 from workbench.app.target import find_target
-from workbench.app.try_ import Attempt
+from workbench.app.try_ import Attempt, AttemptOptions
 from workbench.app.try_ import attempt as once
 from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 from workbench.judge.ladder import Ablation, Row
@@ -201,13 +204,14 @@ def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: P
     judged, evidence = judged_of(target)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
-    called = once(Local(), f"{tmp_path}/twice.py:twice", inputs=["x=randn(8)"])
+    asked = AttemptOptions(inputs=["x=randn(8)"])
+    called = once(Local(), f"{tmp_path}/twice.py:twice", asked)
     measured = replace(called, judged=judged, evidence=evidence)
     seen: list[tuple[str, str]] = []
 
-    def attempt(executor: Executor, source: str, versus: str = "") -> Attempt:
-        seen.append((source, versus))
-        return measured if versus else called
+    def attempt(executor: Executor, source: str, asked: AttemptOptions) -> Attempt:
+        seen.append((source, asked.versus))
+        return measured if asked.versus else called
 
     monkeypatch.setattr("workbench.app.try_.attempt", attempt)
     done: Any = wb.try_("softmax.py:softmax", versus="torch.softmax")
@@ -229,8 +233,85 @@ def test_an_option_that_try_has_not_is_named() -> None:
     assert caught.value.hint == "did you mean 'versus'?"
 
 
+NOTEBOOK = """
+import math as m
+
+SCALE = 2.0
+
+def scaled(x):
+    return x * SCALE * m.sqrt(4.0) / 2
+
+def twice(x):
+    return scaled(x)
+"""
+
+
+def notebook(text: str) -> dict[str, Any]:
+    """The names of a notebook, whose cell has its text in the line cache and no file."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
+    exec(compile(text, "<cell>", "exec"), names)
+    return names
+
+
+def test_a_function_of_a_notebook_is_tried(
+    tmp_path: Path, trials_here: None, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = notebook(NOTEBOOK)
+    tried: Any = wb.try_(names["twice"], inputs=["x=randn(8)"], versus="torch.add(x, x)")
+    assert tried.verdict == "correct"
+
+
+def test_what_no_file_can_hold_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names = notebook("weights = object()\n\ndef f(x):\n    return x, weights\n")
+    with pytest.raises(UsageError, match="weights is a value of type object"):
+        wb.try_(names["f"])
+    with pytest.raises(UsageError, match="no function of a module"):
+        wb.try_(lambda x: x)
+
+
+def test_try_completes_its_options() -> None:
+    names = list(inspect.signature(wb.try_).parameters)
+    assert names[:3] == ["source", "inputs", "outputs"]
+    assert {"versus", "quick", "shape"} <= set(names)
+
+
+def test_a_ladder_names_the_variant_that_it_has_not(ladder: Any) -> None:
+    with pytest.raises(UsageError, match="fix22") as error:
+        ladder.row("fix22")
+    assert error.value.hint == "did you mean 'fix2'?"
+
+
+def test_two_reports_are_compared_and_many_are_one_table(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}{REPORT.suffix}" for name in ("a", "b")]
+    for file in files:
+        shutil.copy(REPORT, file)
+    compared: Any = wb.diff(*map(str, files))
+    table = compared.table()
+    assert list(table["before"]) == list(table["after"])
+    assert "<table" in compared._repr_html_()
+    reports = wb.read_all(f"{tmp_path}/*")
+    assert len(reports.table()) == 2 * len(wb.read(REPORT).launches)
+    values = reports.metrics(["gpu__time_duration.sum", "achieved_occupancy"])
+    assert list(values.columns) == ["launch", "kernel", "metric", "value", "unit"]
+    assert set(values.index) == set(map(str, files))
+    assert (values[values["metric"] == "achieved_occupancy"]["value"] > 0).all()
+    with pytest.raises(UsageError, match="no report has the metric 'nosuch'"):
+        reports.metrics(["nosuch"])
+    with pytest.raises(UsageError, match="no Nsight Compute report is named"):
+        wb.read_all(f"{tmp_path}/*.txt")
+
+
+def test_advice_is_a_table() -> None:
+    table = wb.advise("fix5", study="attention", project=FIXTURE).table()
+    assert table.index[0] == "tensor"
+    assert table["estimated_gain"].iloc[0] > 1
+
+
 def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
-    compared = wb.diff("fix4", "fix5", study="attention", project=FIXTURE)
+    compared: Any = wb.diff("fix4", "fix5", study="attention", project=FIXTURE)
     assert not_none(compared.speedup).ratio == pytest.approx(1.09, abs=0.001)
     assert compared.table().loc["duration", "value_after"] == pytest.approx(11.7, abs=0.05)
     told = [one.id for one in wb.advise("fix5", study="attention", project=FIXTURE)]

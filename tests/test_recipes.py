@@ -217,9 +217,9 @@ def changed_engine(root: Path) -> Path:
     for name, text in VERB.items():
         (engine / name).write_text(text)
     insert(engine / "cli/options.py", OPTIONS)
-    latency = engine / "judge/advice/latency.py"
-    insert(latency, RULE, before="    yield from _global(subject)\n")
-    insert(latency, PLANTED)
+    rules = engine / "judge/advice_rules.py"
+    insert(rules, RULE, before="    yield from _global(subject)\n")
+    insert(rules, PLANTED)
     insert(engine / "words.py", '    PAINT = "paint"\n', before='    TILE_SHARED = "tile-shared"')
     insert(engine / "render/document/advice.py", RECIPE, before="        Change.TILE_SHARED: Rec")
     charts = engine / "render/chart/charts.py"

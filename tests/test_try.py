@@ -15,7 +15,7 @@ import pytest
 
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.app.executor import Local
-from workbench.app.try_ import attempt, kept
+from workbench.app.try_ import AttemptOptions, attempt, kept
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ladder import Ablation
@@ -153,7 +153,7 @@ def test_mistakes_end_in_a_hint_before_anything_is_made(
 def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "workbench.toml").touch()
     with pytest.raises(UsageError, match="no name of a study"):
-        attempt(Local(), mine, keep="a b")
+        attempt(Local(), mine, AttemptOptions(keep="a b"))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.library import ablate, advise, diff, profile, read, study, sweep, try_
+    from workbench.library import ablate, advise, diff, profile, read, read_all, study, sweep, try_
     from workbench.study.model import Shape, Tolerance, Work
 
 __version__ = "0.1.0"
@@ -27,6 +27,7 @@ __all__ = [
     "diff",
     "profile",
     "read",
+    "read_all",
     "study",
     "sweep",
     "try_",

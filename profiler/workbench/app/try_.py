@@ -170,54 +170,58 @@ class Attempt:
         return self.judged.references if self.judged else ()
 
 
-def attempt(
-    executor: Executor,
-    source: str | Path,
-    *,
-    inputs: Sequence[str] = (),
-    outputs: Sequence[str] = (),
-    versus: str = "",
-    launch: str = "",
-    solution: Path | None = None,
-    workload: Path | None = None,
-    range: str = "",
-    shape: str | None = None,
-    keep: str = "",
-    project: Path | None = None,
-    folder: Path | None = None,
-    profile: bool = True,
-    quick: bool = False,
-    fresh: bool = False,
-) -> Attempt:
+@dataclass(frozen=True)
+class AttemptOptions:
+    """Options of ``workbench try`` beside the source: ``versus`` is ``--vs``, ``keep`` the name of
+    the study to be made in the workspace at ``project``, and ``folder`` where the scratch workspace
+    is made, else in the user's cache, where the same command finds it again.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    versus: str = ""
+    launch: str = ""
+    solution: Path | None = None
+    workload: Path | None = None
+    range: str = ""
+    shape: str | None = None
+    keep: str = ""
+    project: Path | None = None
+    folder: Path | None = None
+    profile: bool = True
+    quick: bool = False
+    fresh: bool = False
+
+
+def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> Attempt:
     """Check, time and profile a ``source``: ``FILE``, ``FILE:FUNCTION`` or a folder.
 
-    The options are those of ``workbench try``; ``folder`` is where the workspace is made, else one
-    in the user's cache that the same command finds again. Where there is no GPU, it is called on
-    the CPU. Raises WorkbenchError for all that is wrong with the source or the options.
+    Where there is no GPU, it is called on the CPU. Raises WorkbenchError for all that is wrong with
+    the source or the options.
     """
     path, function = split(str(source))
     request = Request(
         source=path,
         function=function,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        versus=versus,
-        launch=launch,
-        solution=solution,
-        workload=workload,
-        range=range,
-        name=keep,
+        inputs=tuple(asked.inputs),
+        outputs=tuple(asked.outputs),
+        versus=asked.versus,
+        launch=asked.launch,
+        solution=asked.solution,
+        workload=asked.workload,
+        range=asked.range,
+        name=asked.keep,
         elsewhere=executor.at_once,
     )
-    destination = require_free(keep, project) if keep else None
+    destination = require_free(asked.keep, asked.project) if asked.keep else None
     problem = detect.read(request, lambda text: executor.note(f"warning: {text}"))
-    root = folder or scratch(request, problem)
+    root = asked.folder or scratch(request, problem)
     live = executor.gpu is not None
     with executor.ready():
-        problem, facts, trial, name = prepare(executor, problem, root, shape, on_gpu=live)
+        problem, facts, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
         done = Attempt(problem, root, problem.name, name, trial, facts)
         if live and not done.wrong:
-            done = measured(executor, done, profile=profile, quick=quick, fresh=fresh)
+            done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
@@ -225,22 +229,25 @@ def attempt(
 
 def scratch(request: Request, problem: Problem) -> Path:
     """A folder in the user's cache, the same for the same source and options."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     asked = replace(request, source=Path(), shape="", elsewhere=False)
     text = repr((request.source.resolve(), asked))
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-    return cache / "workbench" / "try" / f"{problem.name}-{digest}"
+    return cache() / "try" / f"{problem.name}-{digest}"
 
 
-def measured(
-    executor: Executor, done: Attempt, *, profile: bool, quick: bool, fresh: bool
-) -> Attempt:
+def cache() -> Path:
+    """Return the folder of the user's cache that is ours."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench"
+
+
+def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attempt:
     """With what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape)
-    target = first_look(target) if quick else target
+    target = first_look(target) if asked.quick else target
     names = needed(target, [done.problem.baseline.name])
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
-    ensured = ensure(Wanted(target, names, capture=names, profile=profile), fresh=fresh)
+    wanted = Wanted(target, names, capture=names, profile=asked.profile)
+    ensured = ensure(wanted, fresh=asked.fresh)
     evidence = target.load_ladder(sources=True)
     judged = judge(evidence, target.workspace.config, source=ensured.source)
     return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})

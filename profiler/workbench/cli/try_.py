@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from inspect import signature
+from dataclasses import fields, replace
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
-from workbench.app.try_ import Attempt, attempt, refusal
+from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
@@ -43,10 +42,12 @@ def finish(done: Attempt, executor: Executor) -> int:
 
 
 def run(options: TryOptions) -> int:
-    here, known = executor("try", options.on), signature(attempt).parameters
-    given = {name: value for name, value in vars(options).items() if value and name in known}
+    here, names = executor("try", options.on), {field.name for field in fields(AttemptOptions)}
+    asked = {name: value for name, value in vars(options).items() if value and name in names}
     try:
-        done = attempt(here, **given, profile=not options.no_profile)
+        done = attempt(
+            here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
+        )
     except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
         if options.json:
             show(options, error)

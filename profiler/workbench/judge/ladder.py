@@ -25,6 +25,7 @@ from workbench.derive.recordings import OverRecordings, over_recordings
 from workbench.derive.roofline.ceilings import DRAM, L2, Peaks, peaks
 from workbench.derive.roofline.point import MeasuredCeilings, Point, measured_ceilings, point
 from workbench.derive.speedup import Ratio, Time, smaller
+from workbench.errors import unknown
 from workbench.evidence.journal import Journal
 from workbench.evidence.layout import timing_name
 from workbench.evidence.records import Build, CaptureIndex, Check, Environment, Provenance
@@ -222,6 +223,14 @@ class Row:
         return self.step is None
 
 
+def row_of(rows: Sequence[Row], variant: str) -> Row:
+    """The row of a variant or a reference. Raises UsageError where there is none."""
+    row = next((row for row in rows if row.variant == variant), None)
+    if row is None:
+        raise unknown("variant of this ladder", variant, [row.variant for row in rows])
+    return row
+
+
 @dataclass(frozen=True)
 class ShapeLadder:
     """The steps judged at one shape, and those they start from, in the order of the ladder, with
@@ -235,8 +244,8 @@ class ShapeLadder:
     timing: TimingFacts | None = None
 
     def row(self, variant: str) -> Row:
-        """A step or a reference by its name. Raises StopIteration for what is not shown."""
-        return next(row for row in (*self.rows, *self.references) if row.variant == variant)
+        """A step or a reference by its name. Raises UsageError for what is not shown."""
+        return row_of((*self.rows, *self.references), variant)
 
 
 class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
@@ -325,8 +334,8 @@ class Ablation:
         return (*self.rows, *self.references)
 
     def row(self, variant: str) -> Row:
-        """A step or a reference by its name. Raises StopIteration for what is not shown."""
-        return next(row for row in self.everything if row.variant == variant)
+        """A step or a reference by its name. Raises UsageError for what is not shown."""
+        return row_of(self.everything, variant)
 
     @property
     def base(self) -> str:

@@ -6,7 +6,10 @@ Nothing is printed, no progress is shown, and no report is written.
 
 from __future__ import annotations
 
-from inspect import signature
+from collections.abc import Callable
+from dataclasses import fields
+from glob import glob
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +18,29 @@ from workbench.app import sweep as spaces
 from workbench.app import try_ as trying
 from workbench.app.executor import Local
 from workbench.app.judge import judged
-from workbench.app.show import current_capture
+from workbench.app.show import current_capture, pairs, require_pairs
 from workbench.app.target import find_recorded, find_study, find_target
-from workbench.errors import unknown
-from workbench.judge.advice_rules import Advice, to_try
+from workbench.errors import UsageError, unknown
+from workbench.judge.advice_rules import to_try
+from workbench.judge.comparison import warnings
 from workbench.judge.ladder import judge_pair, pair_sources
+from workbench.library.notebook import source_of
 from workbench.library.results import (
     Ablated,
+    Advised,
+    ComparedReports,
     ComparedVariants,
     OpenStudy,
     ProfiledVariant,
     ReadReport,
+    ReadReports,
     Swept,
     TriedSource,
     ablated,
     profiled,
     values,
 )
-from workbench.ncu.report_file import read_report
+from workbench.ncu.report_file import is_report, read_report
 
 Where = str | Path | None
 
@@ -78,8 +86,16 @@ def diff(
     study: str | None = None,
     shape: str | None = None,
     project: Where = None,
-) -> ComparedVariants:
-    """``workbench diff`` of two variants, by recorded evidence. Raises WorkbenchError."""
+) -> ComparedVariants | ComparedReports:
+    """``workbench diff`` of two variants, by recorded evidence, or of two reports.
+
+    Raises WorkbenchError.
+    """
+    if is_report(before) and is_report(after):
+        sides = read_report(Path(before)), read_report(Path(after))
+        matching = pairs(*sides, None, None)
+        require_pairs(matching)
+        return ComparedReports(*sides, matching, warnings(*sides, matching))
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
     ladder, seen = judged(target, names, sources=True)
@@ -90,13 +106,13 @@ def diff(
 
 def advise(
     name: str, *, study: str | None = None, shape: str | None = None, project: Where = None
-) -> tuple[Advice, ...]:
+) -> Advised:
     """``workbench advise``: what to try next, the best first. Raises WorkbenchError."""
     target = find_recorded(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     current_capture(target, full)
     found, _ = judged(target, [full])
-    return to_try(found.row(full).advice, found.record) or ()
+    return Advised(to_try(found.row(full).advice, found.record) or ())
 
 
 def sweep(
@@ -121,6 +137,19 @@ def read(path: str | Path) -> ReadReport:
     return ReadReport(**values(read_report(Path(path))))
 
 
+def read_all(pattern: str) -> ReadReports:
+    """Every Nsight Compute report that a pattern names, such as ``"**/*.ncu-rep*"``, by its path.
+
+    Raises UsageError where there is none, BadCapture.
+    """
+    named = glob(pattern, recursive=True)  # noqa: PTH207  # of Path takes no absolute pattern
+    paths = sorted(path for path in named if is_report(path))
+    if not paths:
+        hint = f"the pattern is looked for in {Path.cwd()}"
+        raise UsageError(f"no Nsight Compute report is named by '{pattern}'", hint=hint)
+    return ReadReports((path, read(path)) for path in paths)
+
+
 def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     """A study of the workspace, by its name or the only one; ``evidence()`` is what is recorded.
 
@@ -130,20 +159,30 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     return OpenStudy(**values(found), project=_folder(project))
 
 
-def try_(source: str | Path, **options: Any) -> TriedSource:
-    """``workbench try``: ``FILE`` or ``FILE:FUNCTION``; no workspace is needed. Options as of the
-    verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]`` and those of
-    ``workbench.app.try_.attempt``. Raises WorkbenchError, GateFailed where the function is wrong,
-    inaccurate or failed.
+def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
+    """``workbench try`` of ``FILE``, ``FILE:FUNCTION`` or a function, also one of a notebook; no
+    workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
+    and the others of ``workbench.app.try_.AttemptOptions``. Raises WorkbenchError, GateFailed where
+    the function is wrong, inaccurate or failed.
     """
-    known = list(signature(trying.attempt).parameters)[2:]
     for option in options:
-        if option not in known:
-            raise unknown("option of try_()", option, known)
-    done = trying.attempt(Local(), str(source), **options)
+        if option not in _TRY_OPTIONS:
+            raise unknown("option of try_()", option, _TRY_OPTIONS)
+    named = source_of(source) if callable(source) else str(source)
+    done = trying.attempt(Local(), named, trying.AttemptOptions(**options))
     if no := trying.refusal(done):
         raise no
     return TriedSource(**values(done))
+
+
+_TRY_OPTIONS = {field.name: field for field in fields(trying.AttemptOptions)}
+try_.__signature__ = Signature(  # type: ignore[attr-defined]  # for whoever completes at a prompt
+    [
+        Parameter("source", Parameter.POSITIONAL_OR_KEYWORD),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=f.default) for n, f in _TRY_OPTIONS.items()),
+    ],
+    return_annotation=TriedSource,
+)
 
 
 def _folder(project: Where) -> Path | None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Local
-from workbench.app.show import Metric, read, report_lines, report_metric
+from workbench.app.outcomes import ReportPairResult
+from workbench.app.show import Metric, read, read_pair, report_lines, report_metric
 from workbench.app.target import Target, find_recorded
 from workbench.app.try_ import Attempt
+from workbench.cli.options import DiffOptions
 from workbench.derive.diff.line_diff import SourceDiff
+from workbench.derive.figures import Figure
 from workbench.derive.matching import groups
-from workbench.errors import EnvironmentLacks, unknown
+from workbench.errors import EnvironmentLacks, UsageError, unknown
+from workbench.judge.advice_rules import Advice
 from workbench.judge.ladder import Ablation, Row, VariantPair, judge
 from workbench.judge.sweeps import Sweep
-from workbench.ncu.report_file import Report, pick_launch
+from workbench.ncu.capture import MetricValue
+from workbench.ncu.catalog import catalog
+from workbench.ncu.report_file import Launch, Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart.charts import CHARTS, chart
 from workbench.render.chart.svg import Drawing
@@ -34,6 +41,7 @@ from workbench.render.document.captions import caption_of
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
+from workbench.reporters import diff
 from workbench.reporters.list import states
 from workbench.reporters.try_ import attempt_blocks
 from workbench.run import machine
@@ -194,6 +202,30 @@ class ComparedVariants(Shown, VariantPair):
 
 
 @dataclass(frozen=True, repr=False)
+class ComparedReports(Shown, ReportPairResult):
+    """Two reports, with the launches that match."""
+
+    def table(self) -> pd.DataFrame:
+        """One row a figure of each matching kernel, before and after."""
+        typical = [group.typical for group in self.matching.groups]
+        read = ((each.after.kernel, read_pair(self.before, self.after, each)) for each in typical)
+        return as_table.compared(
+            (kernel, two.before.figures, two.after.figures) for kernel, two in read
+        )
+
+    def _blocks(self) -> Sequence[Block]:
+        return list(diff.blocks(self, DiffOptions(self.before.name, self.after.name)))
+
+
+class Advised(tuple[Advice, ...]):
+    """What to try next, the best first."""
+
+    def table(self) -> pd.DataFrame:
+        """One row a change: its kind, estimated gain, limit, metric, and line."""
+        return as_table.advised(self)
+
+
+@dataclass(frozen=True, repr=False)
 class Swept(Shown, Sweep):
     """All combinations of a variant's parameters."""
 
@@ -234,6 +266,25 @@ class ReadReport(Shown, Report):
         """Any metric of a launch by NVIDIA's name. Raises UsageError for one that it lacks."""
         return report_metric(self, pick_launch(self, launch), name)
 
+    def values_of(self, path: str, names: Sequence[str]) -> Iterator[dict[str, object]]:
+        """The rows of ``ReadReports.metrics`` that are of this report."""
+        for name in names:
+            values: Iterable[tuple[Launch, Figure | MetricValue | None]] = self._values(name)
+            if name in catalog():
+                values = (
+                    (launch, self.details(launch.index).figures.get(name))
+                    for launch in self.launches
+                )
+            for launch, value in values:
+                if value is not None:
+                    row = {"report": path, "launch": launch.index, "kernel": launch.kernel}
+                    yield row | {"metric": name, "value": value.value, "unit": value.unit}
+
+    def _values(self, name: str) -> Iterator[tuple[Launch, MetricValue]]:
+        with suppress(UsageError):  # one that this report lacks
+            for value in report_metric(self, self.launches, name).metrics:
+                yield self.launches[value.launch], value
+
     def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)
         if launch not in self._opened:
@@ -249,6 +300,31 @@ class ReadReport(Shown, Report):
         shown = found[: launches.DETAILED]
         details = [launches.details(self.details(g.typical.index), len(g.launches)) for g in shown]
         return [launches.about(self), launches.group_table(found), *details]
+
+
+class ReadReports(dict[str, ReadReport]):
+    """Reports by their path."""
+
+    def table(self) -> pd.DataFrame:
+        """One row a launch of every report."""
+        launches = ((path, launch) for path, report in self.items() for launch in report.launches)
+        return as_table.launched_in(launches)
+
+    def metrics(self, names: Sequence[str]) -> pd.DataFrame:
+        """One row a launch and metric of every report: ``report``, ``launch``, ``kernel``,
+        ``metric``, ``value``, ``unit``. A name is NVIDIA's, or the id of a figure such as
+        ``achieved_occupancy``. What a report lacks has no row.
+
+        Raises UsageError for a name that no report has.
+        """
+        rows = [row for path, report in self.items() for row in report.values_of(path, names)]
+        for name in names:
+            if not any(row["metric"] == name for row in rows):
+                raise UsageError(
+                    f"no report has the metric '{name}'",
+                    hint=f"`workbench show {next(iter(self))} --metric {name}` names similar ones",
+                )
+        return as_table.frame(rows, "report")
 
 
 @dataclass(frozen=True)

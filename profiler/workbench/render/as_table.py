@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure
+from workbench.judge.advice_rules import Advice
+from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
@@ -82,12 +84,48 @@ def figures(known: Mapping[str, Figure]) -> pd.DataFrame:
 
 def launched(known: Iterable[Launch]) -> pd.DataFrame:
     """One row a launch; grid and block as ``x*y*z``."""
-    extents = ("grid", "block")
+    return frame(map(_launch, known), "index")
+
+
+def launched_in(launches: Iterable[tuple[str, Launch]]) -> pd.DataFrame:
+    """One row a launch of several reports, under the path of its report."""
+    return frame(({"report": path, **_launch(launch)} for path, launch in launches), "report")
+
+
+def _launch(launch: Launch) -> dict[str, object]:
+    extents = {key: "*".join(map(str, getattr(launch, key) or ())) for key in ("grid", "block")}
+    return {**plain_data(launch), **extents}
+
+
+def compared(
+    kernels: Iterable[tuple[str, Mapping[str, Figure], Mapping[str, Figure]]],
+) -> pd.DataFrame:
+    """One row a figure of each kernel, before and after, in the unit of the figure."""
     rows = (
-        plain_data(one) | {key: "*".join(map(str, getattr(one, key) or ())) for key in extents}
-        for one in known
+        {"figure": key, "kernel": kernel, "before": was.value, "after": now.value, "unit": now.unit}
+        for kernel, before, after in kernels
+        for key, now in after.items()
+        if (was := before.get(key)) is not None
     )
-    return frame(rows, "index")
+    return frame(rows, "figure")
+
+
+def advised(advice: Iterable[Advice]) -> pd.DataFrame:
+    """One row a change, under its kind, the best first."""
+    rows = (
+        {
+            "change": each.change,
+            "estimated_gain": each.gain,
+            "limit": each.limit.id,
+            "metric": each.limit.metric,
+            "share_of_duration": each.limit.share,
+            "file": each.spot.file if each.spot else None,
+            "line": each.spot.line if each.spot else None,
+            "why": sentence(each.why),
+        }
+        for each in advice
+    )
+    return frame(rows, "change")
 
 
 def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:
