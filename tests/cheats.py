@@ -1,4 +1,4 @@
-"""The red team: the families of cheats in ``redteam/workspace``, and what each must end with."""
+"""The red team: the families of cheats in ``redteam/``, and what each must end with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-WORKSPACE = Path(__file__).parent / "redteam" / "workspace"
+from folders import unpacked
+
+WORKSPACE = unpacked(Path(__file__).parent / "redteam" / "workspace.txtar")
 KERNELS = WORKSPACE / "kernels" / "softmax"
 HONEST = ("baseline", "registers", "early", "two_kernels", "library")
 REFERENCE = "torch_softmax"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from typing import Any
 import pytest
 
 from answers import Capsys
+from folders import unpack
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 
 pytestmark = pytest.mark.gpu
 
-WORKSPACE = Path(__file__).parent / "frontends"
+WORKSPACE = Path(__file__).parent / "frontends.txtar"
 Rows = Mapping[str, Mapping[str, Any]]
 
 
@@ -55,9 +55,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    to = tmp_path_factory.mktemp("frontends") / "ws"
-    shutil.copytree(WORKSPACE, to, ignore=shutil.ignore_patterns("__pycache__", "evidence"))
-    return to
+    return unpack(WORKSPACE, tmp_path_factory.mktemp("frontends") / "ws")
 
 
 def said(*arguments: str) -> tuple[int, Any]:

@@ -64,17 +64,18 @@ def test_the_terminal_shows_what_is_on_record(
     name: str, shown: list[Block], workspace: Path
 ) -> None:
     assert main([*COMMANDS[name], "--project", str(workspace)]) == 0
+    text = ""
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))
         lines = [line.rstrip() for line in written.getvalue().splitlines()]
         assert max(map(cell_len, lines)) <= width
-        text = "\n".join(lines) + "\n"
-        file = RECORDED / f"{name}-{width}.txt"
-        if os.environ.get("WORKBENCH_REWRITE"):
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
-        assert text == file.read_text()
+        text += "\n".join([f"-- {width} --", *lines, ""])
+    file = RECORDED / f"{name}.txt"
+    if os.environ.get("WORKBENCH_REWRITE"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text()
 
 
 def test_source_is_marked_where_it_is_hot(capsys: Capsys) -> None:

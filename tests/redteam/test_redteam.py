@@ -28,7 +28,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 def rows(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Rows:
     """What one ``ablate --fresh --json`` says of each variant; its seconds go to the terminal."""
     root = tmp_path_factory.mktemp("redteam") / "workspace"
-    shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__", "evidence"))
+    shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
     (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder())
     printed, started = StringIO(), time.monotonic()

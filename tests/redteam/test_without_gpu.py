@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -497,11 +498,7 @@ def test_another_kernels_wait_is_not_its_own() -> None:
 def study(tmp_path: Path) -> Study:
     """The red team's own, in a folder that may be changed."""
     root = tmp_path / "ws"
-    files = (p for p in WORKSPACE.rglob("*") if p.is_file() and p.suffix != ".pyc")
-    for path in files:
-        to = root / path.relative_to(WORKSPACE)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_bytes(path.read_bytes())
+    shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
     (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder())
     return find_workspace(root).study()

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from answers import Patch
+from folders import unpacked
 from workbench.cuda import declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.cubin_folder import key_of
@@ -32,7 +33,7 @@ from workbench.problems.problem import Request
 from workbench.reporters.build import compiled_line, source_of
 from workbench.study.config import Gates
 
-CU = Path(__file__).parent / "cu"
+CU = unpacked(Path(__file__).parent / "cuda_sources.txtar")
 needs_nvrtc = pytest.mark.skipif(
     not pytest.importorskip("cuda.core", reason="cuda-core is not installed"), reason="no NVRTC"
 )

@@ -1,0 +1,45 @@
+"""Folders of many small files, each kept in one file in Go's txtar format: a line ``-- PATH --``
+stands above the text of each file.
+
+python tests/folders.py FILE.txtar FOLDER     pack a folder
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+HEAD = re.compile(r"^-- (\S+) --\n", re.MULTILINE)
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    _, *parts = HEAD.split(archive.read_text("utf-8"))
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder
+
+
+@cache
+def unpacked(archive: Path) -> Path:
+    """A folder with the files of an archive, made once a process and removed at its end."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{archive.stem}-")).resolve()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return unpack(archive, folder)
+
+
+def pack(archive: Path, folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    texts = [f"-- {path.relative_to(folder)} --\n{path.read_text('utf-8')}" for path in files]
+    assert all(text.endswith("\n") for text in texts), "every file ends with a newline"
+    archive.write_text("".join(texts), "utf-8")
+
+
+if __name__ == "__main__":
+    pack(Path(sys.argv[1]), Path(sys.argv[2]))

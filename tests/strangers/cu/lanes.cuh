@@ -1,2 +1,0 @@
-#pragma once
-#define WARP 32

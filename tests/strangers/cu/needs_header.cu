@@ -1,3 +1,0 @@
-#include <elsewhere/tiles.h>
-
-__global__ void tiled(float *x) { elsewhere::tile(x); }
