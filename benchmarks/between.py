@@ -27,8 +27,7 @@ from tools.pages import DOCS, ROOT, answer, table, timings, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.recordings import over_recordings, variance_of
-from workbench.derive.speedup import Ratio, ratio_of
+from workbench.derive.speedup import Ratio, over_recordings, ratio_of, variance_of
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.judge.ladder import judge

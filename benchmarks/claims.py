@@ -19,8 +19,14 @@ from tools.pages import DOCS, ROOT, table, timings, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.recordings import variance_of
-from workbench.derive.speedup import AGREE, AGREE_US, SCATTER, over_sessions, two_clocks
+from workbench.derive.speedup import (
+    AGREE,
+    AGREE_US,
+    SCATTER,
+    over_sessions,
+    two_clocks,
+    variance_of,
+)
 from workbench.evidence import store
 from workbench.evidence.journal import load_journal
 from workbench.evidence.layout import EvidenceFolder

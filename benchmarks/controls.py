@@ -16,8 +16,7 @@ from statistics import median
 
 from tools.pages import DOCS, ROOT, table, timings, with_part, write
 
-from workbench.derive.recordings import variance_of
-from workbench.derive.speedup import T_975, quantile_of
+from workbench.derive.speedup import T_975, quantile_of, variance_of
 from workbench.judge.times import Control, TimingFacts, timing_facts
 from workbench.study.workspace import Workspace, find_workspace
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workbench.derive.diff.costs import SECTORS
 from workbench.derive.factors import (
     ACTIVE,
     BUSIEST,
@@ -18,6 +17,7 @@ from workbench.derive.factors import (
     SMS,
 )
 from workbench.derive.figures import DURATION
+from workbench.derive.source_diff import SECTORS
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX
 from workbench.words import VIRTUAL_ROOT

@@ -21,11 +21,9 @@ from answers import not_none
 from synthetic import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.diff.costs import Cost, LineCosts
-from workbench.derive.diff.line_diff import ProfiledSource, Sources
-from workbench.derive.diff.source_diff import source_diff
 from workbench.derive.figures import StallTime
 from workbench.derive.largest_changes import LargestChanges
+from workbench.derive.source_diff import Cost, LineCosts, ProfiledSource, Sources, source_diff
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome

@@ -13,8 +13,7 @@ from answers import not_none
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
 from workbench.derive.largest_changes import FigureChange, LargestChanges
-from workbench.derive.roofline.ceilings import Peaks
-from workbench.derive.roofline.point import LevelPoint, Point
+from workbench.derive.rooflines import LevelPoint, Peaks, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison

@@ -26,8 +26,7 @@ from answers import text_of
 from workbench.derive.factors import duration_parts, speedup_factors
 from workbench.derive.figures import figures, stall_times
 from workbench.derive.largest_changes import surprise
-from workbench.derive.roofline.ceilings import peaks
-from workbench.derive.roofline.point import Point, point
+from workbench.derive.rooflines import Point, peaks, point
 from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture
 from workbench.ncu.catalog import catalog, needed_metrics
@@ -508,7 +507,7 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
         f"{score['not_measurable']} not measurable"
     ) in out
     assert "above its roof" not in out
-    monkeypatch.setattr("workbench.derive.roofline.point.ERROR_MARGIN", 0.15)
+    monkeypatch.setattr("workbench.derive.rooflines.ERROR_MARGIN", 0.15)
     out = text_of(capsys, "ablate", "--all", project=FIXTURE)
     assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
     assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2

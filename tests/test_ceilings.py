@@ -17,11 +17,12 @@ from answers import Capsys, both_of, error_of, not_none
 from handmade import ceiling_of, metrics
 from synthetic import ablation, with_row
 from test_roofline import LEVELS, ROOF, WGMMA
-from workbench.derive.roofline.ceilings import Peaks, peaks
-from workbench.derive.roofline.point import (
+from workbench.derive.rooflines import (
     MeasuredCeilings,
+    Peaks,
     Point,
     measured_ceilings,
+    peaks,
     point,
 )
 from workbench.errors import UsageError

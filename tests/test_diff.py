@@ -16,10 +16,15 @@ from test_source_diff import patched
 from unified import unified
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.diff.alignment import is_wait
-from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts
-from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff
-from workbench.derive.diff.source_diff import source_diff
+from workbench.derive.source_diff import (
+    COUNTERS,
+    Cost,
+    LineCosts,
+    ProfiledSource,
+    SourceDiff,
+    is_wait,
+    source_diff,
+)
 from workbench.judge.ladder import pair_sources
 from workbench.load import LadderEvidence
 from workspaces import FIXTURE, copy_of_fixture, ladder_steps

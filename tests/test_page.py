@@ -19,8 +19,7 @@ import pages
 from answers import Capsys, Patch, error_of, not_none
 from synthetic import ablation, not_current
 from workbench.cli.main import main
-from workbench.derive.diff.line_diff import Sources
-from workbench.derive.diff.source_diff import source_diff
+from workbench.derive.source_diff import Sources, source_diff
 from workbench.judge.ladder import Ablation
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight

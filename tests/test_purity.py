@@ -24,7 +24,7 @@ from rich.console import Console
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.diff.line_diff import SourceDiff, Sources
+from workbench.derive.source_diff import SourceDiff, Sources
 from workbench.judge.ladder import (
     Ablation,
     VariantPair,

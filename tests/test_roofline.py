@@ -9,8 +9,7 @@ from answers import not_none
 from handmade import metrics
 from synthetic import ablation, with_row
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figures
-from workbench.derive.roofline.ceilings import peaks
-from workbench.derive.roofline.point import point
+from workbench.derive.rooflines import peaks, point
 from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render.chart.charts import chart

@@ -9,12 +9,24 @@ import pytest
 from rich.cells import cell_len
 
 from unified import unified
-from workbench.derive.diff.alignment import align, pair_changed, source
-from workbench.derive.diff.costs import COUNTERS, Cost, LineCosts, add, line_costs
-from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff
-from workbench.derive.diff.side_by_side import functions, signed, with_context
-from workbench.derive.diff.source_diff import pair_files, source_diff
 from workbench.derive.figures import DURATION
+from workbench.derive.source_diff import (
+    COUNTERS,
+    Cost,
+    LineCosts,
+    ProfiledSource,
+    SourceDiff,
+    add,
+    align,
+    functions,
+    line_costs,
+    pair_changed,
+    pair_files,
+    signed,
+    source,
+    source_diff,
+    with_context,
+)
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
 from workbench.render import source_lines
 from workbench.render.document.blocks import plain

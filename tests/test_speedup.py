@@ -12,14 +12,15 @@ from msgspec import structs
 
 from answers import not_none
 from snapshots import AROUND, MHZ, series, session, timing, with_series
-from workbench.derive.recordings import over_recordings, paule_mandel
 from workbench.derive.speedup import (
     T_975,
     Ratio,
     adds_nothing,
     between_sessions,
     instance_time,
+    over_recordings,
     over_sessions,
+    paule_mandel,
     ratio_of,
     session_times,
     time_of,

@@ -16,7 +16,7 @@ from answers import not_none
 from handmade import ORIGIN, made_index
 from snapshots import MHZ
 from workbench.derive.figures import figures
-from workbench.derive.roofline.ceilings import counted_flops
+from workbench.derive.rooflines import counted_flops
 from workbench.derive.speedup import two_clocks
 from workbench.evidence.records import CaptureIndex
 from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing

@@ -12,7 +12,7 @@ import pytest
 
 from answers import Capsys, Patch, error_of, not_none
 from workbench.cuda.cubin import MAGIC
-from workbench.derive.diff.costs import Listing, line_costs, listing
+from workbench.derive.source_diff import Listing, line_costs, listing
 from workbench.ncu import line_table, places
 from workbench.ncu.capture import Capture, Decoded, KeptTables, read_lines
 from workbench.ncu.disassembly import counted, packed, unpacked

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, SourceDiff, base
-from workbench.derive.diff.side_by_side import CONTEXT, signed, with_context
+from workbench.derive.source_diff import (
+    CONTEXT,
+    DiffRow,
+    FileDiff,
+    Hunk,
+    SourceDiff,
+    base,
+    signed,
+    with_context,
+)
 
 NO_FILE = "/dev/null"
 

@@ -24,8 +24,7 @@ from workbench.derive.figures import (
 )
 from workbench.derive.largest_changes import largest_changes
 from workbench.derive.matching import groups
-from workbench.derive.roofline.ceilings import LEVELS, counted_flops, peaks, used
-from workbench.derive.roofline.point import point
+from workbench.derive.rooflines import LEVELS, counted_flops, peaks, point, used
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.bottlenecks import bottlenecks, parts
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable

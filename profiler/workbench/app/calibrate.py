@@ -6,8 +6,7 @@ from pathlib import Path
 
 from workbench.app.executor import Executor, Hear, Task
 from workbench.app.target import find_study
-from workbench.derive.roofline.ceilings import Peaks, peaks
-from workbench.derive.roofline.point import MeasuredCeilings, measured_ceilings
+from workbench.derive.rooflines import MeasuredCeilings, Peaks, measured_ceilings, peaks
 from workbench.errors import Interrupted, ToolFailed
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import load_calibration

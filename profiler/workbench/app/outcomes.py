@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.app.show import SourceListing
-from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import LaunchGroup, Matching
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import Finding
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.ncu.report_file import Launch, Report

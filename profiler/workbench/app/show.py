@@ -11,12 +11,18 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.target import Target
-from workbench.derive.diff.alignment import physical_lines
-from workbench.derive.diff.costs import LineCosts, Listing, line_costs, listing
-from workbench.derive.diff.line_diff import SourceDiff
-from workbench.derive.diff.source_diff import imported, source_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
+from workbench.derive.source_diff import (
+    LineCosts,
+    Listing,
+    SourceDiff,
+    imported,
+    line_costs,
+    listing,
+    physical_lines,
+    source_diff,
+)
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
 from workbench.evidence.store import captures_at
 from workbench.judge.advice_rules import advise, subject

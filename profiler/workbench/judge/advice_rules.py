@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from workbench.derive.diff.costs import SECTORS, WAVEFRONTS
 from workbench.derive.factors import METRICS as TIME_METRICS
 from workbench.derive.factors import SMS, TimeBudget, budget, duration_parts
 from workbench.derive.figures import (
@@ -26,7 +25,7 @@ from workbench.derive.figures import (
     stall_shares,
     totals,
 )
-from workbench.derive.roofline.ceilings import (
+from workbench.derive.rooflines import (
     DRAM,
     L1,
     L2,
@@ -37,6 +36,7 @@ from workbench.derive.roofline.ceilings import (
     op_peak,
     used,
 )
+from workbench.derive.source_diff import SECTORS, WAVEFRONTS
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding, finding, percent
 from workbench.ncu.capture import Capture, ColumnTable

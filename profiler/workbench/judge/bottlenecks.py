@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
-from workbench.derive.diff.costs import COUNTERS
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
-from workbench.derive.roofline.ceilings import METRICS, used
-from workbench.derive.roofline.point import ERROR_MARGIN
+from workbench.derive.rooflines import ERROR_MARGIN, METRICS, used
+from workbench.derive.source_diff import COUNTERS
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX
 

@@ -15,7 +15,7 @@ from statistics import geometric_mean, median
 import msgspec
 
 from workbench.derive.figures import DURATION, Figure, added, by_launch
-from workbench.derive.roofline.ceilings import DRAM, L2, TENSOR, counted_flops, peaks
+from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
 from workbench.evidence.records import Build, CapturedKernel, Check
 from workbench.evidence.timing import GraphNode, Series, Timing

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from workbench.derive.diff.line_diff import ProfiledSource, SourceDiff, Sources
-from workbench.derive.diff.source_diff import profiled, source_diff
 from workbench.derive.figures import (
     TIME,
     Figure,
@@ -21,10 +19,18 @@ from workbench.derive.figures import (
     occupancy_limiters,
     stall_shares,
 )
-from workbench.derive.recordings import OverRecordings, over_recordings
-from workbench.derive.roofline.ceilings import DRAM, L2, Peaks, peaks
-from workbench.derive.roofline.point import MeasuredCeilings, Point, measured_ceilings, point
-from workbench.derive.speedup import Ratio, Time, smaller
+from workbench.derive.rooflines import (
+    DRAM,
+    L2,
+    MeasuredCeilings,
+    Peaks,
+    Point,
+    measured_ceilings,
+    peaks,
+    point,
+)
+from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
+from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
 from workbench.errors import unknown
 from workbench.evidence.journal import Journal
 from workbench.evidence.layout import timing_name

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from workbench.derive.roofline.ceilings import DRAM
+from workbench.derive.rooflines import DRAM
 from workbench.derive.speedup import Ratio, Time
 from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding

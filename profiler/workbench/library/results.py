@@ -15,9 +15,9 @@ from workbench.app.show import Metric, read, read_pair, report_lines, report_met
 from workbench.app.target import Target, find_recorded
 from workbench.app.try_ import Attempt
 from workbench.cli.options import DiffOptions
-from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure
 from workbench.derive.matching import groups
+from workbench.derive.source_diff import SourceDiff
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.judge.advice_rules import Advice
 from workbench.judge.ladder import Ablation, Row, VariantPair, judge

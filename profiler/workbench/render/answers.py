@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from workbench.derive.diff.costs import InstructionCost
 from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup
-from workbench.derive.recordings import OverRecordings
+from workbench.derive.source_diff import InstructionCost
+from workbench.derive.speedup import OverRecordings
 from workbench.judge import advice_rules as ranked
 from workbench.judge.advice_rules import Advice, AdviceRecord, KindRecord, Tried
 from workbench.judge.bottlenecks import Bottleneck

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from workbench.derive.diff.costs import COUNTERS, Cost
-from workbench.derive.diff.line_diff import (
+from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.source_diff import (
+    COUNTERS,
+    Cost,
     DiffRow,
     FileDiff,
     Hunk,
@@ -25,7 +27,6 @@ from workbench.derive.diff.line_diff import (
     is_host,
     why_no_costs,
 )
-from workbench.derive.figures import ISSUING, stall_label
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import html
 from workbench.render.chart import svg

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff
 from workbench.derive.figures import Figure
 from workbench.derive.matching import PairGroup
+from workbench.derive.source_diff import Hunk, Shift, SourceDiff
 from workbench.derive.speedup import Ratio
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison

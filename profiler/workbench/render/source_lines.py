@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.derive.diff.costs import Cost, InstructionCost
-from workbench.derive.diff.line_diff import DiffRow, FileDiff, Hunk, SourceDiff, base
-from workbench.derive.diff.side_by_side import signed, with_context
 from workbench.derive.figures import stall_label
+from workbench.derive.source_diff import (
+    Cost,
+    DiffRow,
+    FileDiff,
+    Hunk,
+    InstructionCost,
+    SourceDiff,
+    base,
+    signed,
+    with_context,
+)
 from workbench.render.document import hunks
 from workbench.render.document.blocks import plain
 from workbench.render.document.limits import stall_words

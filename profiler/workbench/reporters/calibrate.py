@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from workbench.derive.roofline.point import MeasuredCeiling, MeasuredCeilings
+from workbench.derive.rooflines import MeasuredCeiling, MeasuredCeilings
 from workbench.evidence.records import Ceiling
 from workbench.judge.advice_rules import LEVEL_NAMES
 from workbench.render.document.blocks import (

@@ -7,8 +7,8 @@ from typing import Any
 
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import SIDES, read_pair
-from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.matching import PairGroup
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentences
 from workbench.render import brief as in_short
 from workbench.render import pair_answers, source_lines

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from workbench.derive.roofline.ceilings import TENSOR
+from workbench.derive.rooflines import TENSOR
 from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.blocks import Marking

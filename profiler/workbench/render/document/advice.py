@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from workbench.derive.roofline.ceilings import DRAM
+from workbench.derive.rooflines import DRAM
 from workbench.judge import advice_rules as ranked
 from workbench.judge.advice_rules import LEAST, Advice, AdviceRecord, Limit, Spot, resource
 from workbench.judge.findings import sentence

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.derive.diff.costs import NUMBERS, Cost
-from workbench.derive.diff.line_diff import Hunk, Shift, SourceDiff, SourceRow, base, why_no_costs
 from workbench.derive.figures import stall_label
+from workbench.derive.source_diff import (
+    NUMBERS,
+    Cost,
+    Hunk,
+    Shift,
+    SourceDiff,
+    SourceRow,
+    base,
+    why_no_costs,
+)
 from workbench.render.document.blocks import Text, code, line
 from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE

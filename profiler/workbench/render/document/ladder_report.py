@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 
-from workbench.derive.diff.line_diff import SourceDiff
+from workbench.derive.source_diff import SourceDiff
 from workbench.evidence.timing import METHOD
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row, ShapeLadder

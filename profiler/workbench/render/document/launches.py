@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as of_record
 
-from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import Figure, added
 from workbench.derive.matching import MATCHED, LaunchGroup, Matching, PairGroup
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from workbench.derive.diff.line_diff import SourceDiff
 from workbench.derive.figures import MEMORY_LEVELS, Figure, figure_label
 from workbench.derive.matching import LaunchPair
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.advice_rules import AdviceRecord
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence, sentences

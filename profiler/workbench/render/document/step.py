@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from workbench.derive.diff.line_diff import SourceDiff
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate, shows_bug
 from workbench.judge.ladder import Row

@@ -1,1 +1,0 @@
-"""The diff of two variants, and what its lines cost."""

@@ -1,1 +1,0 @@
-"""Points and ceilings of the hierarchical roofline."""
