@@ -39,7 +39,7 @@ from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.gates import COMPILER
 from workbench.judge.times import geometric_mean
 from workbench.run import machine
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 
 PROBLEMS = Path(__file__).parent / "problems"
 RANGES = {

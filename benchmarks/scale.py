@@ -32,13 +32,13 @@ from statistics import linear_regression, median
 from msgspec import structs
 from tools.pages import ROOT, row, table
 
-from workbench.evidence import frames, journal, store
+from workbench.evidence import journal, store
 from workbench.evidence.journal import SpentEntry
 from workbench.evidence.layout import EvidenceFolder, evidence_folders
 from workbench.evidence.records import Captures, Check, VariantRecord
 from workbench.evidence.timing import METHOD, Audit, Series, Session, Timing
 from workbench.ncu.captures import LAUNCH, LAUNCHES
-from workbench.study.own_files import write_bytes
+from workbench.study.files import compressed, decompressed, write_bytes
 from workbench.study.params import base_name
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, including
@@ -198,7 +198,7 @@ def capture(
 ) -> None:
     """The recorded launch of ``fused`` for each variant, in the tables of one report."""
     index = store.captures_at(EVIDENCE, SHAPE)["fused"]
-    text = frames.whole(EVIDENCE.tables(index.report).read_bytes())
+    text = decompressed(EVIDENCE.tables(index.report).read_bytes())
     launch = next(one for one in text.split(LAUNCH) if b'["%s"]' % str(index.range).encode() in one)
     sha256, launches, captures = hashlib.sha256(report.encode()).hexdigest(), [], {}
     for name in names:
@@ -213,7 +213,7 @@ def capture(
     body = b"[" + b",".join(launches) + b"]}"
     head = b'{"of":{"report":"%s"}' % sha256.encode() + store.CONTENT
     whole = head + hashlib.sha256(body).hexdigest().encode() + LAUNCHES + body
-    write_bytes(folder.tables(report), frames.compressed(whole))
+    write_bytes(folder.tables(report), compressed(whole))
 
 
 def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:

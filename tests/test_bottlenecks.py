@@ -20,7 +20,6 @@ from workbench.derive.figures import (
     standard_error,
     top_stall,
 )
-from workbench.evidence import frames
 from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
 from workbench.ncu.capture import (
     LINE_COLUMNS,
@@ -34,6 +33,7 @@ from workbench.render.document import blocks
 from workbench.render.document.limits import brief
 from workbench.render.document.limits import share as share_text
 from workbench.render.document.limits import top_stall as top_stall_of
+from workbench.study.files import decompressed
 
 
 def seen(value: float) -> Figure:
@@ -187,7 +187,7 @@ def recorded() -> list[tuple[str, list[Capture]]]:
     """The repeated captures of each variant, or of each of its kernels."""
     found: dict[str, list[Capture]] = {}
     for path in REPEATS:
-        for launch in json.loads(frames.whole(path.read_bytes()))["launches"]:
+        for launch in json.loads(decompressed(path.read_bytes()))["launches"]:
             metrics = [tuple(row) for row in launch["metrics"]]
             tables = KeptTables(launch["kernel"], metrics, [], [], frozenset(launch["collected"]))
             name = f"{launch['ranges'][0]} {launch['kernel']}"

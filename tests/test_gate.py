@@ -29,7 +29,7 @@ from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
-from workbench.evidence import frames, store
+from workbench.evidence import store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel, CaptureIndex, Captures, Provenance
 from workbench.evidence.store import captures_at
@@ -49,6 +49,7 @@ from workbench.run import machine
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.repository import Commit, join, older
 from workbench.study.config import CommitGate, Config
+from workbench.study.files import compressed, decompressed
 from workbench.study.sources import Fingerprints, meaning, meaning_of_c
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move, Regime
@@ -772,10 +773,10 @@ def test_forged_tables_do_not_count(attention: Repository) -> None:
     measured = instructions(attention)
     (report,) = evidence.reports.iterdir()
     tables = evidence.tables(report.name)
-    head, _, launches = frames.whole(tables.read_bytes()).partition(LAUNCHES)
+    head, _, launches = decompressed(tables.read_bytes()).partition(LAUNCHES)
     forged = re.sub(rb'("smsp__inst_executed\.sum",)\d+', rb"\g<1>15604718", launches)
     digest = hashlib.sha256(forged).hexdigest().encode()
-    tables.write_bytes(frames.compressed(head[: -len(digest)] + digest + LAUNCHES + forged))
+    tables.write_bytes(compressed(head[: -len(digest)] + digest + LAUNCHES + forged))
     assert forged != launches
     assert instructions(attention) == measured
     report.unlink()

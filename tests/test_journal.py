@@ -37,7 +37,7 @@ from workbench.run import recording
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study.config import Config
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE, CheckResult, Known, NodeKind
 from workspaces import GOOD, make

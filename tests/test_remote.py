@@ -29,7 +29,7 @@ from standin import StandIn, stand_in_for_jobs
 from workbench.app.executor import Reporter, Task
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
-from workbench.evidence import frames, journal, store
+from workbench.evidence import journal, store
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
 from workbench.remote import bootstrap, cluster, remote_target, ssh, worker
@@ -37,6 +37,7 @@ from workbench.remote.remote_target import Remote, record
 from workbench.remote.worker import RemoteJob, Result, pack, unpack
 from workbench.run.plan import Plan
 from workbench.run.recording import Recorder
+from workbench.study.files import compressed, decompressed
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make, told_in
 
@@ -190,10 +191,10 @@ class Back:
         """The file that ends so, with other text."""
         (name,) = (name for name in self.files if name.endswith(end))
         data = self.files[name]
-        text = (frames.whole(data) if end.endswith(".zst") else data).decode()
+        text = (decompressed(data) if end.endswith(".zst") else data).decode()
         assert old in text
         changed = text.replace(old, new).encode()
-        return {name: frames.compressed(changed) if end.endswith(".zst") else changed}
+        return {name: compressed(changed) if end.endswith(".zst") else changed}
 
 
 def test_what_is_no_evidence_of_the_job_is_refused(

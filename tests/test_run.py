@@ -52,7 +52,7 @@ from workbench.run.recording import (
     remove_unused,
 )
 from workbench.study.config import Config, Profiler
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Phase
 from workspaces import FIXTURE, GOOD, ROOT, make

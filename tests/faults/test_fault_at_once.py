@@ -17,7 +17,7 @@ from workbench.evidence.layout import EvidenceFolder
 from workbench.judge.advice_rules import AdviceRecord, KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
-from workbench.study.own_files import alone
+from workbench.study.files import alone
 from workbench.study.workspace import find_workspace
 from workbench.words import Change
 from workspaces import GOOD, make

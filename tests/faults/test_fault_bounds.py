@@ -16,13 +16,12 @@ from commits import repository
 from workbench.app.executor import Reporter
 from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
-from workbench.evidence import frames, store
+from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
 from workbench.remote import cluster
 from workbench.run.repository import SCRATCH, repository_of
-from workbench.study.own_files import locked
+from workbench.study.files import MOST_FRAMES, check_compressed, compressed, locked, read_toml
 from workbench.study.sources import Fingerprints
-from workbench.study.text import read_toml
 from workbench.study.workspace import find_workspace
 from workspaces import CAUSAL, GOOD, make, recorded_report
 
@@ -67,9 +66,9 @@ def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:
 
 def test_a_report_of_empty_frames_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ncu-repz"
-    path.write_bytes(frames.compressed(b"") * (frames.MOST_FRAMES + 1))
+    path.write_bytes(compressed(b"") * (MOST_FRAMES + 1))
     with pytest.raises(BadCapture, match="more than 100000 frames"):
-        frames.check(path)
+        check_compressed(path)
 
 
 def test_tls_without_certificates_is_refused_at_once() -> None:

@@ -20,15 +20,22 @@ from faulty import examples
 from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
-from workbench.evidence import frames
 from workbench.ncu import reader
 from workbench.ncu.report_file import Launch, chunks, read_report
-from workbench.run.recording import compressed
+from workbench.run.recording import kept_report
+from workbench.study.files import (
+    ALWAYS,
+    MOST_HELD,
+    ZSTD_MAGIC,
+    decompressed,
+    decompressed_pieces,
+    most_held,
+)
 from workspaces import recorded_report
 
 SMALL = recorded_report("b4h16s2048d128-causal", "fix10")
 PLAIN = zstandard.ZstdDecompressor().decompress(SMALL.read_bytes())
-CHECKED = compressed(PLAIN)
+CHECKED = kept_report(PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,7 @@ def unless_refused(path: Path) -> bytes | None:
     """The content; some bits of a frame's header are about memory alone."""
     try:
         reader.open_report(path)
-        return b"".join(frames.pieces(path))
+        return b"".join(decompressed_pieces(path))
     except BadCapture:
         return None
 
@@ -198,20 +205,20 @@ def test_tables_of_zeros_without_end_are_no_tables() -> None:
     assert zstandard.frame_content_size(data) == 1 << 30
     before = peak()
     with pytest.raises(ValueError, match="holds too much"):
-        frames.whole(data)
+        decompressed(data)
     with pytest.raises(ValueError, match="does not say"):
-        frames.whole(bomb(1))
+        decompressed(bomb(1))
     assert peak() - before < 1 << 29  # of 1 GiB
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 1 << 30, 1 << 40])
 def test_no_file_may_hold_more_than_the_bound(size: int) -> None:
-    assert frames.ALWAYS <= frames.bound(size) <= frames.MOST
+    assert ALWAYS <= most_held(size) <= MOST_HELD
 
 
 def test_what_breaks_off_behind_its_beginning_is_a_bad_capture(folder: Path) -> None:
     path = folder / "cut.ncu-repz"
-    path.write_bytes(SMALL.read_bytes() + frames.ZSTD_MAGIC + b"\xff" * 30)
+    path.write_bytes(SMALL.read_bytes() + ZSTD_MAGIC + b"\xff" * 30)
     with pytest.raises(BadCapture, match="cannot be decompressed"):
         list(chunks(path))
     with pytest.raises(BadCapture):

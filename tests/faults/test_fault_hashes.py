@@ -18,13 +18,13 @@ from answers import error_of, json_of, text_of
 from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import BadCapture
-from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.store import CONTENT, EXCHANGED
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables, Tables
 from workbench.ncu.captures import LAUNCHES, tables_of
 from workbench.run import recording
+from workbench.study.files import compressed
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
@@ -214,7 +214,7 @@ def test_what_is_no_table_is_read_again(kept: Path, text: bytes) -> None:
 def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     kept.unlink(missing_ok=True)
     assert isinstance(tables_of(SMALL, kept)[0][0].kernel, str)
-    for data in (recording.compressed(b"a report"), kept.read_bytes(), PACKED):
+    for data in (recording.kept_report(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
     assert isinstance(tables_of(SMALL, kept)[0][0], KeptTables)
 
@@ -229,7 +229,7 @@ def test_an_impossible_sample_makes_tables_unusable(value: bytes, tmp_path: Path
     body = body[: at.start(1)] + value + body[at.end(1) :]
     checksum = hashlib.sha256(body).hexdigest().encode()
     kept = tmp_path / TABLES.name
-    kept.write_bytes(frames.compressed(head + CONTENT + checksum + LAUNCHES + body))
+    kept.write_bytes(compressed(head + CONTENT + checksum + LAUNCHES + body))
     where = re.escape(kept.name) + ".* has 'smsp__pcsamp_warps_issue_stalled_wait'"
     with pytest.raises(BadCapture, match=where):
         tables_of(tmp_path / SMALL.name, kept)

@@ -22,7 +22,7 @@ from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
 from workbench.evidence.records import Captures, Record, VariantRecord
 from workbench.evidence.store import load_calibration
 from workbench.evidence.timing import Timing, TimingHead
-from workbench.study import json_text
+from workbench.study.files import json_data
 from workspaces import EVIDENCE, told_in
 
 SHAPE = "b4h16s2048d128-causal"
@@ -239,11 +239,11 @@ def test_a_journal_that_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> N
 
 def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="MiB of memory"):
-        json_text.as_data(b"[" * 9_000_000)
+        json_data(b"[" * 9_000_000)
     with pytest.raises(ValueError, match="nested too deeply"):
-        json_text.as_data("[" * 1_000_000)
+        json_data("[" * 1_000_000)
     with pytest.raises(ValueError, match="no number"):
-        json_text.as_data("[NaN]")
+        json_data("[NaN]")
     path = tmp_path / "variants" / "fix10.json"
     path.parent.mkdir()
     with path.open("wb") as file:

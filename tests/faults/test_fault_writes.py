@@ -21,7 +21,7 @@ from workbench.evidence.layout import EvidenceFolder, is_there, listed
 from workbench.evidence.records import Captures, VariantRecord
 from workbench.evidence.timing import Timing
 from workbench.run.recording import remove_superseded, remove_unused
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 from workspaces import EVIDENCE, copy_of_fixture
 
 BUILD = EVIDENCE / "variants" / "fix10.json"

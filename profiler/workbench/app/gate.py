@@ -23,7 +23,7 @@ from workbench.judge.commits import (
 from workbench.judge.findings import finding
 from workbench.run import machine
 from workbench.run.repository import Commit, Repository, older, repository_of
-from workbench.study.own_files import resolved
+from workbench.study.files import resolved
 from workbench.study.sources import plain_digest
 from workbench.study.workspace import Workspace
 from workbench.words import Cause, Move, shown

@@ -34,9 +34,8 @@ from workbench.judge.gates import UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import seconds_of
 from workbench.load import LadderEvidence
+from workbench.study.files import alone, stands, write_bytes
 from workbench.study.model import Step
-from workbench.study.own_files import alone, write_bytes
-from workbench.study.text import stands
 from workbench.words import GateState, Origin, Status, Verdict
 
 

@@ -16,18 +16,19 @@ from workbench.app.target import shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.expressions import literal
-from workbench.study.model import Prediction, Step, Study, Variant
-from workbench.study.own_files import (
+from workbench.study.files import (
     all_or_nothing,
     alone,
     make_folder,
+    read_text,
     resolved,
+    stands,
     write_bytes,
     write_new,
 )
+from workbench.study.model import Prediction, Step, Study, Variant
 from workbench.study.params import base_name
 from workbench.study.sources import source_files
-from workbench.study.text import read_text, stands
 from workbench.study.workspace import packaged_content
 
 KERNELS = (".cu",)  # what a variant's module names and a change goes into

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import workbench
 from workbench.errors import UsageError
+from workbench.study.files import read_text, stands
 from workbench.study.front_ends import imported, package_of
-from workbench.study.text import read_text, stands
 
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 ENGINE = Path(workbench.__file__).parent

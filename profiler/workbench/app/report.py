@@ -13,7 +13,7 @@ from workbench.evidence.layout import listed
 from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block
-from workbench.study.own_files import alone, write_bytes
+from workbench.study.files import alone, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 

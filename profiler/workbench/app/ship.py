@@ -31,7 +31,7 @@ from workbench.render.templates import PackageText, render_report, template_envi
 from workbench.run.side_jobs import packable
 from workbench.shipped import facts as facts_files
 from workbench.shipped.facts import CUBINS, Facts
-from workbench.study.own_files import alone, write_bytes
+from workbench.study.files import alone, write_bytes
 
 VERSION = "0.1.0"
 

@@ -28,12 +28,11 @@ from workbench.run.protocol import Packable
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
 from workbench.shipped.facts import Facts
-from workbench.study import json_text
+from workbench.study.files import json_data, read_toml, readable_text
 from workbench.study.front_ends import is_compiling, kept_between_calls
 from workbench.study.model import Study, Variant
 from workbench.study.params import base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
-from workbench.study.text import read_toml, readable_text
 from workbench.study.workspace import Workspace, including
 from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict
 
@@ -298,7 +297,7 @@ def cubins_of(subject: Subject, folder: Path) -> Iterator[ShippedCubin]:
     known = {kernel.code for kernel in build.kernels if kernel.code} if build else set()
     there = build.arch if build else ""
     index = folder / "index.json"
-    built = json_text.as_data(index.read_bytes()) if index.is_file() else {}
+    built = json_data(index.read_bytes()) if index.is_file() else {}
     for each in built.values():
         found = {key: each[key] for key in ShippedCubin.__struct_fields__ if key in each}
         yield ShippedCubin(

@@ -24,8 +24,7 @@ from workbench.problems.writing import TrialFacts
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
-from workbench.study.own_files import all_or_nothing, alone, write_new
-from workbench.study.text import is_plain_name, stands
+from workbench.study.files import all_or_nothing, alone, is_plain_name, stands, write_new
 from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 

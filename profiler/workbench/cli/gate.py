@@ -11,7 +11,7 @@ from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed
 from workbench.judge.commits import VariantChange
 from workbench.reporters.gate import junit
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
 

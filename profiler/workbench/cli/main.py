@@ -205,7 +205,7 @@ def worded(error: WorkbenchError | ModuleNotFoundError | OSError) -> WorkbenchEr
             f"the Python package '{error.name}' is missing",
             hint="`workbench doctor` lists what is needed and how to install it",
         )
-    from workbench.study.own_files import disk_full
+    from workbench.study.files import disk_full
 
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     what = error.strerror or str(error) or type(error).__name__

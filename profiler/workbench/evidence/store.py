@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from workbench.errors import UsageError
-from workbench.evidence import frames
 from workbench.evidence.layout import PACKED, EvidenceFolder, gpu_slug, is_there, unreadable
 from workbench.evidence.records import (
     CaptureIndex,
@@ -31,9 +30,18 @@ from workbench.evidence.records import (
     Record,
     VariantRecord,
 )
-from workbench.study import json_text
-from workbench.study.own_files import disk_full, require_inside, write_bytes
-from workbench.study.text import no_file, stands, too_large
+from workbench.study.files import (
+    compressed,
+    decompressed,
+    decompressed_beginning,
+    disk_full,
+    json_as_type,
+    no_file,
+    require_inside,
+    stands,
+    too_large,
+    write_bytes,
+)
 from workbench.words import SCHEMA_VERSION, Parameter
 
 R = TypeVar("R", bound=Record)
@@ -73,7 +81,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
-        found: R = json_text.as_type(data, kind, besides=1)
+        found: R = json_as_type(data, kind, besides=1)
         return found
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.repair) from None
@@ -87,7 +95,7 @@ def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int
         # As they are written; else all of it has to be read twice.
         first = _FIRST.match(data) or _OWN_LINE.search(data)
         if first is None:
-            header: _Header = json_text.as_type(data, _Header)
+            header: _Header = json_as_type(data, _Header)
         version = int(first[1]) if first else header.schema_version
     except msgspec.ValidationError:
         raise UsageError(
@@ -128,7 +136,7 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
     if not stands(path):
         return None
     try:
-        found = _REPORT.search(frames.beginning(contents(path)))
+        found = _REPORT.search(decompressed_beginning(contents(path)))
     except (UsageError, ValueError):
         return ""
     return found[1].decode() if found else ""
@@ -148,12 +156,12 @@ def encoded(record: Record, path: Path) -> bytes:
 
 def packed(path: Path, data: bytes) -> bytes:
     """As a file of this name is to have it."""
-    return frames.compressed(data) if path.suffix == PACKED else data
+    return compressed(data) if path.suffix == PACKED else data
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
     """What stands in a file of this name. Raises ValueError for what is damaged or too large."""
-    return frames.whole(data) if path.suffix == PACKED else data
+    return decompressed(data) if path.suffix == PACKED else data
 
 
 def write(path: Path, record: Record) -> None:
@@ -202,7 +210,7 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
             break
         try:
             require_schema(path, line)
-            found.append(json_text.as_type(line, kind, besides=1))
+            found.append(json_as_type(line, kind, besides=1))
         except UsageError as error:
             parts.append(f"line {number} of {path.name} is passed over: {error.message}")
         except (msgspec.DecodeError, ValueError) as error:

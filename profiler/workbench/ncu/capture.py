@@ -36,7 +36,7 @@ from workbench.ncu.reader import (
     metric_value,
     number,
 )
-from workbench.study import json_text
+from workbench.study.files import json_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,7 +189,7 @@ class KeptTables:
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        found = json_text.as_data(self.instructions or b"null")
+        found = json_data(self.instructions or b"null")
         return unpacked(found) if found else None
 
 

@@ -17,15 +17,12 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
-from workbench.evidence import frames
 from workbench.evidence.layout import EvidenceFolder, is_there
 from workbench.evidence.store import CONTENT, EXCHANGED, contents, digest_of
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
-from workbench.study import json_text
-from workbench.study.own_files import write_bytes
-from workbench.study.text import stands
+from workbench.study.files import compressed, decompressed, json_data, stands, write_bytes
 
 Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
@@ -79,9 +76,9 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
     if not stands(path):
         raise Unusable("is missing, and its report too")
     try:
-        text = frames.whole(contents(path))
+        text = decompressed(contents(path))
         head, _, rest = text.partition(CONTENT)
-        of = json_text.as_data(head + b"}")["of"]["report"]
+        of = json_data(head + b"}")["of"]["report"]
         if sha256 not in ("", of):
             raise Unusable(f"is of another report than {report.name}")
         checksum, _, body = rest.partition(LAUNCHES)
@@ -97,11 +94,11 @@ def _read(path: Path, report: Path, sha256: str) -> Launches:
 
 
 def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
-    """Raises as ``json_text.as_data``."""
+    """Raises as ``json_data``."""
     texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
     for text in texts:
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
-        launch = json_text.as_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
+        launch = json_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
         found = msgspec.convert({**launch, "instructions": instructions}, KeptTables)
         if wrong := impossible(found.metrics):
             raise Unusable(wrong)
@@ -113,7 +110,7 @@ def _packed(found: Launches, report: Path) -> bytes:
     body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
     of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
     checksum = hashlib.sha256(body).hexdigest().encode()
-    return frames.compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
+    return compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
 
 
 def _rows(found: Launches, report: Path) -> list[dict[str, object]]:

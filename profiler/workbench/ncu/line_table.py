@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from workbench.cuda.cubin import MAGIC, sections
 from workbench.errors import BadCapture
-from workbench.evidence import frames
 from workbench.evidence.store import digest_of
+from workbench.study.files import decompressed_pieces
 
 VERSIONS = (2, 3, 4)
 MOST_ROWS = 1 << 20  # of one table; a kernel of ten thousand instructions has as many rows
@@ -291,7 +291,7 @@ def _content(path: Path) -> bytes:
     """Uncompressed; empty where that is more than can be looked through."""
     held, size = [], 0
     try:
-        for piece in frames.pieces(path):
+        for piece in decompressed_pieces(path):
             size += len(piece)
             if size > MOST:
                 return b""

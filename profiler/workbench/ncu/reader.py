@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.errors import BadCapture
-from workbench.evidence import frames
 from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
 from workbench.ncu.command import lasting_kernel, nvtx_ranges
+from workbench.study.files import check_compressed
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
@@ -41,7 +41,7 @@ def load(path: Path) -> Any:
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
-        frames.check(path)
+        check_compressed(path)
         context = ncu_report.load_report(utf8_path(path))
         context.num_ranges()
     except BadCapture:

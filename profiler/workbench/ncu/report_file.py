@@ -16,9 +16,9 @@ from shlex import quote
 from typing import Any
 
 from workbench.errors import UsageError, nearest
-from workbench.evidence import frames
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
+from workbench.study.files import decompressed_pieces
 from workbench.words import shown
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -148,7 +148,7 @@ def read_report(path: Path) -> Report:
 def chunks(path: Path) -> Iterator[bytes]:
     """The uncompressed content in overlapping pieces, so that no text is cut in two."""
     kept = b""
-    for piece in frames.pieces(path):
+    for piece in decompressed_pieces(path):
         yield kept + piece
         kept = piece[-OVERLAP:]
 

@@ -26,8 +26,7 @@ from workbench.problems.problem import (
     require,
 )
 from workbench.problems.user_files import Versus, compared_with, modules, study_name
-from workbench.study import json_text
-from workbench.study.text import read_text
+from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 
 MOST_SHAPES = 8  # of a definition's workloads, which may be hundreds
@@ -155,7 +154,7 @@ def read(request: Request) -> Problem:
 def _required(text: bytes, kind: type[S], where: str) -> S:
     """Raises UsageError for what is none."""
     try:
-        found: S = json_text.as_type(text, kind)
+        found: S = json_as_type(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
         called = kind.__name__.lower()
         raise UsageError(

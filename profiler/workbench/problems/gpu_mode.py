@@ -16,7 +16,7 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import Versus, bound, compared_with, functions, modules, parsed
-from workbench.study.text import read_text
+from workbench.study.files import read_text
 from workbench.words import OWN_EXTRA, Parameter
 
 TASK = "task.yml"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest
-from workbench.study.own_files import resolved
-from workbench.study.text import stands
+from workbench.study.files import resolved, stands
 from workbench.words import Parameter
 
 STUDY_FILE = "study.py"

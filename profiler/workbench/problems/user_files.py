@@ -14,8 +14,8 @@ from types import MappingProxyType
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.expressions import read_call
 from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
+from workbench.study.files import no_file, read_text, stands
 from workbench.study.front_ends import how_to_install
-from workbench.study.text import no_file, read_text, stands
 from workbench.study.workspace import folder_name
 
 _NAMED = re.compile(r"""["']([\w./-]+\.\w+)["']""")

@@ -38,9 +38,8 @@ from workbench.run.gpu import Gpu, one_gpu
 from workbench.run.plan import MeasuredPlan, Plan
 from workbench.run.protocol import CeilingsJob, ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
-from workbench.study import json_text
 from workbench.study.config import Config
-from workbench.study.own_files import PART, require_inside
+from workbench.study.files import PART, json_as_type, require_inside
 from workbench.study.params import with_derived
 from workbench.study.workspace import CONFIG_FILE, find_workspace, including
 from workbench.words import Parameter
@@ -113,7 +112,7 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ValueError("a file is compressed")
             files = {entry.filename: archive.read(entry) for entry in entries}
-        head: H = json_text.as_type(files.pop(HEAD, b""), kind)
+        head: H = json_as_type(files.pop(HEAD, b""), kind)
     except BAD_ZIP as error:
         raise ToolFailed(f"a zip cannot be read: {error}") from None
     return head, files

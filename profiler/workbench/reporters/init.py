@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.app.new import AGENTS, IGNORED, NewWorkspace
-from workbench.study.own_files import resolved
-from workbench.study.text import stands
+from workbench.study.files import resolved, stands
 from workbench.study.workspace import CONFIG_FILE
 
 

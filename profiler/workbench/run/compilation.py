@@ -18,11 +18,10 @@ from workbench.run import machine
 from workbench.run.gpu import own_folder
 from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
+from workbench.study.files import disk_full, readable_text
 from workbench.study.model import Study
-from workbench.study.own_files import disk_full
 from workbench.study.params import base_name
 from workbench.study.sources import named_from, source_files
-from workbench.study.text import readable_text
 from workbench.words import INSTALL, Parameter, Phase
 
 KEPT_SECONDS = 86400.0  # for shared builds

@@ -15,7 +15,7 @@ from msgspec import structs, to_builtins
 
 import workbench
 from workbench.errors import UsageError
-from workbench.evidence import frames, journal, store
+from workbench.evidence import journal, store
 from workbench.evidence.journal import PredictionEntry
 from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
 from workbench.evidence.records import (
@@ -35,17 +35,17 @@ from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
+from workbench.study.files import ZSTD_MAGIC, alone, compressed, delete, write_bytes
 from workbench.study.model import Study
-from workbench.study.own_files import alone, delete, write_bytes
 from workbench.study.sources import Fingerprints, source_files
 from workbench.words import grouped
 
 REPORT = ".ncu-repz"  # at the end of the name of one that is kept
 
 
-def compressed(report: bytes) -> bytes:
+def kept_report(report: bytes) -> bytes:
     """A report as it is kept: with a checksum of its content, where it is compressed here."""
-    return report if report.startswith(frames.ZSTD_MAGIC) else frames.compressed(report)
+    return report if report.startswith(ZSTD_MAGIC) else compressed(report)
 
 
 def write_captures(
@@ -287,7 +287,7 @@ class Recorder:
         """Keep a report with the captures of ``launches``, their number by variant, and what it
         says of the kernels of each.
         """
-        data = compressed(report.read_bytes())
+        data = kept_report(report.read_bytes())
         sha256, flags = hashlib.sha256(data).hexdigest(), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from workbench.errors import UsageError
-from workbench.study.text import TomlTable, convert, read_toml
+from workbench.study.files import TomlTable, convert, read_toml
 
 Seconds = Annotated[float, Meta(gt=0, le=86400)]
 Sessions = Annotated[int, Meta(gt=0, le=100)]

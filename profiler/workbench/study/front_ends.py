@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from workbench.study.text import readable_text
+from workbench.study.files import readable_text
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from workbench.errors import UsageError, nearest
+from workbench.study.files import TomlTable, convert, is_plain_name, read_toml, stands
 from workbench.study.model import Ladder, Prediction, Step, Variant
 from workbench.study.params import base_name
-from workbench.study.text import TomlTable, convert, is_plain_name, read_toml, stands
 
 SCHEMA_VERSION = 1
 

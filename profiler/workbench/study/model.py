@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from workbench.errors import UsageError
-from workbench.study.text import TomlTable
+from workbench.study.files import TomlTable
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance

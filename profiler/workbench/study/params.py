@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from workbench.errors import UsageError, nearest, unknown
+from workbench.study.files import is_plain_name, readable_text
 from workbench.study.model import Shape, Study, Variant, tolerance_at
-from workbench.study.text import is_plain_name, readable_text
 from workbench.study.users_code import users_code
 from workbench.words import Parameter
 

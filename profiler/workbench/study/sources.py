@@ -18,8 +18,8 @@ from typing import Any
 
 from workbench.cuda.includes import within
 from workbench.errors import UsageError
+from workbench.study.files import MOST_SOURCE, no_file, read_text, readable_text
 from workbench.study.model import Study, Variant
-from workbench.study.text import MOST_SOURCE, no_file, read_text, readable_text
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 from workbench.words import Parameter
 

@@ -14,6 +14,8 @@ from types import ModuleType
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
+from workbench.study.files import CONFIG_FILE as CONFIG_FILE
+from workbench.study.files import is_plain_name, no_file, read_text, resolved, stands
 from workbench.study.ladder_file import read_ladder
 from workbench.study.model import (
     EXAMPLE,
@@ -25,10 +27,7 @@ from workbench.study.model import (
     ToleranceRule,
     Variant,
 )
-from workbench.study.own_files import CONFIG_FILE as CONFIG_FILE
-from workbench.study.own_files import resolved
 from workbench.study.params import base_name, find_variant
-from workbench.study.text import is_plain_name, no_file, read_text, stands
 from workbench.study.users_code import users_code
 
 PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"
