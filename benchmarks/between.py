@@ -29,7 +29,8 @@ from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.speedup import Ratio, over_recordings, ratio_of, variance_of
 from workbench.evidence.journal import load_journal
-from workbench.evidence.layout import EvidenceFolder, timing_name
+from workbench.evidence.records import timing_name
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import judge
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE, grouped

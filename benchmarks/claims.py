@@ -29,8 +29,8 @@ from workbench.derive.speedup import (
 )
 from workbench.evidence import store
 from workbench.evidence.journal import load_journal
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Captures, VariantRecord
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import Ablation, judge
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace

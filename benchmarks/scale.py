@@ -34,12 +34,20 @@ from tools.pages import ROOT, row, table
 
 from workbench.evidence import journal, store
 from workbench.evidence.journal import SpentEntry
-from workbench.evidence.layout import EvidenceFolder, evidence_folders
-from workbench.evidence.records import Captures, Check, VariantRecord
-from workbench.evidence.timing import METHOD, Audit, Series, Session, Timing
+from workbench.evidence.records import (
+    METHOD,
+    Audit,
+    Captures,
+    Check,
+    Series,
+    Session,
+    Timing,
+    VariantRecord,
+)
+from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.ncu.captures import LAUNCH, LAUNCHES
 from workbench.study.files import compressed, decompressed, write_bytes
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace, including
 from workbench.words import CheckResult, Regime

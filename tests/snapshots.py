@@ -16,8 +16,17 @@ import msgspec
 
 from handmade import build_of, built_kernel, made_index
 from workbench.derive.figures import figures
-from workbench.evidence.records import Build, CaptureIndex, Check, Provenance
-from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
+from workbench.evidence.records import (
+    Audit,
+    Build,
+    CaptureIndex,
+    Check,
+    GraphNode,
+    Provenance,
+    Series,
+    Session,
+    Timing,
+)
 from workbench.load import (
     LadderEvidence,
     ShapeEvidence,

@@ -24,8 +24,7 @@ import snapshots
 from answers import Patch
 from handmade import built_kernel, ceiling_of
 from workbench.evidence import store
-from workbench.evidence.records import Ceiling, Environment
-from workbench.evidence.timing import GraphNode, Series, Session, Timing
+from workbench.evidence.records import Ceiling, Environment, GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
 from workbench.run import compilation, machine, measurement, process, recording, side_jobs
 from workbench.run.gpu import Gpu

@@ -15,8 +15,7 @@ import pytest
 
 from workbench.derive.factors import duration_parts
 from workbench.derive.figures import Figure, by_launch, figures, stall_samples
-from workbench.evidence.layout import evidence_folders
-from workbench.evidence.store import captures_at
+from workbench.evidence.store import captures_at, evidence_folders
 from workbench.judge.advice_rules import Advice, AdvisedKernel, advise, subject
 from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.load import load

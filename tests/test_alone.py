@@ -15,8 +15,8 @@ import torch
 
 from answers import Patch
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CheckOutcome, Environment
+from workbench.evidence.store import EvidenceFolder
 from workbench.run import compilation, machine, measurement, process
 from workbench.run.measurement import Measurement
 from workbench.run.plan import MeasuredPlan, Plan

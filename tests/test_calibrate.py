@@ -17,8 +17,8 @@ from answers import Capsys, Patch, both_of
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile, Environment
+from workbench.evidence.store import EvidenceFolder
 from workbench.run import machine, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.process import WorkerEnd

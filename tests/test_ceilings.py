@@ -26,9 +26,8 @@ from workbench.derive.rooflines import (
     point,
 )
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
-from workbench.evidence.store import load_calibration
+from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import ColumnTable
 from workbench.render import answers, markdown

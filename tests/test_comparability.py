@@ -13,8 +13,7 @@ from answers import not_none
 from handmade import made_index, metrics
 from snapshots import snapshot, step, timing, together, with_series, with_timings
 from workbench.derive.figures import figures
-from workbench.evidence.records import CaptureIndex, Provenance
-from workbench.evidence.timing import Series, Session
+from workbench.evidence.records import CaptureIndex, Provenance, Series, Session
 from workbench.judge.findings import sentences
 from workbench.judge.ladder import environment, judge
 from workbench.judge.times import Throttling, throttling_warnings, timing_facts

@@ -18,14 +18,13 @@ from workbench.cli.main import main
 from workbench.cli.streams import Stderr
 from workbench.cuda import compiler
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge
 from workbench.load import load
 from workbench.render.document.phrases import reason, verdict
 from workbench.study.config import Config, read_config
-from workbench.study.model import Study, Variant
-from workbench.study.params import base_name
+from workbench.study.model import Study, Variant, base_name
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
 from workspaces import GOOD, ROOT, make

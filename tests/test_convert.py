@@ -9,7 +9,7 @@ from pathlib import Path
 
 from answers import Capsys, error_of
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workspaces import EVIDENCE, FIXTURE, copy_of_fixture
 
 

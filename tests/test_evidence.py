@@ -14,8 +14,8 @@ from answers import Capsys, both_of, error_of, json_of, text_of
 from workbench.cli.main import main
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Environment
+from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import ColumnTable, load_capture
 from workbench.ncu.disassembly import stall_metrics
 from workbench.ncu.reader import launches as opened

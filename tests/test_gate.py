@@ -30,10 +30,8 @@ from workbench.cuda.cubin import code_digests
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import BuiltKernel, CaptureIndex, Captures, Provenance
-from workbench.evidence.store import captures_at
-from workbench.evidence.timing import Audit
+from workbench.evidence.records import Audit, BuiltKernel, CaptureIndex, Captures, Provenance
+from workbench.evidence.store import EvidenceFolder, captures_at
 from workbench.judge.commits import (
     AtCommit,
     TimedPair,

@@ -10,7 +10,7 @@ import pytest
 from answers import Capsys
 from workbench.cli.main import main
 from workbench.evidence import store
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Timing
 from workspaces import make
 
 pytestmark = pytest.mark.gpu

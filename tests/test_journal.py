@@ -26,9 +26,8 @@ from workbench.evidence.journal import (
     known_of,
     load_journal,
 )
-from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import Captures, Environment
-from workbench.evidence.timing import GraphNode, Timing
+from workbench.evidence.records import Captures, Environment, GraphNode, Timing, timing_name
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import judge, recordings
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_report import recorded

@@ -20,8 +20,7 @@ from workbench.cli.streams import Stderr
 from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.store import digest_of
+from workbench.evidence.store import EvidenceFolder, digest_of
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, load_capture
 from workbench.ncu.captures import tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics

@@ -23,7 +23,7 @@ from workbench.judge.predictions import judge_predictions, restated, score, writ
 from workbench.render.document import step as predicted
 from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.study.model import Prediction, Step
-from workbench.study.unseen import DRAWN, unseen_shapes
+from workbench.study.params import DRAWN, unseen_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import GateState, Known, PredictionResult, Written
 from workspaces import GOOD, ROOT, make

@@ -18,8 +18,15 @@ from msgspec import structs
 from answers import Patch
 from handmade import built_kernel, ceiling_of, sessions_job
 from workbench.errors import ToolFailed
-from workbench.evidence.records import Ceiling, Environment, TriedSetting
-from workbench.evidence.timing import Audit, GraphNode, Series, Session
+from workbench.evidence.records import (
+    Audit,
+    Ceiling,
+    Environment,
+    GraphNode,
+    Series,
+    Session,
+    TriedSetting,
+)
 from workbench.run import protocol
 from workbench.run.process import Tail
 from workbench.run.protocol import (

@@ -17,9 +17,9 @@ from answers import Capsys, Patch, json_of, not_none, text_of
 from cheats import CHEATS
 from guide import cells
 from workbench.cli.main import VERBS, command
-from workbench.evidence.layout import evidence_folders
+from workbench.evidence.store import evidence_folders
 from workbench.load import load
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT

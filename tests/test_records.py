@@ -16,17 +16,17 @@ from answers import Capsys, Patch, both_of
 from snapshots import timing
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder, timing_name
 from workbench.evidence.records import (
     Captures,
     CeilingsFile,
     Environment,
     Provenance,
     Record,
+    Timing,
     VariantRecord,
+    timing_name,
 )
-from workbench.evidence.store import load_calibration
-from workbench.evidence.timing import Timing
+from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.run import recording
 from workbench.run.recording import provenance
 from workbench.study.files import ALWAYS, compressed, write_bytes

@@ -24,7 +24,7 @@ from snapshots import (
     with_series,
     with_timings,
 )
-from workbench.evidence.timing import GraphNode, Series, Session, Timing
+from workbench.evidence.records import GraphNode, Series, Session, Timing
 from workbench.judge.findings import finding, sentence, sentences
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
 from workbench.judge.ladder import Ablation, Row, judge

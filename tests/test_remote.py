@@ -30,8 +30,8 @@ from workbench.app.executor import Reporter, Task
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import CeilingsFile
+from workbench.evidence.store import EvidenceFolder
 from workbench.remote import bootstrap, cluster, remote_target, ssh, worker
 from workbench.remote.remote_target import Remote, record
 from workbench.remote.worker import RemoteJob, Result, pack, unpack

@@ -93,8 +93,8 @@ def is_within(name: str, package: str) -> bool:
 def test_imports_are_seen_wherever_they_stand() -> None:
     assert {"workbench.load", "workbench.study.config"} <= imports("workbench.judge.ladder")
     assert "workbench.run.side_jobs" in imports("workbench.app.executor")
-    assert "workbench.evidence.timing" in imports("workbench.derive.speedup")
-    assert "workbench.evidence.timing" not in imports("workbench.derive.speedup", typing=False)
+    assert "workbench.evidence.records" in imports("workbench.derive.speedup")
+    assert "workbench.evidence.records" not in imports("workbench.derive.speedup", typing=False)
 
 
 def test_a_room_imports_only_from_rooms_before_it() -> None:

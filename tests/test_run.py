@@ -22,9 +22,8 @@ from workbench.cuda.compiler import parse_log
 from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import CaptureIndex, Captures, Provenance
-from workbench.evidence.timing import Session, Timing
+from workbench.evidence.records import CaptureIndex, Captures, Provenance, Session, Timing
+from workbench.evidence.store import EvidenceFolder
 from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
 from workbench.run import machine, measurement

@@ -24,8 +24,7 @@ from handmade import sessions_job
 from workbench.cli.progress import Progress
 from workbench.derive.speedup import ratio_of, session_times
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
-from workbench.evidence.records import CheckOutcome, Environment
-from workbench.evidence.timing import Call, Series, Session
+from workbench.evidence.records import Call, CheckOutcome, Environment, Series, Session
 from workbench.run.process import worker_environment
 from workbench.run.protocol import (
     CONTEXT_LOST,

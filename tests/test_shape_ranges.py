@@ -14,8 +14,7 @@ from answers import Capsys, Patch, Told, error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.store import derived_shapes
+from workbench.evidence.store import EvidenceFolder, derived_shapes
 from workbench.judge.sweeps import ranges
 from workbench.render.numbers import percent
 from workbench.run import machine

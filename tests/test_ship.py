@@ -33,9 +33,8 @@ from workbench.cuda.cubin import code_digests
 from workbench.cuda.launch import Kernel
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Shipped, ShippedCubin
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Shipped, ShippedCubin, Timing
+from workbench.evidence.store import EvidenceFolder
 from workbench.run import side_jobs
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping

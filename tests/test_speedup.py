@@ -26,7 +26,7 @@ from workbench.derive.speedup import (
     time_of,
 )
 from workbench.evidence.journal import medians
-from workbench.evidence.timing import Series, Session
+from workbench.evidence.records import Series, Session
 from workbench.render.document.timings import time_cell
 from workbench.words import Regime
 

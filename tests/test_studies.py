@@ -26,8 +26,7 @@ from workbench.app.target import check_figures
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.store import load_calibration
+from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.load import calibration_of, load
 from workbench.render import markdown
 from workbench.reporters.check import checks

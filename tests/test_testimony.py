@@ -18,8 +18,7 @@ from snapshots import MHZ
 from workbench.derive.figures import figures
 from workbench.derive.rooflines import counted_flops
 from workbench.derive.speedup import two_clocks
-from workbench.evidence.records import CaptureIndex
-from workbench.evidence.timing import Audit, GraphNode, Series, Session, Timing
+from workbench.evidence.records import Audit, CaptureIndex, GraphNode, Series, Session, Timing
 from workbench.judge.findings import sentence
 from workbench.judge.gates import (
     Case,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.pages import DOCS, ROOT, write
 
-from workbench.evidence.layout import evidence_folders
+from workbench.evidence.store import evidence_folders
 from workbench.judge.ladder import judge
 from workbench.load import load_ladder
 from workbench.render.document.advice import CATALOGUE

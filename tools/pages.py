@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.cli.main import main
 from workbench.evidence import store
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Timing
 from workbench.load import TimedTogether, timed_together
 
 ROOT = Path(__file__).resolve().parents[1]

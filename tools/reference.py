@@ -30,8 +30,7 @@ from workbench.render.as_json import FLAT, shown_names
 from workbench.render.columns import Where
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
-from workbench.study.ladder_file import LadderFile, Reference
-from workbench.study.model import Prediction, Step
+from workbench.study.model import LadderFile, Prediction, Reference, Step
 
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference

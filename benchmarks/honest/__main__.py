@@ -29,8 +29,16 @@ from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.derive.figures import figures
 from workbench.derive.speedup import TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
-from workbench.evidence.records import CaptureIndex, CheckOutcome, Provenance
-from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
+from workbench.evidence.records import (
+    METHOD,
+    Call,
+    CaptureIndex,
+    CheckOutcome,
+    Provenance,
+    Session,
+    Timing,
+    other_ways,
+)
 from workbench.judge.findings import sentence
 from workbench.judge.gates import CLOCKS, Case, added_time, cross_check_gates, profiled
 from workbench.load import VariantEvidence

@@ -27,16 +27,15 @@ from workbench.errors import BadCapture, UsageError
 from workbench.evidence import store
 from workbench.evidence.convert import is_old
 from workbench.evidence.journal import Journal, known_between, load_journal
-from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check
-from workbench.evidence.timing import Timing, TimingHead
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Timing, TimingHead
+from workbench.evidence.store import EvidenceFolder, is_there
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
 from workbench.ncu.catalog import catalog
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
+from workbench.study.params import UnseenShapes, unseen_shapes
 from workbench.study.sources import Fingerprints, source_files, source_texts
-from workbench.study.unseen import UnseenShapes, unseen_shapes
 from workbench.words import CheckResult, Parameter, Status
 
 S = TypeVar("S", bound=msgspec.Struct)

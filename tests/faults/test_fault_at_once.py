@@ -13,7 +13,7 @@ from snapshots import session as timed_session
 from workbench.app import judge, report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.errors import UsageError
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.advice_rules import AdviceRecord, KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder

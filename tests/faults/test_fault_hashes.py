@@ -18,8 +18,7 @@ from answers import error_of, json_of, text_of
 from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import BadCapture
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.store import CONTENT, EXCHANGED
+from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables, Tables
 from workbench.ncu.captures import LAUNCHES, tables_of

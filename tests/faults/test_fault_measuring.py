@@ -21,8 +21,8 @@ from standin import StandIn
 from test_gates import build as build_of
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import BuiltKernel
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu

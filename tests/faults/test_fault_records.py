@@ -18,10 +18,16 @@ from faulty import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import PACKED, EvidenceFolder, timing_name
-from workbench.evidence.records import Captures, Record, VariantRecord
-from workbench.evidence.store import load_calibration
-from workbench.evidence.timing import Timing, TimingHead
+from workbench.evidence.records import (
+    PACKED,
+    Captures,
+    Record,
+    Timing,
+    TimingHead,
+    VariantRecord,
+    timing_name,
+)
+from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.study.files import json_data
 from workspaces import EVIDENCE, told_in
 

@@ -17,9 +17,8 @@ from answers import error_of, not_none
 from faulty import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.layout import EvidenceFolder, is_there, listed
-from workbench.evidence.records import Captures, VariantRecord
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Captures, Timing, VariantRecord
+from workbench.evidence.store import EvidenceFolder, is_there, listed
 from workbench.run.recording import remove_superseded, remove_unused
 from workbench.study.files import write_bytes
 from workspaces import EVIDENCE, copy_of_fixture

@@ -26,7 +26,7 @@ from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
-from workbench.evidence.timing import GraphNode
+from workbench.evidence.records import GraphNode
 from workbench.run.events import Listener
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker import integrity

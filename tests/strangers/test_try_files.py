@@ -31,7 +31,7 @@ from workbench.errors import (
     UsageError,
     WorkbenchError,
 )
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import finding
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.problems.expressions import read_input

@@ -11,8 +11,8 @@ from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
-from workbench.study.model import Study
-from workbench.study.params import base_name, expanded, names_of
+from workbench.study.model import Study, base_name
+from workbench.study.params import expanded, names_of
 from workbench.study.workspace import Workspace, including
 
 LACKS = (ModuleNotFoundError.__name__, EnvironmentLacks.__name__)

@@ -8,8 +8,7 @@ from workbench.app.executor import Executor, Hear, Task
 from workbench.app.target import find_study
 from workbench.derive.rooflines import MeasuredCeilings, Peaks, measured_ceilings, peaks
 from workbench.errors import Interrupted, ToolFailed
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.store import load_calibration
+from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.load import load
 from workbench.run.plan import Plan
 from workbench.run.protocol import CeilingsJob

@@ -23,7 +23,7 @@ from workbench.run.gpu import Gpu, gpus, locked
 if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
     from workbench.evidence.journal import SpentEntry
-    from workbench.evidence.layout import EvidenceFolder
+    from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding, Run
     from workbench.run.plan import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there, listed
+from workbench.evidence.store import EvidenceFolder, evidence_folders, is_there, listed
 from workbench.load import load
 from workbench.study.model import Study
 from workbench.study.sources import source_files

@@ -20,8 +20,8 @@ from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
 from workbench.run.plan import Plan
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
+from workbench.study.params import unseen_shapes
 from workbench.study.sources import source_files
-from workbench.study.unseen import unseen_shapes
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval

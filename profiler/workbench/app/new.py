@@ -26,8 +26,7 @@ from workbench.study.files import (
     write_bytes,
     write_new,
 )
-from workbench.study.model import Prediction, Step, Study, Variant
-from workbench.study.params import base_name
+from workbench.study.model import Prediction, Step, Study, Variant, base_name
 from workbench.study.sources import source_files
 from workbench.study.workspace import packaged_content
 

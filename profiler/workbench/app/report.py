@@ -9,7 +9,7 @@ from pathlib import Path
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.layout import listed
+from workbench.evidence.store import listed
 from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block

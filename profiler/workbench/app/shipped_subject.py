@@ -17,8 +17,7 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, require_arch
 from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError, WorkbenchError
-from workbench.evidence.records import Build, Provenance, Shipped, ShippedCubin, ShippedTime
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Build, Provenance, Shipped, ShippedCubin, ShippedTime, Timing
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Row
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
@@ -30,8 +29,7 @@ from workbench.run.repository import repository_of
 from workbench.shipped.facts import Facts
 from workbench.study.files import json_data, read_toml, readable_text
 from workbench.study.front_ends import is_compiling, kept_between_calls
-from workbench.study.model import Study, Variant
-from workbench.study.params import base_name
+from workbench.study.model import Study, Variant, base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
 from workbench.study.workspace import Workspace, including
 from workbench.words import HEADLINE, CheckResult, GateState, Status, Verdict

@@ -14,8 +14,8 @@ from msgspec import structs
 from workbench.app.executor import Executor, Task
 from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure
-from workbench.evidence.layout import EvidenceFolder, evidence_folders, is_there
 from workbench.evidence.records import CaptureIndex
+from workbench.evidence.store import EvidenceFolder, evidence_folders, is_there
 from workbench.judge.commits import AtCommit, Rules, TimedPair
 from workbench.judge.gates import HARMLESS
 from workbench.judge.open_verdicts import Deciding, timed_pair

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
-from workbench.evidence.layout import EvidenceFolder, evidence_folders, gpu_slug
+from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, pick_shapes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workbench.app.executor import Executor, Task
 from workbench.errors import UsageError, unknown
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workbench.problems.problem import Problem
 from workbench.problems.writing import TrialFacts, write
 from workbench.run.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.evidence.timing import Session
+from workbench.evidence.records import Session
 from workbench.render.numbers import printable, printable_lines
 from workbench.run.protocol import (
     Built,

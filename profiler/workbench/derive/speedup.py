@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from workbench.words import Regime, grouped
 
 if TYPE_CHECKING:
-    from workbench.evidence.timing import Series, Session
+    from workbench.evidence.records import Series, Session
 
 
 # Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom (NIST/SEMATECH e-Handbook of

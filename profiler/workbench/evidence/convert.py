@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder, listed
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -22,6 +21,7 @@ from workbench.evidence.records import (
     Provenance,
     VariantRecord,
 )
+from workbench.evidence.store import EvidenceFolder, listed
 
 OLD = ("builds", "checks")
 

@@ -15,9 +15,16 @@ from typing import Any, ClassVar
 
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder, timing_name
-from workbench.evidence.records import CaptureIndex, Captures, Number, Provenance, Record
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import (
+    CaptureIndex,
+    Captures,
+    Number,
+    Provenance,
+    Record,
+    Timing,
+    timing_name,
+)
+from workbench.evidence.store import EvidenceFolder
 from workbench.words import HEADLINE, Known, grouped
 
 

@@ -17,8 +17,7 @@ import msgspec
 from workbench.derive.figures import DURATION, Figure, added, by_launch
 from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
-from workbench.evidence.records import Build, CapturedKernel, Check
-from workbench.evidence.timing import GraphNode, Series, Timing
+from workbench.evidence.records import Build, CapturedKernel, Check, GraphNode, Series, Timing
 from workbench.judge.findings import NOT_COLLECTED, Finding, at, finding, joined, number_of
 from workbench.judge.times import clocks_finding, interference_of, lost_time
 from workbench.load import TimedTogether, UnseenEvidence, VariantEvidence

@@ -33,9 +33,15 @@ from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, pr
 from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
 from workbench.errors import unknown
 from workbench.evidence.journal import Journal
-from workbench.evidence.layout import timing_name
-from workbench.evidence.records import Build, CaptureIndex, Check, Environment, Provenance
-from workbench.evidence.timing import GraphNode
+from workbench.evidence.records import (
+    Build,
+    CaptureIndex,
+    Check,
+    Environment,
+    GraphNode,
+    Provenance,
+    timing_name,
+)
 from workbench.judge.advice_rules import (
     JUDGED,
     NO_RECORD,

@@ -10,8 +10,7 @@ from statistics import median
 from workbench.derive.figures import added
 from workbench.derive.speedup import Key, Ratio, SessionTimes, ratio_of, session_times, time_of
 from workbench.evidence.journal import SpentEntry
-from workbench.evidence.records import Build
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Build, Timing
 from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict

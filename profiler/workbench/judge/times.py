@@ -25,7 +25,7 @@ from workbench.derive.speedup import (
     smaller,
     time_of,
 )
-from workbench.evidence.timing import GraphNode
+from workbench.evidence.records import GraphNode
 from workbench.judge.findings import NOT_COLLECTED, Finding, at, change, finding, percent
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
@@ -482,7 +482,7 @@ class Throttling:
 
 @dataclass(frozen=True)
 class TimingFacts:
-    """One timing by a ``method`` (see ``evidence.timing.Timing``): ``sessions`` (``most`` where a
+    """One timing by a ``method`` (see ``evidence.records.Timing``): ``sessions`` (``most`` where a
     verdict was open) of ``instances`` of each variant in ``rounds``, and ``alone`` of references
     only. Neighbours write one of ``stride`` pieces; calls take ``copies`` of constant inputs in
     turn. Variants had ``wrong`` timed outputs, ``failed`` since their clocks disagree, or had

@@ -17,8 +17,14 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
-from workbench.evidence.layout import EvidenceFolder, is_there
-from workbench.evidence.store import CONTENT, EXCHANGED, contents, digest_of
+from workbench.evidence.store import (
+    CONTENT,
+    EXCHANGED,
+    EvidenceFolder,
+    contents,
+    digest_of,
+    is_there,
+)
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of

@@ -18,9 +18,8 @@ from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import JournalEntry, SessionEntry
-from workbench.evidence.layout import gpu_slug
-from workbench.evidence.records import Captures, CeilingsFile, Record, VariantRecord
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Captures, CeilingsFile, Record, Timing, VariantRecord
+from workbench.evidence.store import gpu_slug
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
 from workbench.remote.worker import RemoteJob, Result

@@ -29,7 +29,7 @@ import msgspec
 from workbench.app.doctor import Diagnosis, diagnosis
 from workbench.app.executor import Task, perform
 from workbench.errors import ToolFailed, WorkbenchError
-from workbench.evidence.layout import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote.bootstrap import MAX_BYTES, STOP_SECONDS, say
 from workbench.run import machine

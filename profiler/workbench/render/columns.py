@@ -40,7 +40,7 @@ from workbench.render.document.phrases import (
     verdict,
 )
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.words import ABSENT, NONE, CheckResult, Regime, Role, Verdict
 
 

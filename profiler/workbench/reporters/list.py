@@ -21,7 +21,7 @@ from workbench.render.document.blocks import (
     paragraph,
     table,
 )
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.words import NONE, Status
 
 SHOWN = 4  # shapes, where not all are asked for

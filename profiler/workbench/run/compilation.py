@@ -19,8 +19,7 @@ from workbench.run.gpu import own_folder
 from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.files import disk_full, readable_text
-from workbench.study.model import Study
-from workbench.study.params import base_name
+from workbench.study.model import Study, base_name
 from workbench.study.sources import named_from, source_files
 from workbench.words import INSTALL, Parameter, Phase
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.layout import gpu_slug
+from workbench.evidence.store import gpu_slug
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"

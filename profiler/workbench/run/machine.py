@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.layout import gpu_slug
+from workbench.evidence.store import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import TOOL_SECONDS, Gpu, first_gpu, why_none
 from workbench.words import INSTALL

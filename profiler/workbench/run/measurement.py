@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.layout import EvidenceFolder
-from workbench.evidence.records import Build
-from workbench.evidence.timing import Timing
+from workbench.evidence.records import Build, Timing
+from workbench.evidence.store import EvidenceFolder
 from workbench.ncu import command as ncu
 from workbench.run import machine
 from workbench.run.compilation import build_job, compilers, copy_sources, scratch_folder

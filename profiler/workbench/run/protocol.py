@@ -23,8 +23,14 @@ from workbench.errors import (
     UsageError,
     WorkbenchError,
 )
-from workbench.evidence.records import BuiltKernel, Ceiling, CheckOutcome, Environment
-from workbench.evidence.timing import Call, Session
+from workbench.evidence.records import (
+    BuiltKernel,
+    Call,
+    Ceiling,
+    CheckOutcome,
+    Environment,
+    Session,
+)
 from workbench.run.gpu import Gpu
 from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase

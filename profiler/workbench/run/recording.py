@@ -17,10 +17,11 @@ import workbench
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import PredictionEntry
-from workbench.evidence.layout import EvidenceFolder, is_there, listed, timing_name
 from workbench.evidence.records import (
+    METHOD,
     Build,
     BuiltKernel,
+    Call,
     CapturedKernel,
     CaptureIndex,
     Captures,
@@ -28,9 +29,12 @@ from workbench.evidence.records import (
     DerivedShape,
     Environment,
     Provenance,
+    Session,
+    Timing,
+    other_ways,
+    timing_name,
 )
-from workbench.evidence.store import derived_shapes
-from workbench.evidence.timing import METHOD, Call, Session, Timing, other_ways
+from workbench.evidence.store import EvidenceFolder, derived_shapes, is_there, listed
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession

@@ -23,8 +23,7 @@ from shutil import disk_usage
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
 from workbench.study.files import alone, locked, readable_text
-from workbench.study.model import Study
-from workbench.study.params import base_name
+from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import shown

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import store
-from workbench.evidence.layout import EvidenceFolder
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
+from workbench.evidence.store import EvidenceFolder
 from workbench.run import machine
 from workbench.run.compilation import empty_scratch, scratch_folder, worker_stopped
 from workbench.run.plan import Plan, variants_job

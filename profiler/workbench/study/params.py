@@ -9,6 +9,9 @@ parameters of the default shape, or of the one named first (``b4h16s2048d64,S=10
 other values. One with the very parameters of a shape of the study is that shape. A study may offer
 ``shape_name(shape)``: it names a derived shape, and refuses one that it has no inputs for by
 raising ValueError.
+
+Unseen shapes are drawn from the ranges that ``study.py`` promises. The draw is seeded with the
+variant's sources: whoever edits them gets other shapes, and a replay the same ones.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,18 +28,14 @@ from typing import Any, cast
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.files import is_plain_name, readable_text
-from workbench.study.model import Shape, Study, Variant, tolerance_at
+from workbench.study.model import Shape, Study, Variant, base_name, tolerance_at
+from workbench.study.sources import plain_digest
 from workbench.study.users_code import users_code
 from workbench.words import Parameter
 
 _NAME = re.compile(r"([^\[\]]+)(?:\[([^\[\]]*)\])?")
 _LARGEST = 2**63 - 1  # what JSON carries to the worker
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def base_name(name: str) -> str:
-    """``fix2`` of ``fix2[warps=12]``."""
-    return name.partition("[")[0]
 
 
 def declared(module: Path) -> dict[str, Parameter]:
@@ -329,3 +329,68 @@ def _word(key: str, value: Parameter) -> str:
     if isinstance(value, bool):
         return key if value else f"not-{key}"
     return f"{key}-{value}" if isinstance(value, str) else f"{key}{value}"
+
+
+DRAWN = 3
+LARGEST_DRAWN = 1 << 48
+ATTEMPTS = 20  # of a study whose ``shape_name`` refuses some
+
+
+@dataclass(frozen=True)
+class UnseenShapes:
+    """``study`` has them among its shapes; ``seed`` is hexadecimal. No names without ranges.
+
+    The first is a large one, and there times are compared: at a small one they are those of a
+    launch, and say little of a kernel.
+    """
+
+    study: Study
+    names: tuple[str, ...] = ()
+    seed: str = ""
+
+
+def ranges_of(study: Study) -> Mapping[str, range]:
+    """Parameter to its values: ``ranges = {"rows": range(1, 8193)}`` of study.py. Raises UsageError
+    for anything else.
+    """
+    found = getattr(study.module, "ranges", {})
+    known = study.shapes[study.default_shape].parameters
+    for name, values in found.items() if isinstance(found, dict) else [("ranges", found)]:
+        ends = (values[0], values[-1]) if isinstance(values, range) and values else (0,)
+        if name not in known or not all(1 <= end <= LARGEST_DRAWN for end in ends):
+            raise UsageError(
+                f"{study.folder / 'study.py'}: 'ranges' must be a dict of parameters to ranges of "
+                f"whole numbers from 1 to 2^48, which '{name}' is not",
+                hint='such as ranges = {"rows": range(1, 8193)}',
+            )
+    return found
+
+
+def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
+    """Raises UsageError for ranges that are none."""
+    ranges = ranges_of(study)
+    if not ranges or variant not in study.variants:
+        return UnseenShapes(study)
+    seed = plain_digest(study, study.variants[variant])[:8]
+    drawing, own = random.Random(seed), set(study.shapes)
+    names: list[str] = []
+    for _ in range(ATTEMPTS):
+        values = {n: _drawn(drawing, every, not names) for n, every in sorted(ranges.items())}
+        try:
+            picked = derived(study, study.default_shape, values)
+        except UsageError:  # the study has no inputs for it
+            continue
+        if picked.name not in own:
+            study, own = picked.study, {*own, picked.name}
+            names.append(picked.name)
+        if len(names) == DRAWN:
+            break
+    return UnseenShapes(study, tuple(names), seed)
+
+
+def _drawn(drawing: random.Random, values: range, large: bool) -> int:
+    """As many small as large ones: even over the logarithm, or over its upper half."""
+    low, high = sorted((values[0], values[-1]))
+    least = math.sqrt(low * high) if large else low
+    aimed = math.exp(drawing.uniform(math.log(least), math.log(high)))
+    return values[min(len(values) - 1, round(abs(aimed - values[0]) / abs(values.step)))]

@@ -16,7 +16,6 @@ from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.files import is_plain_name, no_file, read_text, resolved, stands
-from workbench.study.ladder_file import read_ladder
 from workbench.study.model import (
     EXAMPLE,
     Ladder,
@@ -26,8 +25,10 @@ from workbench.study.model import (
     Tolerance,
     ToleranceRule,
     Variant,
+    base_name,
+    read_ladder,
 )
-from workbench.study.params import base_name, find_variant
+from workbench.study.params import find_variant
 from workbench.study.users_code import users_code
 
 PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from workbench.derive.source_diff import SourceDiff
-from workbench.evidence.timing import METHOD
+from workbench.evidence.records import METHOD
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row, ShapeLadder
 from workbench.judge.times import TimingFacts

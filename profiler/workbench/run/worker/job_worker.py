@@ -41,7 +41,8 @@ from workbench.run.worker.startup import (
     wait_at_gate,
 )
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
-from workbench.study.params import add_shapes, base_name
+from workbench.study.model import base_name
+from workbench.study.params import add_shapes
 from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import structs
 
 from workbench.errors import ToolFailed, WorkbenchError
-from workbench.evidence.timing import Session, other_ways
+from workbench.evidence.records import Session, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,

@@ -33,7 +33,7 @@ from workbench.shipped.facts import (
     given_of,
     inferred,
 )
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from workbench.evidence.timing import Call, GraphNode
+from workbench.evidence.records import Call, GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 

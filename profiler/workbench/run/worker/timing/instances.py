@@ -16,7 +16,7 @@ import torch
 
 from workbench import cuda
 from workbench.errors import WorkbenchError
-from workbench.evidence.timing import Call
+from workbench.evidence.records import Call
 from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.guard import Guard
@@ -38,7 +38,7 @@ from workbench.run.worker.timing.timed_gpu import (
     TimedGpu,
 )
 from workbench.study.front_ends import front_ends_of
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.words import IN_TURN, Inputs, Parameter, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)

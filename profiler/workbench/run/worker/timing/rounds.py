@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from workbench.evidence.timing import STEADY_WINDOWS, Series
+from workbench.evidence.records import STEADY_WINDOWS, Series
 from workbench.run.worker.timing.instances import AMONG_OTHERS, Instance
 from workbench.run.worker.timing.timed_gpu import SLOTS, TimedGpu, Times
 from workbench.words import IN_TURN, Regime

@@ -17,7 +17,7 @@ from types import ModuleType
 import torch
 from msgspec import structs
 
-from workbench.evidence.timing import Audit, Call, Session
+from workbench.evidence.records import Audit, Call, Session
 from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.deviation import compare
