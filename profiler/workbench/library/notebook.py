@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.app.try_ import cache
 from workbench.errors import UsageError
-from workbench.study.own_files import write_bytes
+from workbench.study.files import write_bytes
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
