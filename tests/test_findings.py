@@ -14,7 +14,9 @@ from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate
 from workbench.judge.ladder import Row, judge, standing
 from workbench.load import LadderEvidence, VariantEvidence
-from workbench.render.document.phrases import note, verdict
+from workbench.render.document.blocks import plain
+from workbench.render.document.phrases import verdict, verdict_words
+from workbench.render.document.result import failures
 from workbench.study.config import Config
 from workbench.words import CheckResult, Status, Verdict
 from workspaces import recorded_ladder
@@ -117,9 +119,11 @@ def test_a_step_unsupported_here_gives_its_reason_at_the_shape_where_it_is_judge
     for name, shape in found.shapes.items():
         fix = dataclasses.replace(shape.variants["fix"], checks=checks, correct=name == "t")
         shapes[name] = dataclasses.replace(shape, variants={**shape.variants, "fix": fix})
-    row = judge(dataclasses.replace(found, shapes=shapes), Config()).row("fix")
+    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    row = judged.row("fix")
     assert (verdict(row), row.judged_at) == ("wrong", "t")
-    assert "off by 3" in note(row)
+    assert verdict_words(row, judged) == "wrong at t: error 0.00100"
+    assert "off by 3" in plain(failures(judged)[0])
 
 
 def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:

@@ -266,6 +266,7 @@ def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
         "microseconds",
         "speedup_over_parent",
         "speedup_over_fastest",
+        "memory",
         "verdict",
         "key_change",
     ]

@@ -23,10 +23,9 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
-from workbench.render.columns import ladder_table
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_view import shapes_table
-from workbench.render.document.phrases import note
+from workbench.render.document.phrases import gate_name, verdict_words
 from workbench.render.document.result import across
 from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
@@ -273,11 +272,12 @@ def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() ->
     ]
     times = {"base": 20.0, "right": 20.1, "plain": 20.1, "slow": 22.0, "library": 30.0}
     timed = by_hand(steps, {"normal": times})
-    row = judge(timed, Config()).ladders[0].row("right")
+    unfounded = judge(timed, Config())
+    row = unfounded.ladders[0].row("right")
     assert row.verdict == Verdict.SLOWER
     faster = next(gate.why for gate in row.gates if gate.name == "faster")
     assert sentence(faster).endswith("a bug fix, but no recorded check shows the bug")
-    assert note(row) == "bug fix: no recorded check shows the bug"
+    assert verdict_words(row, unfounded) == "slower"
 
     timed = with_checks(timed, "base", ragged=CheckResult.WRONG)
     for name in ("right", "slow"):
@@ -293,7 +293,9 @@ def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() ->
     }
     assert plain(verdict_line(ladder.row("right"))).endswith("corrects base: it reads too early.")
     assert "corrects" not in plain(verdict_line(ladder.row("plain")))
-    assert ladder_table(found).notes == ("bug fix: need not be faster",)
+    assert verdict_words(ladder.row("right"), found) == "bug fix, same speed"
+    (speed,) = (gate for gate in ladder.row("right").gates if gate.name == "faster")
+    assert gate_name(speed) == "not slower"
     assert found.record.of(Change.BARRIERS) == KindRecord(tried=1, kept=0), "plain alone"
 
 
@@ -416,8 +418,8 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
 @pytest.mark.parametrize(
     ("time", "expected", "why"),
     [
-        (10.0, "inconclusive", "not profiled at this shape, so not kept: run workbench profile"),
-        (30.0, "slower", ""),
+        (10.0, "inconclusive", "inconclusive: not profiled"),
+        (30.0, "slower", "slower"),
     ],
 )
 def test_a_step_that_is_not_profiled_can_be_slower_and_not_kept(
@@ -425,9 +427,9 @@ def test_a_step_that_is_not_profiled_can_be_slower_and_not_kept(
 ) -> None:
     steps = [step("base", None), step("fix", "base")]
     times = {"base": 20.0, "fix": time, "library": 15.0}
-    (ladder,) = judge(by_hand(steps, {"normal": times}, captured=False), Config()).ladders
-    row = next(row for row in ladder.rows if row.variant == "fix")
-    assert (row.verdict, note(row)) == (expected, why)
+    judged = judge(by_hand(steps, {"normal": times}, captured=False), Config())
+    row = judged.row("fix")
+    assert (row.verdict, verdict_words(row, judged)) == (expected, why)
 
 
 def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:

@@ -151,7 +151,7 @@ def test_ablation_table_has_the_columns_in_ladder_order() -> None:
         "vs sdpa [95 % interval]",
         "error ÷ sdpa's",
         "cold (µs)",
-        "memory GB/s under ncu (% of peak)",
+        "memory % of peak (GB/s)",
         "occupancy %",
         "top stall",
         "verdict",
@@ -179,7 +179,7 @@ def test_row_shows_its_figures() -> None:
             "error ÷ sdpa's": "1.25x",
             "vs baseline": "1.90x",
             "vs parent [95 % interval]": "1.90x [1.88, 1.92]",
-            "memory GB/s under ncu (% of peak)": "6.99 DRAM (0.1 %)",
+            "memory % of peak (GB/s)": "0.1 % of DRAM (6.99 GB/s)",
             "top stall": "long scoreboard 44 %",
         }.items()
     )
@@ -205,7 +205,7 @@ def test_what_is_absent_is_not_zero() -> None:
         "vs sdpa",
         "vs sdpa [95 % interval]",
         "error ÷ sdpa's",
-        "memory GB/s under ncu (% of peak)",
+        "memory % of peak (GB/s)",
         "occupancy %",
     ):
         assert row[column] == "not collected"
@@ -216,22 +216,16 @@ def test_what_is_absent_is_not_zero() -> None:
     [
         ("stale", "its sources changed since", "stale"),
         ("missing", "not measured", "not measured"),
-        ("failed", "wrong: max error 3", "wrong (1)"),
+        ("failed", "wrong: max error 3", "wrong"),
     ],
 )
 def test_row_without_current_evidence_says_why(status: str, problem: str, shown: str) -> None:
     row = list(cells(not_current(ablation(3), "fix2", status, problem), "fix2").values())
     assert row[1:12] == ["—"] * 11
     assert row[-2] == shown
-    long = not_current(ablation(3), "fix2", "failed", "x" * 500)
-    assert ladder_table(long).notes == ("x" * 159 + "…",)
 
 
 def test_tools_and_authors_cannot_break_the_table() -> None:
-    nasty = "error: `a|b\n<script>alert(1)</script> *x* [y](z)"
-    found = not_current(ablation(1), "fix1", "failed", nasty)
-    written = markdown.blocks([ladder_table(found)])
-    assert "(1) error: \\`a|b \\<script>alert(1)" in written
     found = with_row(ablation(1), "sdpa", title="uses `vec<T>|x` and <b>more")
     assert (
         cells(found, "sdpa")["what changed"] == "uses <code>vec&lt;T&gt;|x</code> and &lt;b&gt;more"
@@ -317,4 +311,4 @@ def test_memory_is_of_the_level_nearest_to_its_peak() -> None:
     l1 = replace(known.levels[2], share_of_bandwidth=1)
     busy = replace(known, levels=(known.levels[0], l2, l1))
     row = cells(with_row(ablation(1), "fix1", roofline=busy), "fix1")
-    assert row["memory GB/s under ncu (% of peak)"] == "2000 L2 (20 %)"
+    assert row["memory % of peak (GB/s)"] == "20 % of L2 (2000 GB/s)"

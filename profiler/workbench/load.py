@@ -185,6 +185,7 @@ class LadderEvidence:
     notes: Damage of files that cost no variant its evidence.
     everywhere: Whether tables at other shapes can be made of it, too.
     between, between_of: See ``known_between``.
+    parameters: Those of every shape of the study.
     """
 
     study: str
@@ -201,6 +202,7 @@ class LadderEvidence:
     everywhere: bool = True
     between: float | None = None
     between_of: str = ""
+    parameters: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -275,6 +277,7 @@ def load_ladder(
         everywhere=everywhere,
         between=between,
         between_of=between_of,
+        parameters={name: known.parameters for name, known in study.shapes.items()},
     )
 
 

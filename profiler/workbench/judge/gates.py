@@ -32,6 +32,7 @@ UNSEEN = "unseen"
 KERNELS, DURATION_GATE, WORK = "kernels", "duration", "work"
 OF_A_GAIN = (KERNELS, DURATION_GATE, WORK, UNSEEN)  # gates that are not measured without one
 UNCHECKED = "kernels.unchecked"
+PARENT_UNTIMED = "faster.parent_untimed"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 

@@ -59,6 +59,7 @@ from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import Finding, at, finding, joined, percent
 from workbench.judge.gates import (
     FASTER,
+    PARENT_UNTIMED,
     Accuracy,
     Case,
     Gate,
@@ -314,6 +315,7 @@ class Ablation:
     first. ``recordings`` are the timing runs at ``shape``. ``record`` says how often each kind of
     change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
+    ``shapes`` has the parameters of every shape of the study, checked ones too.
     """
 
     study: str
@@ -340,6 +342,7 @@ class Ablation:
     record: AdviceRecord = NO_RECORD
     work: Work | None = None
     claimed: OverRecordings | None = None
+    shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -729,6 +732,7 @@ def judge(
         summary=evidence.ladder.summary,
         shape=evidence.shape,
         parameters=table.evidence.parameters,
+        shapes=evidence.parameters,
         gpu=provenance.gpu or evidence.gpu,
         source=source,
         date=provenance.day,
@@ -880,7 +884,7 @@ def judgement_at(view: View, step: Step) -> Judgement:
         )
     if not parents:
         message = f"{step.parent}, which fails its check at {fails_at}, has no time"
-        why = finding("faster.parent_untimed", message, parent=step.parent, fails_at=fails_at)
+        why = finding(PARENT_UNTIMED, message, parent=step.parent, fails_at=fails_at)
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return Judgement(tuple(gates), verdict(gates, None, limits))
     over, alone = (

@@ -35,9 +35,8 @@ from workbench.render.document.phrases import (
     has_figures,
     key_change,
     kind,
-    note,
     parent_of,
-    verdict,
+    verdict_words,
 )
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
 from workbench.study.model import base_name
@@ -62,6 +61,7 @@ DATA = frozenset({Where.CSV, Where.JSON})
 EVERYWHERE = frozenset(Where)
 LADDERS = EVERYWHERE - {Where.TRY}
 DETAILS = DATA | {Where.PAGE}
+WHOLE = 60  # of a text that is never cut
 NAME_WIDTH = 14  # of a name that stands below its module's
 INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
@@ -74,11 +74,6 @@ class ShownRows:
 
     ablation: Ablation
     rows: Sequence[Row]
-
-    @cached_property
-    def notes(self) -> tuple[str, ...]:
-        """The note of each verdict once; a cell refers to a note by its number."""
-        return tuple(dict.fromkeys(filter(None, map(note, self.rows))))
 
     @cached_property
     def short_names(self) -> Mapping[str, str]:
@@ -241,8 +236,9 @@ def _memory_text(row: Row, _: ShownRows) -> Content:
     level = row.roofline.memory if row.roofline else None
     if level is None:
         return ABSENT
-    share_of_peak = f"{level.name.upper()} ({percent(level.share_of_bandwidth)})"
-    return Cell(words(number(level.bytes_per_second / 1e9)), note=share_of_peak)
+    rate = f"({number(level.bytes_per_second / 1e9)} GB/s)"
+    text = f"{percent(level.share_of_bandwidth)} of {level.name.upper()}"
+    return Cell(words(text), note=rate)
 
 
 def _stall(row: Row) -> dict[str, object] | None:
@@ -262,8 +258,7 @@ def _verdict(row: Row) -> Verdict | None:
 
 
 def _verdict_text(row: Row, shown: ShownRows) -> str:
-    text = note(row)
-    return verdict(row) + (f" ({shown.notes.index(text) + 1})" if text else "")
+    return verdict_words(row, shown.ablation)
 
 
 def _name(row: Row, shown: ShownRows) -> Cell:
@@ -358,7 +353,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "in turn and alone",
         _fastest,
         LADDERS - {Where.BRIEF},
-        rank=4,
+        rank=5,
         text=_fastest_text,
         note=INTERVAL,
         source=_sessions,
@@ -384,20 +379,20 @@ COLUMNS: tuple[LadderColumn, ...] = (
     ),
     LadderColumn(
         "memory",
-        "memory GB/s under ncu",
-        "DRAM or L2, whichever is nearer to its peak",
+        "memory % of peak",
+        "memory throughput under ncu, of DRAM or L2, whichever is nearer to its peak",
         _memory,
-        DETAILS | {Where.TRY},
+        EVERYWHERE - {Where.BRIEF},
         rank=7,
         text=_memory_text,
-        note="(% of peak)",
+        note="(GB/s)",
     ),
     LadderColumn(
         "achieved_occupancy_pct",
         "occupancy %",
         "achieved occupancy",
         lambda row: figure(row, "achieved_occupancy"),
-        DETAILS,
+        LADDERS - {Where.BRIEF},
         rank=8,
         source=_metric,
     ),
@@ -406,7 +401,8 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "top stall",
         "the stall reason with the most samples, with the standard error of its share",
         _stall,
-        frozenset({Where.PAGE, Where.CSV}),
+        LADDERS - {Where.BRIEF, Where.BRIEF_VARIANT},
+        rank=8,
         text=_stall_text,
         is_number=False,
         source=lambda _: STALLS,
@@ -414,14 +410,14 @@ COLUMNS: tuple[LadderColumn, ...] = (
     LadderColumn(
         "verdict",
         "verdict",
-        "the verdict at the shape where the step is judged",
+        "the verdict with its reason; the shape is named where the step is judged at another",
         _verdict,
         LADDERS,
         rank=1,
         text=_verdict_text,
         is_number=False,
         measured=False,
-        least=40,
+        least=WHOLE,
     ),
     LadderColumn(
         "key_change",
@@ -429,11 +425,11 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "the change against the parent, as in ablation.toml",
         lambda row: row.step.key_change if row.step else row.title,
         TEXT | DATA,
-        rank=5,
+        rank=4,
         text=lambda row, _: key_change(row),
         is_number=False,
         measured=False,
-        least=8,
+        least=12,
     ),
     LadderColumn(
         "status",
@@ -475,7 +471,7 @@ def ladder_table(
         for row in shown.rows
     )
     heads = tuple(column.head(shown) for column in wanted)
-    return Table(name, heads, made, () if only else shown.notes)
+    return Table(name, heads, made)
 
 
 def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:

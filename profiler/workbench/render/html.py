@@ -34,7 +34,7 @@ from workbench.render.document.blocks import (
     filled,
     plain,
 )
-from workbench.render.numbers import harmless, numbered, with_unit
+from workbench.render.numbers import harmless, with_unit
 
 Attribute: TypeAlias = str | float | bool | None
 DEEPEST = 6  # HTML has no heading below h6
@@ -198,9 +198,7 @@ class Writer:
         caption = tag("caption", escape(words), class_="hidden")
         inside = f"{caption}<thead>{tag('tr', heads)}</thead>\n<tbody>{rows}</tbody>"
         made = tag("table", inside, class_=f"data {block.name}{' is-ladder' if ladder else ''}")
-        shown = tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
-        notes = "<br>".join(map(escape, numbered(block.notes)))
-        return shown + (tag("p", notes, class_="note") if notes else "")
+        return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=words)
 
     def _row(self, row: TableRow, columns: Sequence[TableColumn], ladder: bool) -> str:
         head, *rest = columns

@@ -28,7 +28,7 @@ from workbench.render.document.blocks import (
     label,
     plain,
 )
-from workbench.render.numbers import harmless, numbered, one_line
+from workbench.render.numbers import harmless, one_line
 
 TOP = 2  # level of a document's sections; its title is above them
 
@@ -122,9 +122,7 @@ def table(shown: Table) -> str:
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
     rules = ["--:" if column.align == Align.RIGHT else "---" for column in shown.columns]
-    written = "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
-    notes = "\n".join(f"- {loose(note)}" for note in numbered(shown.notes))
-    return f"{written}\n\n{notes}" if notes else written
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
 
 
 def bullets(block: Bullets) -> str:

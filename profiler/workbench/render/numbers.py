@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.speedup import LEVEL
@@ -175,7 +174,3 @@ def shorten(text: str, width: int) -> str:
     """One line of at most ``width`` characters, the last one an ellipsis where it was cut."""
     flat = one_line(text)
     return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
-
-
-def numbered(notes: Sequence[str]) -> Iterator[str]:
-    return (f"({number}) {note}" for number, note in enumerate(notes, start=1))

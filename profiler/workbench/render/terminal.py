@@ -28,7 +28,7 @@ from workbench.render.document.blocks import (
     plain,
     words,
 )
-from workbench.render.numbers import clip, numbered, printable, whole_words
+from workbench.render.numbers import clip, printable, whole_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -38,7 +38,6 @@ GAP = 2  # cells between columns
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
 CLOSE = 6  # columns from which on the gap is smaller rather than a text cut
-NOTED = 3  # and of one that is not shown without its notes
 KINDS: Mapping[Marking, str] = {
     Marking.BASELINE: "bold",
     Marking.KEPT: "green",
@@ -103,8 +102,6 @@ def _table(table: Table, console: Console, wide: bool) -> None:
         console.width = max(known, whole)
         console.print(*drawn(table, None), soft_wrap=True)
         console.width = known
-    for note in numbered(table.notes):
-        console.print(styled(words(note)))
 
 
 def styled(text: Text, style: str = "") -> Styled:
@@ -251,7 +248,7 @@ def _sizes(table: Table, column: TableColumn) -> Fitted:
     cut = column.least if column.rank <= NEEDED else COMFORTABLE
     least = max(head, min(short, cut))
     if column.align == Align.RIGHT:
-        least = full if column.rank <= NOTED else natural
+        least = natural
     return Fitted(column, least, max(least, min(short, natural)), natural, full)
 
 

@@ -10,7 +10,6 @@ from workbench.render import answers
 from workbench.render import brief as in_short
 from workbench.render.document import ladder_view
 from workbench.render.document.blocks import Block, Section
-from workbench.reporters import formats
 
 if TYPE_CHECKING:
     from workbench.app.judge import JudgedStep
@@ -54,5 +53,4 @@ def _ladder(judged: Ablation, options: Any) -> list[Block]:
         return ladder_view.rows(judged)
     if options.all_ or options.wide:
         return ladder_view.whole(judged)
-    shown = ladder_view.screen if formats.on_terminal(options) else ladder_view.piped
-    return shown(judged, options.fixes or [])
+    return ladder_view.screen(judged, options.fixes or [])

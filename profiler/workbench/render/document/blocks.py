@@ -95,12 +95,9 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """``notes`` stand under it, the first as ``(1)``; cells refer to them by their number."""
-
     name: str
     columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -316,13 +313,12 @@ def table(
     *,
     key: Callable[[T], str] = lambda _: "",
     kind: Callable[[T], Marking] = lambda _: Marking.PLAIN,
-    notes: tuple[str, ...] = (),
 ) -> Table:
     rows = tuple(
         TableRow({f.column.key: f.cell(item) for f in fields}, key(item), kind(item))
         for item in items
     )
-    return Table(name, tuple(f.column for f in fields), rows, notes)
+    return Table(name, tuple(f.column for f in fields), rows)
 
 
 def only(shown: Table, keys: Sequence[str]) -> Table:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.times import AtShape
-from workbench.render.columns import ShownRows, Where, ladder_table
+from workbench.render.columns import Where, ladder_table
 from workbench.render.document import result, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
@@ -26,11 +26,11 @@ from workbench.render.document.blocks import (
     table,
     warned,
 )
-from workbench.render.document.phrases import shape_words, with_cycles
+from workbench.render.document.phrases import shape_name, shape_words, with_cycles
 from workbench.render.numbers import factor, interval, number
 from workbench.words import ABSENT
 
-WIDTH, LINES = 80, 42  # of a screen, less two blank lines, what is left out and what to run next
+WIDTH, LINES = 80, 41  # of a screen, less blank lines, what is left out and what to run next
 HEADER = 3  # lines of a table
 
 
@@ -48,11 +48,6 @@ def whole(judged: Ablation) -> list[Block]:
 def rows(judged: Ablation) -> list[Block]:
     """All rows for CSV, and the warnings."""
     return [ladder_table(judged, Where.CSV), *warned(result.warnings(judged))]
-
-
-def piped(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
-    """The screen, and the warnings, for which a pipe has room."""
-    return [*screen(judged, named), *warned(result.warnings(judged))]
 
 
 def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
@@ -76,8 +71,7 @@ def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list
     beside = [row for row in rows if row.variant not in path]
 
     def over() -> bool:
-        lines = HEADER + len(rows) + len(ShownRows(judged, rows).notes)
-        return len(answer) + lines + len(references) + len(shapes) > LINES
+        return len(answer) + HEADER + len(rows) + len(references) + len(shapes) > LINES
 
     while len(beside) > 2 and over():
         rows.remove(beside.pop())
@@ -101,7 +95,7 @@ def _other_shapes(judged: Ablation) -> list[str]:
     """The ladder's outcome over the fastest reference at each of them, below a line of its own."""
     across = judged.across
     others = {
-        each.shape: f"{interval(each.claimed):21}  {each.fastest}"
+        shape_name(each.shape, judged): f"{interval(each.claimed):21}  {each.fastest}"
         for each in (across.shapes if across else ())
         if each.shape != judged.shape and each.claimed
     }
@@ -109,7 +103,7 @@ def _other_shapes(judged: Ablation) -> list[str]:
         return []
     width = max(map(len, others))
     parts = [f"  {name:{width}}  {over}" for name, over in others.items()]
-    return [f"other shapes, {across.variant} vs the fastest reference:", *parts]
+    return [f"other sizes, {across.variant} vs the fastest reference:", *parts]
 
 
 def _in_pairs(shapes: list[str]) -> list[str]:

@@ -6,8 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 
 from workbench.derive.speedup import Ratio, smaller
-from workbench.judge.findings import NOT_COLLECTED, sentence
-from workbench.judge.gates import KERNELS, shows_bug
+from workbench.judge.findings import sentence
+from workbench.judge.gates import (
+    ACCURATE,
+    FASTER,
+    KERNELS,
+    PARENT_UNTIMED,
+    Gate,
+    shows_bug,
+)
 from workbench.judge.ladder import Ablation, Row, ShapeLadder
 from workbench.render.document.blocks import (
     Cell,
@@ -18,10 +25,12 @@ from workbench.render.document.blocks import (
     first_clause,
     joined,
 )
-from workbench.render.numbers import factor, fine, interval, microseconds, shorten
+from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
 from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Role, Status, Verdict
 
-REASON_WIDTH, LINE_WIDTH, NOTE_WIDTH = 60, 75, 160
+REASON_WIDTH, SHAPE_WIDTH = 60, 20
+SAME_SPEED = 0.01  # a bug fix whose ratio is nearer to one than this has its parent's speed
+WRONG = CheckResult.WRONG
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
 
 
@@ -68,56 +77,56 @@ def verdict_at(row: Row) -> str:
     return verdict(row) + (f" at {row.judged_at}" if row.judged_at and row.verdict else "")
 
 
-def note(row: Row) -> str:
-    """What a reader must know of a verdict, in one line; empty where the verdict says it all."""
-    over = row.deciding_speedup
-    parts = [
-        f"judged at {row.judged_at}" + (f": {interval(over)} over {parent_of(row)}" if over else "")
-        if row.judged_at and row.verdict
-        else "",
-        *_why_failed(row),
-        _bug_fix(row),
-        _decided(row),
-        _not_profiled(row),
-        f"dispatcher: {factor(row.over_chosen.ratio)} of {row.chosen}" if row.over_chosen else "",
-    ]
-    text = "; ".join(filter(None, parts))
-    while len(text) > LINE_WIDTH and (cut := max(text.rfind("; "), text.rfind(", "))) > 0:
-        text = text[:cut]
-    return text
+def verdict_words(row: Row, ablation: Ablation) -> str:
+    """The verdict with its reason, so that it never seems to contradict the row's ratios:
+    ``kept at S=2048: 1.18x``, ``bug fix, same speed``, ``inaccurate: 130x sdpa's error``.
+    """
+    word, over = verdict(row), row.deciding_speedup or row.over_parent
+    if row.verdict in (None, Verdict.BASELINE) or not has_verdict(row):
+        return word
+    where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
+    if row.verdict == Verdict.KEPT and shows_bug(row.gates):
+        if not _is_same(over):
+            return f"bug fix{where}" + (f": {fine(over.ratio)}" if over else "")
+        return f"bug fix{'' if _is_same(row.over_parent) else where}, same speed"
+    if why := _why_not(row, row.judged_at or ablation.shape):
+        return f"{word}{where}: {why}"
+    return f"{word}{where}: {fine(over.ratio)}" if where and over else word + where
 
 
-def _bug_fix(row: Row) -> str:
-    if row.step is None or not row.step.corrects:
+def _is_same(over: Ratio | None) -> bool:
+    return over is not None and abs(over.ratio - 1) < SAME_SPEED
+
+
+def _why_not(row: Row, shape: str) -> str:
+    """The first gate that failed, or that is open, in a few words; empty where the ratio says why.
+    ``shape`` is where the step is judged.
+    """
+    over, wrong = row.deciding_speedup, [c for c in row.checks.values() if c.status == WRONG]
+    if row.verdict == Verdict.WRONG and wrong:
+        here = row.checks.get(shape)
+        error = (here if here in wrong else wrong[0]).max_abs
+        return "" if error is None else f"error {number(float(error))}"
+    if row.verdict not in (Verdict.WRONG, Verdict.INACCURATE, Verdict.INCONCLUSIVE):
         return ""
-    shown = shows_bug(row.gates)
-    return "bug fix: need not be faster" if shown else "bug fix: no recorded check shows the bug"
-
-
-def _decided(row: Row) -> str:
-    """The ratio that decides, where more sessions came for it than those of the table."""
-    over, own = row.deciding_speedup, row.over_parent
-    if row.judged_at or over is None or own is None or over.sessions == own.sessions:
+    for gate in row.gates:
+        values = gate.why.values
+        if gate.state == GateState.FAILED and gate.name == ACCURATE and row.accuracy:
+            return f"{factor(row.accuracy.times_reference)} {values['reference']}'s error"
+        if gate.state == GateState.FAILED and row.verdict == Verdict.WRONG:
+            return gate_name(gate)
+        if gate.state == GateState.OPEN and gate.binding:
+            return "not profiled" if gate.name == KERNELS else f"{gate_name(gate)} not collected"
+    if row.judged_at or over is None or over.low is None or over.high is None:
         return ""
-    return f"by {over.sessions} sessions {interval(over)} over {parent_of(row)}"
+    return f"{fine(over.low)} to {fine(over.high)}"
 
 
-def _not_profiled(row: Row) -> str:
-    """Why a ratio that is clear has no verdict."""
-    if row.verdict != Verdict.INCONCLUSIVE or row.step is None or not (row.time or row.judged_at):
-        return ""
-    absent = any(gate.name == KERNELS and gate.why == NOT_COLLECTED for gate in row.gates)
-    at = row.judged_at or "this shape"
-    return f"not profiled at {at}, so not kept: run workbench profile" if absent else ""
-
-
-def _why_failed(row: Row) -> list[str]:
-    if row.status == Status.FAILED and not row.judged_at:
-        return [shorten(sentence(row.problem), NOTE_WIDTH)]
-    if row.verdict not in (Verdict.WRONG, Verdict.INACCURATE, Verdict.UNSEEN_SHAPE):
-        return []
-    failed = (gate.why for gate in row.gates if gate.state == GateState.FAILED)
-    return [shorten("; ".join(map(sentence, failed)), NOTE_WIDTH)]
+def gate_name(gate: Gate) -> str:
+    """The name of a gate; of a bug fix, which need not be faster, the speed gate says so."""
+    least = gate.why.values.get("least")
+    is_loose = gate.why.code == PARENT_UNTIMED or (isinstance(least, float) and least < 1)
+    return "not slower" if gate.name == FASTER and is_loose else gate.name
 
 
 def kind(row: Row) -> Marking:
@@ -166,14 +175,17 @@ def with_cycles(ratio: Ratio | None) -> str:
 
 
 def in_turn_and_alone(in_turn: Ratio | None, alone: Ratio | None) -> str:
-    """``1.21x in turn, 1.15x [1.14, 1.16] alone; 1.15x is claimed``; empty where it was not timed
-    alone.
+    """``1.16x, also when nothing else runs on it``; both where they differ, of which the smaller
+    counts. Empty where it was not timed alone.
     """
     claimed = smaller(in_turn, alone)
     if in_turn is None or alone is None or claimed is None:
         return ""
-    both = f"{fine(in_turn.ratio)} in turn, {interval(alone)} alone"
-    return f"{both}; {fine(claimed.ratio)} is claimed"
+    if fine(in_turn.ratio) == fine(alone.ratio):
+        absent = " (that figure has no interval)" if alone.low is None else ""
+        return f"{fine(alone.ratio)}, also when nothing else runs on it{absent}"
+    both = f"{fine(in_turn.ratio)} among other kernels, {interval(alone)} when nothing else runs"
+    return f"{both}; {fine(claimed.ratio)} counts"
 
 
 def call_of(row: Row) -> str:
@@ -214,3 +226,34 @@ def shape_words(parameters: Mapping[str, object]) -> str:
         for key, value in parameters.items()
         if value is not False
     )
+
+
+def shape_name(shape: str, ablation: Ablation) -> str:
+    """``B=4 H=16 S=2048 D=128 causal`` of a name that is nothing but its parameters, without the
+    data type where that is the table's; every other name as it is.
+    """
+    known = ablation.shapes.get(shape, {})
+    numbers = [str(v) for v in known.values() if not isinstance(v, str | bool)]
+    if len(numbers) < 2 or not all(text in shape for text in numbers):
+        return shape
+    usual = "dtype", ablation.parameters.get("dtype")
+    return shape_words(dict(item for item in known.items() if item != usual))
+
+
+def brief_shape(shape: str, ablation: Ablation) -> str:
+    """``S=2048``: the parameters in which a shape differs from the table's, without leading ones
+    that follow from the others; its name where that says more, or where they are too long.
+    """
+    if shape_name(shape, ablation) == shape:
+        return shape
+    known = ablation.shapes.get(shape, {})
+    alike = [p for p in ablation.shapes.values() if p.keys() == known.keys()]
+    same = {k: v for k, v in known.items() if ablation.parameters.get(k) == v}
+    new = {k: v for k, v in known.items() if k not in same}
+    while len(new) > 1:
+        rest = dict(list(new.items())[1:])
+        if sum((same | rest).items() <= p.items() for p in alike) > 1:
+            break
+        new = rest
+    text = shape_words(new)
+    return text if text and len(text) <= SHAPE_WIDTH else shape

@@ -23,6 +23,7 @@ from workbench.render.document.phrases import (
     in_turn_and_alone,
     names,
     parent_of,
+    shape_name,
     shape_words,
     steps,
     took,
@@ -33,6 +34,8 @@ from workbench.render.numbers import factor, interval, ratio
 from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
 
 MOST_LESSONS, MOST_FAILURES = 8, 13
+NAMES = "One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve Thirteen"
+COUNTS = dict(enumerate(NAMES.split(), start=1))
 
 
 def answer(ablation: Ablation) -> Text:
@@ -45,6 +48,7 @@ def answer(ablation: Ablation) -> Text:
         opening = line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
     text = bold(line(opening, ": " * bool(speeds), joined(speeds), "."))
+    text = line(text, *over_sizes(ablation))
     error = best.accuracy
     if error is not None:
         text = line(text, f" Its largest error is {factor(error.times_reference)} that of ",
@@ -54,24 +58,43 @@ def answer(ablation: Ablation) -> Text:
     elif ablation.reference:
         text = line(text, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
     if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
-        text = line(text, f" At the power limit: {both}.")
+        text = line(text, f" The GPU was at its power limit: {both}.")
     text = line(text, _claim(ablation))
     return line(text, " Study ", code(ablation.study), f" at {_basis(ablation)}")
 
 
+def over_sizes(ablation: Ablation) -> Iterator[str | Text]:
+    """From the largest to the smallest speed at the other sizes, and which that is."""
+    across = ablation.across
+    every = across.shapes if across else ()
+    others = [each for each in every if each.claimed and each.shape != ablation.shape]
+    ranked = sorted(others, key=lambda each: -each.claimed.ratio if each.claimed else 0.0)
+    if across is None or not ranked:
+        return
+    most, least = ranked[0], ranked[-1]
+    count = len(ranked)
+    sizes = COUNTS.get(count, str(count)) + f" other size{'s' * (count > 1)}"
+    yield f" {sizes}"
+    if ablation.best is None or across.variant != ablation.best.variant:
+        yield line(", by ", code(across.variant))
+    first = f"{ratio(most.claimed)} to " if count > 1 else ""
+    where = shape_name(least.shape, ablation)
+    yield f": {first}{ratio(least.claimed)} the fastest reference's speed ({where})."
+
+
 def _claim(ablation: Ablation) -> str:
-    """What a later recording is expected to show of the first of these ratios."""
+    """What another run is expected to show of the first of these ratios."""
     found = ablation.claimed
     if found is None:
         return ""
     if found.between is None:
-        return " The interval covers this recording only."
+        return " The interval covers this run only."
     later = interval(Ratio(found.ratio, found.later_low, found.later_high))
     one = found.recordings == 1
-    basis = "this recording" if one else f"{found.recordings} recordings on {found.gpus} GPUs"
+    basis = "this run" if one else f"{found.recordings} runs on {found.gpus} GPUs"
     if one or found.between_of:
         basis += f" and the spread of others{f' on {found.between_of}' * bool(found.between_of)}"
-    return f" Expected of a later recording: {later}, by {basis}."
+    return f" Expected of another run: {later}, by {basis}."
 
 
 def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:

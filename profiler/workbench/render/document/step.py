@@ -36,6 +36,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.phrases import (
     brief_reason,
+    gate_name,
     has_figures,
     kind,
     names,
@@ -146,7 +147,7 @@ def gate_words(row: Row) -> Text:
         by_why: dict[str, list[str]] = {}
         for gate in row.gates:
             if gate.state == state:
-                by_why.setdefault(sentence(gate.why), []).append(gate.name)
+                by_why.setdefault(sentence(gate.why), []).append(gate_name(gate))
         if by_why:
             gates = [f"{', '.join(alike)} ({why})" for why, alike in by_why.items()]
             parts.append(f"{state}: {', '.join(gates)}")
@@ -190,7 +191,7 @@ PREDICTIONS: list[Field[PredictionOutcome]] = [
     field("written", "written", written),
 ]
 GATES: list[Field[Gate]] = [
-    field("gate", "gate", lambda gate: gate.name),
+    field("gate", "gate", gate_name),
     field("result", "result", lambda gate: _result(gate)),
     field("why", "why", lambda gate: sentence(gate.why)),
 ]
