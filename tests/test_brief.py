@@ -5,6 +5,7 @@ loop of a coding agent, and errors.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from workbench.load import calibration_of
 from workbench.render import brief
 from workbench.render.as_json import plain_data
 from workbench.run.measurement import Measurement
-from workspaces import FIXTURE, GOOD, ROOT, make
+from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder
 
 STUDIES = [path.parent.name for path in sorted((ROOT / "ablations").glob("*/ablation.toml"))]
 
@@ -55,6 +56,49 @@ def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) 
         assert "left_out" not in json.loads(brief.dumps(step)), row.variant
         assert len(brief.dumps(more, brief.MORE).encode()) <= brief.MORE
         assert step["evidence"] == brief.identity(judged, row)
+
+
+def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys: Capsys) -> None:
+    root = copy_of_fixture(tmp_path, "softmax")
+    target = find_target(Local(), root, "softmax", None)
+    ladder = judge(target.load_ladder(), target.workspace.config)
+    commands = {row.verdict: brief.step(ladder, row)["next_command"] for row in ladder.rows}
+    assert len(commands) > 2
+    for verdict, command in commands.items():
+        workbench, *words = shlex.split(str(command))
+        assert workbench == "workbench"
+        assert main([*words, "--project", str(root)]) == (verdict in brief.UNDECIDED), command
+    capsys.readouterr()
+
+
+def test_a_kernel_without_advice_stops_and_says_why() -> None:
+    ladder = recorded_ladder()
+    row = replace(ladder.rows[0], advice=())
+    told = brief.step(ladder, row)
+    assert told["stop"] is True
+    assert "promises" in str(told["why_stop"])
+    assert "next_command" not in told
+
+
+@pytest.mark.parametrize(
+    ("variant", "taken", "name"),
+    [
+        ("fix2", ["fix2"], "fix3"),
+        ("fix2[warps=2]", ["fix2", "fix3[a=1]"], "fix4"),
+        ("baseline", ["baseline"], "baseline2"),
+    ],
+)
+def test_a_next_step_has_a_free_name(variant: str, taken: list[str], name: str) -> None:
+    assert brief.free_name(variant, taken) == name
+
+
+def test_every_verb_of_the_loop_answers_in_one_short_line(tmp_path: Path, capsys: Capsys) -> None:
+    root, here = tmp_path / "ws", ["--project", str(tmp_path / "ws")]
+    assert answer(capsys, "init", str(root))["study"]
+    assert answer(capsys, "list", *here)["studies"][0]["variants"]
+    assert answer(capsys, "build", "fix1", *here)["builds"][0]["variant"] == "fix1"
+    assert answer(capsys, "new", "fix2", "--from", "fix1", "--change", "c", *here)["variant"]
+    assert "limits" in answer(capsys, "status", *here)
 
 
 @dataclass
@@ -173,7 +217,7 @@ def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None
     told = answer(capsys, *arguments, code=2)
     assert told["error"]["code"] == "usage"
     assert told["error"]["message"]
-    assert told["v"] == brief.VERSION
+    assert told["schema_version"] == brief.VERSION
 
 
 @pytest.mark.parametrize("text", ["x" * 9000, "µ" * 9000, "\ud800" * 9000])
@@ -181,7 +225,7 @@ def test_long_texts_of_any_letters_fit(text: str) -> None:
     for data in (brief.error("tool", text, text), {"one": text, "two": [text]}):
         told = brief.dumps(data)
         assert len(told.encode()) <= brief.LIMIT
-        assert json.loads(told)["v"] == brief.VERSION
+        assert json.loads(told)["schema_version"] == brief.VERSION
     assert json.loads(brief.dumps(brief.error("tool", text, text)))["error"]["hint"]
 
 

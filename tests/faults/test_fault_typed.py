@@ -115,7 +115,7 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
     assert out.endswith("}\n")
     assert out.count("\n") == 1
     assert len(out) <= brief.MORE + 1
-    assert json.loads(out)["v"] == brief.VERSION
+    assert json.loads(out)["schema_version"] == brief.VERSION
     assert code == 0 or "error" in json.loads(out) or not names
 
 
@@ -126,7 +126,7 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
 @example("--help")
 def test_a_tool_for_agents_answers_any_name(name: str) -> None:
     answer = asyncio.run(mcp.answer("show", [name], ["--brief", *ABROAD]))
-    assert json.loads(answer)["v"] == brief.VERSION
+    assert json.loads(answer)["schema_version"] == brief.VERSION
 
 
 @settings(max_examples=examples(20, many=500))

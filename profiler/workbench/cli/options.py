@@ -79,10 +79,16 @@ class Printed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Briefed(Printed):
-    """Options of the verbs that a coding agent uses."""
+class Answered:
+    """Options for a result that programs read."""
 
+    json: Json = False
     brief: bool = flag("--brief", "Print JSON of at most 4 KB, for programs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Briefed(Answered, Printed):
+    """Options of the verbs that a coding agent uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +162,7 @@ class TryOptions(Briefed):
 
 
 @dataclass(frozen=True)
-class InitOptions:
+class InitOptions(Answered):
     """Create a workspace that runs unchanged.
 
     It contains a study, a baseline, a reference and a first fix to edit.
@@ -165,11 +171,10 @@ class InitOptions:
     folder: Path = argument("DIR", "Folder of the workspace.", default=Path())
     template: str = option("--template", "Template: cuda, triton or torch.", "NAME", default="cuda")
     agents: bool = flag("--agents", "Add AGENTS.md and a skill; also to a workspace that exists.")
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class NewOptions(OfStudy):
+class NewOptions(Answered, OfStudy):
     """Copy a variant as a new step of the ladder.
 
     Write its key change and its prediction before you measure.
@@ -181,16 +186,15 @@ class NewOptions(OfStudy):
     predict: list[str] | None = option(
         "--predict", "FIGURE=LOW..HIGH, as a factor of the parent; repeatable.", "PREDICTION"
     )
-    json: Json = False
 
 
 @dataclass(frozen=True)
-class ListOptions(Printed, OfStudy):
+class ListOptions(Briefed, OfStudy):
     """List studies and variants, and which evidence is current."""
 
 
 @dataclass(frozen=True)
-class BuildOptions(Printed, OfStudy):
+class BuildOptions(Briefed, OfStudy):
     """Compile without a GPU: registers, shared memory, spills."""
 
     variants: Variants = None
@@ -296,7 +300,7 @@ class AdviseOptions(Briefed, Recorded):
 
 
 @dataclass(frozen=True)
-class GateOptions(Printed):
+class GateOptions(Briefed):
     """Compare two commits: same, faster, slower, or cannot tell.
 
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
@@ -343,7 +347,7 @@ class ShipOptions(OfStudy):
 
 
 @dataclass(frozen=True)
-class StatusOptions(Printed):
+class StatusOptions(Briefed):
     """Show GPU time and cost so far, and what the budget leaves.
 
     By verb, study and GPU.

@@ -316,6 +316,7 @@ class Ablation:
     change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     ``shapes`` has the parameters of every shape of the study, checked ones too.
+    ``taken`` are the names of all steps of the study.
     """
 
     study: str
@@ -343,6 +344,7 @@ class Ablation:
     work: Work | None = None
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
+    taken: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -759,6 +761,7 @@ def judge(
         recordings=recordings(evidence, evidence.shape),
         record=record(trials),
         work=table.evidence.work,
+        taken=frozenset(step.variant for step in evidence.ladder.steps),
         claimed=claimed(evidence, table.times, best_of(rows)),
     )
 

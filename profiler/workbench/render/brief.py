@@ -4,8 +4,11 @@ answers; ``show ID`` has 8 KB. docs/agents.md says what the keys mean.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
@@ -17,24 +20,29 @@ from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.render.answers import TOP
 from workbench.render.as_json import Data, plain_data
 from workbench.render.columns import Where, data
+from workbench.render.document.advice import CATALOGUE, NOTHING
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
-from workbench.render.document.phrases import parent_of
+from workbench.render.document.phrases import has_figures, parent_of
 from workbench.render.numbers import finite, shorten
+from workbench.study.params import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 
-VERSION = 2
+VERSION = 3
 LIMIT, MORE = 4096, 8192  # bytes of an answer, and of `show ID`
 TEXT = 240  # characters of a sentence
 DIGITS = 4  # significant
 STEPS = 20
+LAST_NUMBER = re.compile(r"(.*?)(\d*)")
+UNDECIDED = (Verdict.WRONG, Verdict.UNSEEN_SHAPE, Verdict.INCONCLUSIVE)  # mend it, or run it again
 
 
-def dumps(data: Mapping[str, object], limit: int = LIMIT) -> str:
-    """At most ``limit`` bytes: of lists the last entries are left out first, then the longest
-    values, and ``left_out`` says how many.
+def dumps(data: object, limit: int = LIMIT) -> str:
+    """A record or an object in at most ``limit`` bytes: of lists the last entries are left out
+    first, then the longest values, and ``left_out`` says how many.
     """
-    whole = plain_data({"v": VERSION, **{k: v for k, v in data.items() if v is not None}})
+    known = {key: value for key, value in plain_data(data).items() if value is not None}
+    whole = {"schema_version": VERSION, **known}
     left_out = 0
     while len(text := _text(whole | ({"left_out": left_out} if left_out else {}))) > limit:
         gone = 1
@@ -116,7 +124,34 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "budget_left_gpu_s": number(left_s),
         "notes": len(found.warnings),
     }
-    return {**whole, "next": next_kinds(advice)}
+    return {**whole, "next": next_kinds(advice), **after(found, row, advice)}
+
+
+def after(found: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
+    """The command that goes on from here, or why nothing is left to try."""
+    if not has_figures(row) or row.verdict in UNDECIDED:
+        return _command(found, "ablate", row.variant, "--brief")
+    if row.verdict not in (Verdict.KEPT, Verdict.BASELINE):
+        best = found.best or found.rows[0]
+        return _command(found, "advise", best.variant, "--brief") if best is not row else {}
+    if advice is None:
+        return _command(found, "profile", row.variant, "--brief")
+    if not advice:
+        return {"stop": True, "why_stop": NOTHING}
+    change = ("--from", row.variant, "--change", CATALOGUE[advice[0].change].title)
+    return _command(found, "new", free_name(row.variant, found.taken), *change)
+
+
+def free_name(variant: str, taken: Collection[str]) -> str:
+    """A name for the next step: ``fix3`` after ``fix2`` where there is no such step yet."""
+    word, number = LAST_NUMBER.fullmatch(base_name(variant)).groups()  # type: ignore[union-attr]
+    names = {base_name(name) for name in taken}
+    first = int(number) + 1 if number else 2
+    return next(name for n in itertools.count(first) if (name := f"{word}{n}") not in names)
+
+
+def _command(found: Ablation, *words: str) -> Data:
+    return {"next_command": shlex.join(["workbench", *words, "--study", found.study])}
 
 
 def _state(row: Row) -> str | None:
@@ -188,6 +223,7 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
         found.append(
             {
                 "kind": one.change,
+                "how": CATALOGUE[one.change].how,
                 "estimated_gain": number(one.gain),
                 "why": short(sentence(one.why)),
                 "at": _place(one.spot),

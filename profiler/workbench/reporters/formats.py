@@ -1,7 +1,8 @@
 """The answer of a verb, in the format that its options ask for.
 
-A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people, and where the
-verb has them ``data`` for ``--json`` and ``brief`` for ``--brief``. ``print_result`` picks one.
+A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people. ``data`` is
+for ``--json`` where that is not the result itself, and ``brief`` for ``--brief`` where that is not
+the same in short. ``print_result`` picks one.
 """
 
 from __future__ import annotations
@@ -27,15 +28,21 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
         from workbench.render import brief
 
         limit = brief.MORE if verb == "show" else brief.LIMIT
-        print(brief.dumps(reporter.brief(result), limit))
+        short = reporter.brief(result) if hasattr(reporter, "brief") else data(reporter, result)
+        print(brief.dumps(short, limit))
     elif options.json:
         from workbench.render.as_json import dumps
 
-        print(dumps(reporter.data(result) if hasattr(reporter, "data") else result))
+        print(dumps(data(reporter, result)))
     elif hasattr(reporter, "lines"):
         print(printable_lines("\n".join(reporter.lines(result))))
     else:
         write(reporter.blocks(result, options), options, note)
+
+
+def data(reporter: Any, result: object) -> object:
+    """What ``--json`` prints of a result."""
+    return reporter.data(result) if hasattr(reporter, "data") else result
 
 
 def write(blocks: Iterable[Block], options: Any, note: Callable[[str], None]) -> None:

@@ -31,6 +31,23 @@ def blocks(result: ListedStudies, options: Any) -> list[Block]:
     return [listing(each, wide=options.wide) for each in result.studies]
 
 
+def brief(result: ListedStudies) -> dict[str, object]:
+    """Of one study every variant and its evidence in words; of several how many there are."""
+    studies = [
+        {
+            "study": listed.study,
+            "title": listed.title,
+            "default_shape": listed.default_shape,
+            "shapes": len(listed.shapes),
+            "variants": {each.variant: summary(each.evidence) for each in listed.variants}
+            if len(result.studies) == 1
+            else len(listed.variants),
+        }
+        for listed in result.studies
+    ]
+    return {"studies": studies}
+
+
 LISTED: list[Field[Listed]] = [
     field("variant", "variant", lambda v: v.variant),
     field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
