@@ -25,7 +25,7 @@ from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import has_figures, parent_of
 from workbench.render.numbers import finite, shorten
-from workbench.study.params import base_name
+from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 
 VERSION = 3
