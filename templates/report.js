@@ -344,7 +344,8 @@
     const strip = make("span", { class: "strip", "aria-hidden": "true" });
     for (const [reason, value] of heat[0]) {
       if (value / most < 0.02) continue;
-      const piece = make("i", { class: `r${data.reasons[reason].part}` });
+      const piece = make("i");
+      piece.style.background = `var(--${data.reasons[reason].colour})`;
       piece.style.width = `${(100 * value / most).toFixed(2)}%`;
       strip.append(piece);
     }

@@ -28,7 +28,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.load import LadderEvidence
-from workbench.render.chart.svg import XY, Box, Drawing, text_width
+from workbench.render.chart.svg import WIDTH, XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
 from workbench.render.templates import template_environment
@@ -266,9 +266,9 @@ def middle(mark: Element) -> XY:
     return float(x), float(y) + float(half)
 
 
-def elements(drawing: Drawing, tag: str = "") -> list[Element]:
+def elements(drawing: Drawing, tag: str = "", width: float = WIDTH) -> list[Element]:
     """What a chart has below its title, in the order in which it is drawn."""
-    root = ElementTree.fromstring(f"<svg>{''.join(drawing.canvas)}</svg>")
+    root = ElementTree.fromstring(f"<svg>{''.join(drawing.on(width))}</svg>")
     every = (Element(e.tag, dict(e.attrib), "".join(e.itertext()).strip()) for e in root)
     return [element for element in every if tag in ("", element.tag)]
 

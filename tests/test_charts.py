@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,25 @@ import pytest
 import pages
 from answers import not_none
 from synthetic import CEILINGS, ablation, not_current, with_row
+from workbench.app.executor import Local
+from workbench.app.judge import judged
+from workbench.app.target import find_recorded
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
+from workbench.ncu.catalog import STALL_REASONS
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, chart, chart_files, page_charts
-from workbench.render.chart.stalls import COLOURS, ISSUING_FILL, OTHER_FILL, fills, parts
+from workbench.render.chart.charts import CHARTS, chart, chart_files, charts, page_charts
+from workbench.render.chart.stalls import COLOURS, MOST, fills, parts
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document.step import step_chart
 from workbench.render.numbers import microseconds, percent
 from workbench.words import Regime
+from workspaces import ROOT
 
 HERE = Path(__file__).parent
+ON_A_PHONE = 350.0  # what a page of 390 px leaves for a chart
 
 
 def texts(name: str, found: Ablation) -> list[str]:
@@ -63,8 +70,9 @@ def test_no_drawing_library_is_imported() -> None:
 
 def test_light_and_dark_differ_in_their_style_alone() -> None:
     files = chart_files(ablation(3))
-    assert list(files) == [f"{name}-{shade}.svg" for name in CHARTS for shade in ("light", "dark")]
-    for name in CHARTS:
+    names = [f"{name}{end}" for name in CHARTS for end in ("", "-phone")]
+    assert list(files) == [f"{name}-{shade}.svg" for name in names for shade in ("light", "dark")]
+    for name in names:
         light, dark = (files[f"{name}-{shade}.svg"].splitlines() for shade in ("light", "dark"))
         apart = [pair for pair in zip(light, dark, strict=True) if pair[0] != pair[1]]
         assert len(apart) == 1
@@ -83,7 +91,7 @@ def test_names_of_any_kind_are_text(name: str) -> None:
     rows = tuple(named if each is row else each for each in found.rows)
     found = dataclasses.replace(found, rows=rows)
     drawing = chart(name, found)
-    for picture in (*drawing.files().values(), drawing.inline()):
+    for picture in (*drawing.files().values(), f"<div>{drawing.inline()}</div>"):
         root = ET.fromstring(picture.encode())
         assert "A <b> & $x_1$" in " ".join(root.itertext()) + " ".join(
             value for e in root.iter() for value in e.attrib.values()
@@ -94,8 +102,8 @@ def test_names_of_any_kind_are_text(name: str) -> None:
 def test_ceilings_carry_value_and_unit() -> None:
     told = texts("roofline", ablation(1))
     assert "DRAM 4.81 TB/s" in told
-    assert "FP32 67.0 TFLOP/s, ridge 13.9" in told
-    assert "Tensor, dense FP16 1073 TFLOP/s, ridge 223" in told
+    assert "FP32 67.0 TFLOP/s" in told
+    assert "Tensor, dense FP16 1073 TFLOP/s" in told
 
 
 def test_the_path_to_the_best_and_the_references_are_named() -> None:
@@ -164,7 +172,7 @@ def test_no_ceilings_no_tensor_no_captures_no_samples() -> None:
     plain = ablation(1, ceilings=type(CEILINGS)(CEILINGS.sm_clock, rates))
     assert not any("Tensor" in text for text in texts("roofline", plain))
     for name in CHARTS:
-        assert chart(name, bare).height < 700
+        assert chart(name, bare).on().height < 700
     assert "stall samples not collected" in texts("stall-time", bare)
 
 
@@ -176,7 +184,7 @@ def test_the_time_of_each_step_stands_beside_its_parent() -> None:
     assert "672" in told  # of 960 µs, 70 % in long scoreboard
     of_steps = {drawing.name for drawing in page_charts(ablation(3))}
     assert of_steps >= {step_chart(name) for name in ("fix1", "fix2", "fix3")}
-    assert "stall-time" not in of_steps
+    assert "stall-time" in of_steps
     nothing = ablation(1, whole=None)
     nothing = with_row(nothing, "fix1", against_parent=None)
     assert "stall samples not collected" in texts("stall-time", nothing)
@@ -190,10 +198,25 @@ def test_bars_are_drawn_to_scale() -> None:
 
 
 def test_small_reasons_are_summed_as_other() -> None:
-    many = {f"reason{i}": 0.1 for i in range(10)}
-    colours = fills([many])
+    many = dict.fromkeys([*COLOURS][1 : MOST + 4], 0.1)
+    colours = fills([{**many, "of another ncu": 0.1}])
     assert list(colours)[-1] == "other"
     assert dict(parts(many, colours))["other"] == pytest.approx(0.3)
+
+
+def test_a_stall_reason_has_one_colour_in_every_chart_and_on_the_page() -> None:
+    assert set(STALL_REASONS) - COLOURS.keys() <= {"misc", "tex_throttle"}  # grey, as the rest
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    found, _ = pages.recorded()
+    data = pages.Outline(pages.recorded_page()).data
+    on_page = {each["label"]: each["colour"] for each in data["reasons"]}
+    for drawing in page_charts(found):
+        if drawing.name.startswith("stall-time"):
+            drawn = pages.elements(drawing)
+            for key, word in itertools.pairwise(drawn):
+                if key.tag == "rect" and word.tag == "text" and word.words in on_page:
+                    assert key.colour == on_page[word.words], drawing.name
+    assert len(on_page) > 10
 
 
 def test_text_is_readable_in_both_themes() -> None:
@@ -201,7 +224,7 @@ def test_text_is_readable_in_both_themes() -> None:
         for theme in ("light", "dark"):
             text, paper = (getattr(svg.PALETTE[one], theme) for one in (name, "paper"))
             assert pages.contrast(text, paper) >= 4.5
-    for fill in {*COLOURS.values(), ISSUING_FILL, OTHER_FILL}:
+    for fill in COLOURS.values():
         for theme in ("light", "dark"):
             text, under = (getattr(svg.PALETTE[one], theme) for one in (svg.ink_on(fill), fill))
             assert pages.contrast(text, under) >= 4.5
@@ -210,15 +233,16 @@ def test_text_is_readable_in_both_themes() -> None:
 @pytest.mark.parametrize("name", CHARTS)
 def test_nothing_leaves_the_picture_and_all_words_of_the_scene_are_there(name: str) -> None:
     drawing = chart(name, pages.recorded()[0])
-    inside(drawing)
+    for width in (svg.WIDTH, svg.PHONE):
+        inside(drawing, width)
     assert all((drawing.title, drawing.subtitle, drawing.alt, drawing.caption))
     assert "faster" not in drawing.caption
 
 
 def test_a_page_gets_no_colours_and_no_buttons() -> None:
     drawing = chart("roofline", ablation(3))
-    root = ET.fromstring(drawing.inline())
-    assert (root.attrib["role"], root.attrib["aria-label"]) == ("img", drawing.alt)
+    root = ET.fromstring(f"<div>{drawing.inline()}</div>")
+    assert [each.attrib["aria-label"] for each in root] == [drawing.alt, drawing.alt]
     assert not {"tabindex", "data-variant"} & {k for e in root.iter() for k in e.attrib}
     assert "#" not in "".join(v for e in root.iter() for k, v in e.attrib.items() if k != "d")
     assert "light-dark(#1f2328,#f0f6fc)" in svg.page_style()
@@ -254,13 +278,14 @@ def time(value: float) -> Time:
     return Time(value, 0.9 * value, 1.1 * value, Regime.CHAINED, 5, 20)
 
 
-def inside(drawing: svg.Drawing) -> None:
+def inside(drawing: svg.Drawing, width: float = svg.WIDTH) -> None:
     """No text leaves its chart, and none but one that is turned covers another."""
-    texts = [text for text in pages.elements(drawing, "text") if "x" in text.attributes]
+    drawn = pages.elements(drawing, "text", width)
+    texts = [text for text in drawn if "x" in text.attributes]
     for text in texts:
         assert text.box.x0 >= -1, text
-        assert text.box.x1 <= svg.WIDTH + 1, text
-        assert 0 <= text["y"] <= drawing.height, text
+        assert text.box.x1 <= width + 1, text
+        assert 0 <= text["y"] <= drawing.on(width).height, text
         assert text["font-size"] >= 11
     for one, other in itertools.combinations(texts, 2):
         assert not pages.overlap(one.box, other.box), (one, other)
@@ -329,6 +354,39 @@ def ladder_of(name: str) -> Ablation:
     return pages.recorded()[0] if name == "recorded" else ablation(24)
 
 
+@lru_cache
+def studies() -> dict[str, Ablation]:
+    """The recorded studies of this repository."""
+    found = {}
+    for study in ("attention", "attention_served", "moe", "softmax", "transpose"):
+        target = find_recorded(Local(), ROOT, study, None)
+        found[study] = judged(target, steps=target.steps([]))[0]
+    return found
+
+
+@pytest.mark.parametrize("width", [svg.WIDTH, svg.PHONE])
+def test_no_two_names_of_a_roofline_meet_in_any_study(width: float) -> None:
+    """Nor two lines to them; text has 11 px on a page that is 390 px wide."""
+    for study, found in studies().items():
+        for drawing in charts(found):
+            inside(drawing, width)
+            root = ET.fromstring(drawing.svg(width=width))
+            sizes = [float(e.attrib["font-size"]) for e in root.iter() if "font-size" in e.attrib]
+            shown = min(ON_A_PHONE, width) if width == svg.PHONE else width
+            assert min(sizes) * shown / float(root.attrib["viewBox"].split()[2]) >= 11
+        if found.moves_only:
+            continue
+        drawn = pages.elements(chart("roofline", found), "path", width)
+        leaders = [e.points for e in drawn if e["stroke-width"] == 0.6]
+        assert len(leaders) >= 6, study
+        for (start, end, _), (begin, stop, _) in itertools.combinations(leaders, 2):
+            assert not pages.cross((start, end), (begin, stop)), study
+        named = pages.texts(chart("roofline", found))
+        wanted = [found.rows[0], not_none(found.best), *found.references]
+        for row in wanted:
+            assert any(t.split()[0] == row.variant for t in named) == bool(row.roofline), study
+
+
 @pytest.mark.parametrize("name", ["recorded", "long"])
 def test_names_overlap_no_name_and_lead_to_their_marks(name: str) -> None:
     drawing = chart("roofline", ladder_of(name))
@@ -348,7 +406,8 @@ def test_names_of_roofs_stand_clear_of_the_marks_and_the_slope() -> None:
     drawing = chart("roofline", pages.recorded()[0])
     (slope,) = filter(rises, pages.elements(drawing, "path"))
     (ax, ay), (bx, by) = slope.points
-    roofs = [e for e in pages.elements(drawing, "text") if ", ridge " in e.words]
+    roofs = [e for e in pages.elements(drawing, "text") if "TFLOP/s" in e.words]
+    roofs = [e for e in roofs if " h " in e.attributes["class"]]
     assert len(roofs) == 2
     for roof in roofs:
         assert not any(pages.holds(roof.box, pages.middle(mark)) for mark in marks(drawing))

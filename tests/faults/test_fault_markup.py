@@ -209,7 +209,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     parsed, own = elements(text), elements(pages.recorded_page())
     assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
     assert parsed.attributes <= own.attributes
-    marks = [e for drawing in page_charts(found) for e in drawing.canvas if "<title>" in e]
+    marks = [e for drawing in page_charts(found) for e in drawing.on() if "<title>" in e]
     assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
         "script": own.tags["script"],
         "title": 1 + len(marks),

@@ -138,10 +138,11 @@ def _attribute(text: str) -> str:
 
 
 def picture(chart: Chart) -> str:
-    """Light and dark, by what the reader's system prefers."""
+    """Light and dark, by what the reader's system prefers, each also as a phone shows it."""
     name = _attribute(chart.name)
     sources = "\n".join(
-        f'  <source media="(prefers-color-scheme: {shade})" srcset="{name}-{shade}.svg">'
+        f'  <source media="{size}(prefers-color-scheme: {shade})" srcset="{name}{end}-{shade}.svg">'
+        for size, end in (("(max-width: 600px) and ", "-phone"), ("", ""))
         for shade in ("dark", "light")
     )
     image = f'  <img alt="{_attribute(chart.alt)}" src="{name}-light.svg">'

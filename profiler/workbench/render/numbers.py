@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one", "per", "the", "to")
 NEAR_ONE = 1.1  # up to which a ratio is reported to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
+WHOLE = ("block", "register", "thread", "inst", "sample")
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
 
 
@@ -41,11 +42,15 @@ def count(x: float | None) -> str:
     return f"{x:,.0f}" if x == round(x) else number(x)
 
 
-def quantity(x: float | None, unit: str) -> str:
-    """A figure in its unit, which the text repeats only where it scales it; see ``unit_shown``."""
+def quantity(x: float | None, unit: str, floor: float = 0.0) -> str:
+    """A figure in its unit, which the text repeats only where it scales it; see ``unit_shown``.
+    Below its ``floor`` a figure is noise, and no digits of it are shown.
+    """
+    if x is not None and 0 < x < floor:
+        return f"<{number(floor, 1)}"
     if unit == COUNTS and x is not None:
         return count(round(x * 1e6, 6))
-    return number(x)
+    return count(x) if unit in WHOLE else number(x)
 
 
 def unit_shown(unit: str) -> str:
@@ -66,6 +71,11 @@ def percent(share: float | None) -> str:
     if 0 < abs(value) < 0.1:
         return f"{number(value, 2)} %"
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def speed(x: float) -> str:
+    """Bytes per second, from TB/s."""
+    return f"{number(x)} TB/s" if x >= 1 else f"{number(1e3 * x)} GB/s"
 
 
 def factor(x: float) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from workbench.derive.figures import ISSUING, stall_label
+from workbench.derive.figures import stall_label
 from workbench.derive.source_diff import (
     COUNTERS,
     Cost,
@@ -31,7 +31,7 @@ from workbench.judge.ladder import Ablation, Row
 from workbench.render import html
 from workbench.render.chart import svg
 from workbench.render.chart.charts import page_charts
-from workbench.render.chart.stalls import OTHER, fills
+from workbench.render.chart.stalls import COLOURS, OTHER_FILL
 from workbench.render.document.blocks import Document, Fold, Section, plain, words
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import in_turn_and_alone, took
@@ -52,7 +52,6 @@ def render_page(
 ) -> str:
     """The page as HTML. The same values give the same bytes."""
     files = PageFiles(sources)
-    colours = fills(row.stalls for row in ablation.everything)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
     every = [block for block in document.blocks if isinstance(block, Section)]
     head = [section for section in every if not section.title]
@@ -75,8 +74,7 @@ def render_page(
         absent=ABSENT,
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
-        reasons=colours.values(),
-        data=_data(ablation, sources, files, list(colours)),
+        data=_data(ablation, sources, files),
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),
@@ -116,21 +114,12 @@ def _figures(row: Row) -> list[Fold]:
     return [Fold(title, (figure_table(row.figures, list(row.figures)),))] if row.figures else []
 
 
-def _data(
-    ablation: Ablation, sources: Sources, files: PageFiles, drawn: list[str]
-) -> dict[str, object]:
-    """What the script puts together where it is asked for: sources, diffs, and their costs.
-    ``drawn`` are the stall reasons that have a colour of their own.
-    """
-    names = all_reasons(sources, drawn)
-    rest = OTHER if OTHER in drawn else ISSUING
+def _data(ablation: Ablation, sources: Sources, files: PageFiles) -> dict[str, object]:
+    """What the script puts together where it is asked for: sources, diffs, and their costs."""
+    names = all_reasons(sources)
     return {
         "reasons": [
-            {
-                "part": drawn.index(name if name in drawn else rest),
-                "label": OTHER if name == OTHER else stall_label(name),
-            }
-            for name in names
+            {"colour": COLOURS.get(name, OTHER_FILL), "label": stall_label(name)} for name in names
         ],
         "sources": files.texts,
         "heat": heat(ablation, sources, files, names),
@@ -320,16 +309,16 @@ def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
     return [shares, time, *counters]
 
 
-def all_reasons(sources: Sources, first: list[str]) -> list[str]:
-    """``first``, then every further stall reason that some line has."""
-    more = {
+def all_reasons(sources: Sources) -> list[str]:
+    """Every stall reason that some line has."""
+    names = {
         reason
         for side in chain(sources.sides.values(), *sources.elsewhere.values())
         if side.costs
         for cost in side.costs.lines.values()
         for reason in cost.stalls
     }
-    return [*first, *sorted(more - set(first))]
+    return sorted(names)
 
 
 def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
 from typing import NamedTuple
 
 from workbench.derive.rooflines import TENSOR
 from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.blocks import Marking
+from workbench.render.document.phrases import kind
 from workbench.render.numbers import number, percent
 
 NAMED, NAMES, LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
@@ -20,9 +20,8 @@ ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
 DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
 PATH = svg.Stroke("step", 1.5)
 NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
-DOTS = 30  # of a line, where a name may cross it
 TERA = 1e12
-WORDS = {kind: f"step, {kind}" for kind in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
+WORDS = {each: f"step, {each}" for each in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
 WORDS[Marking.REFERENCE] = "reference"
 
 
@@ -33,12 +32,13 @@ class Roof(NamedTuple):
     name: str
     rate: float
     measured: float | None
+    unit: str = "TFLOP/s"
 
     @property
     def text(self) -> str:
         """Its rate, with the measured one in brackets."""
         reached = f" ({number(self.measured)})" if self.measured else ""
-        return f"{self.name} {number(self.rate)}{reached}"
+        return f"{self.name} {number(self.rate)}{reached} {self.unit}"
 
 
 def roofs(ablation: Ablation) -> list[Roof]:
@@ -47,15 +47,16 @@ def roofs(ablation: Ablation) -> list[Roof]:
     """
     rates = ablation.ceilings.rates if ablation.ceilings else {}
     points = [row.roofline for row in ablation.everything if row.roofline]
-    kind = next((point.tensor_type for point in points if point.tensor_type), "fp16")
-    memory, tensor = ablation.base, f"{TENSOR} {kind}"
+    dtype = next((point.tensor_type for point in points if point.tensor_type), "fp16")
+    memory, tensor = ablation.base, f"{TENSOR} {dtype}"
     bound = {memory, "fp32", tensor, *(point.arithmetic for point in points)}
     names = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
-    names |= {memory: memory.upper(), tensor: f"Tensor, dense {kind.upper()}"}
+    names |= {memory: memory.upper(), tensor: f"Tensor, dense {dtype.upper()}"}
     drawn = []
     for key in (key for key in names if key in bound and rates.get(key)):
         reached = ablation.measured.value(key) if ablation.measured else None
-        drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA))
+        unit = "TB/s" if key == memory else "TFLOP/s"
+        drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA, unit))
     drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
     return drawn if rates.get(memory) else []
 
@@ -101,19 +102,18 @@ def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
     elif ablation.work is None or ablation.moves_only:
         bottom = canvas.instead(NO_ARITHMETIC)
     else:
-        path = [row.variant for row in ablation.path]
-        bottom = _draw(canvas, marks_at(ablation, *drawn), drawn, path)
+        bottom = _draw(canvas, marks_at(ablation, *drawn), drawn, ablation.path)
     shown = (*ablation.table_rows, *ablation.references)
     return canvas.missing([row for row in shown if not row.roofline], bottom)
 
 
 def _draw(
-    canvas: svg.Canvas, marks: Sequence[Mark], drawn: Sequence[Roof], path: Sequence[str]
+    canvas: svg.Canvas, marks: Sequence[Mark], drawn: Sequence[Roof], path: Sequence[Row]
 ) -> float:
-    named = _named(marks, path)
+    named = _named(marks, path, NAMED - 4 * canvas.narrow)
     widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
-    right = svg.WIDTH - svg.EDGE
-    left = right - min(NAMES, widest + 6)
+    right = canvas.right
+    left = right - min(canvas.most(NAMES), widest + 6)
     nominal, reached = [r.rate for r in drawn], [r.measured or r.rate for r in drawn]
     xs, ys = [mark.at[0] for mark in marks], [mark.at[1] for mark in marks]
     for rise, *rates in (nominal, reached):
@@ -124,11 +124,10 @@ def _draw(
     x_title = f"required FLOP per {drawn[0].name} byte moved"
     canvas.axes(plot, ticks, x_title, "required TFLOP/s")
     places = {mark.row.variant: plot.at(*mark.at) for mark in marks}
-    steps = [places[name] for name in path if name in places]
+    steps = [places[row.variant] for row in path if row.variant in places]
     leaders = _leaders(named, places, plot, left)
     dashed = roof_lines(plot, *reached) if nominal != reached else []
-    over = [steps, *dashed, *(line for _, line in leaders), *([at, at] for at in places.values())]
-    _roofs(canvas, plot, drawn, over)
+    _roofs(canvas, plot, drawn)
     for line in dashed:
         canvas.line(line, MEASURED)
     canvas.line(steps, PATH)
@@ -142,18 +141,21 @@ def _draw(
         canvas.sign(leader[0], svg.sign_of(mark.row), mark.text)
     signs = {svg.sign_of(mark.row) for mark in marks}
     entries: list[tuple[str, svg.Look]] = []
-    entries += [(WORDS[kind], svg.SIGNS[kind]) for kind in WORDS if svg.SIGNS[kind] in signs]
+    entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
     entries += [("the steps to the best version", PATH)] * (len(steps) > 1)
     entries += [("measured on this GPU (in brackets)", MEASURED)] * bool(dashed)
+    entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
     return canvas.legend(entries, plot.y.start + 44)
 
 
-def _named(marks: Sequence[Mark], path: Sequence[str]) -> list[Mark]:
-    """Return references, the ends of the path, and its last steps, as many as have room."""
-    first = [mark for mark in marks if mark.row.is_reference]
-    order = [*path[-1:], *path[:1], *path[-2:0:-1]]
-    steps = [m for name in order for m in marks if m.row.variant == name and m not in first]
-    return [*first, *steps][:NAMED]
+def _named(marks: Sequence[Mark], path: Sequence[Row], most: int) -> list[Mark]:
+    """Return references, the ends of the path, and its kept steps with the largest gains."""
+    references = [mark.row.variant for mark in marks if mark.row.is_reference]
+    kept = [row for row in path[1:-1] if kind(row) == Marking.KEPT]
+    kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
+    order = [*references, *(row.variant for row in (*path[-1:], *path[:1], *kept))]
+    by_name = {mark.row.variant: mark for mark in marks}
+    return [by_name[name] for name in dict.fromkeys(order) if name in by_name][:most]
 
 
 def _leaders(
@@ -178,34 +180,21 @@ def roof_lines(plot: svg.Plot, rise: float, *rates: float) -> list[list[svg.XY]]
     return [slope, *([plot.at(rate / rise, rate), plot.at(plot.x.high, rate)] for rate in rates)]
 
 
-def _roofs(
-    canvas: svg.Canvas, plot: svg.Plot, drawn: Sequence[Roof], over: Sequence[Sequence[svg.XY]]
-) -> None:
-    """Draw roofs and ridges; name each roof where its name is crossed least by what is ``over``."""
-    memory, *compute = drawn
-    slope, *flats = lines = roof_lines(plot, *(roof.rate for roof in drawn))
+def _roofs(canvas: svg.Canvas, plot: svg.Plot, drawn: Sequence[Roof]) -> None:
+    """Draw roofs, ridges and names: over the highest roof and under the others, where their flat
+    line begins, there are fewest marks.
+    """
+    lines = roof_lines(plot, *(roof.rate for roof in drawn))
     for line in lines:
         canvas.line(line, ROOF)
+    (slope, *flats), (memory, *compute) = lines, drawn
     (ax, ay), (bx, by) = slope
     angle = math.atan2(by - ay, bx - ax)
     middle = ((ax + bx) / 2 + 6 * math.sin(angle), (ay + by) / 2 - 6 * math.cos(angle))
-    turn = round(math.degrees(angle), 1)
-    canvas.text(middle, f"{memory.text} TB/s", anchor="middle", turn=turn, halo=True)
-    dots = [
-        (ax + n / DOTS * (bx - ax), ay + n / DOTS * (by - ay))
-        for line in (*lines, *over)
-        for (ax, ay), (bx, by) in pairwise(line)
-        for n in range(DOTS + 1)
-    ]
-
-    def crossed(start: svg.XY) -> int:
-        near = svg.Box(start[0] - 6, start[1] - svg.SMALL - 5, start[0] + wide + 6, start[1] + 4)
-        return [near.x0 < x < near.x1 and near.y0 < y < near.y1 for x, y in dots].count(True)
-
+    words = memory.name if canvas.narrow else memory.text
+    canvas.text(middle, words, anchor="middle", turn=round(math.degrees(angle), 1), halo=True)
     for roof, ((x, y), (end, _)) in zip(compute, flats, strict=True):
         canvas.line(((x, y), (x, plot.y.start)), DROP)
-        text = f"{roof.text} TFLOP/s, ridge {number(roof.rate / memory.rate)}"
-        wide = svg.text_width(text, svg.SMALL)
-        last = end - 4 - wide
-        starts = [min(x + 8 + step, last) for step in range(0, round(end - x), 60)]
-        canvas.text(min(product(starts, (y - 5, y + 14)), key=crossed), text, halo=True)
+        words = roof.name if canvas.narrow else roof.text
+        start = min(x + 8, end - svg.text_width(words, svg.SMALL))
+        canvas.text((start, y - 5 if roof is compute[0] else y + 14), words, halo=True)

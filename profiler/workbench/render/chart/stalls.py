@@ -1,7 +1,4 @@
-"""Each step beside its parent: microseconds under ncu by stall reason.
-
-Colours of stall reasons stay from chart to chart.
-"""
+"""A kernel beside the one that it replaces: microseconds under ncu by stall reason."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 from typing import NamedTuple
 
-from workbench.derive.figures import ISSUING, UNSAMPLED
+from workbench.derive.figures import ISSUING
+from workbench.judge.comparison import Comparison
 from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.limits import stall_words
@@ -17,24 +15,20 @@ from workbench.render.numbers import factor, number
 
 NAMES, NUMBER = 260.0, svg.SMALL  # the most that names take, and the size of numbers
 BAR, GAP = 18.0, 7.0  # a bar, and over and under a pair
-# A common reason keeps its colour from report to report; any other takes one that is free.
-COLOURS = {
-    "long_scoreboard": "blue",
-    "wait": "orange",
-    "barrier": "green",
-    "short_scoreboard": "pink",
-    "math_pipe_throttle": "vermilion",
-    "not_selected": "sky",
-    "mio_throttle": "yellow",
-}
-ISSUING_FILL, OTHER_FILL = "faint", "grey"
-OTHER = "other"
+MOST = 10  # reasons that a chart tells apart; it sums the rest
+OTHER, OTHER_FILL = "other", "grey"
+# The colour of a reason in every chart and on every page.
+COLOURS = svg.named(
+    f"{ISSUING}=faint long_scoreboard=blue wait=orange barrier=green short_scoreboard=pink "
+    "math_pipe_throttle=vermilion not_selected=sky mio_throttle=yellow dispatch_stall=olive "
+    "no_instructions=purple drain=brown lg_throttle=teal imc_miss=rose warpgroup_arrive=lime "
+    f"branch_resolving=lilac gmma=maroon membar=sand sleeping=forest {OTHER}={OTHER_FILL}"
+)
 
 
 class Pair(NamedTuple):
-    """A step beside its parent: names and microseconds by stall reason, the parent's first."""
+    """Names and microseconds by stall reason of two kernels, the parent's first."""
 
-    variant: str
     names: tuple[str, str]
     times: tuple[dict[str, float], dict[str, float]]
 
@@ -49,56 +43,57 @@ class Pair(NamedTuple):
         return f"{number(before)} µs", f"{number(after)} µs, {factor(before / after)}"
 
 
-def pairs(rows: Iterable[Row]) -> list[Pair]:
-    shown = []
-    for row in rows:
-        sides = row.against_parent
-        if sides and (every := sides.stall_microseconds):
-            times = {t.reason: t.before for t in every}, {t.reason: t.after for t in every}
-            shown.append(Pair(row.variant, (sides.before, sides.after), times))
-    return shown
+def pair(sides: Comparison | None) -> list[Pair]:
+    """Return one, or none where there are no samples."""
+    if sides is None or not (every := sides.stall_microseconds):
+        return []
+    times = {t.reason: t.before for t in every}, {t.reason: t.after for t in every}
+    return [Pair((sides.before, sides.after), times)]
 
 
 def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
     """Draw the steps to the best one."""
-    steps = ablation.path or ablation.rows
-    shown = pairs(steps)
-    sampled = {pair.variant for pair in shown}
-    missing = [r for r in steps if r.step and r.step.parent and r.variant not in sampled]
+    shown: list[Pair] = []
+    missing: list[Row] = []
+    for row in ablation.path or ablation.rows:
+        shown += (drawn := pair(row.against_parent))
+        missing += [row] * bool(row.step and row.step.parent and not drawn)
     if not shown:
         return canvas.missing(missing, canvas.instead("stall samples not collected"))
-    return canvas.missing(missing, draw(canvas, shown, pair_fills(shown)))
+    return canvas.missing(missing, draw(canvas, shown))
 
 
-def draw(canvas: svg.Canvas, shown: Sequence[Pair], colours: Mapping[str, str]) -> float:
+def draw(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
     """Draw two bars a pair, each pair on the scale of its parent; return where they end."""
+    # By the longer bars: a stall that a step removed keeps its place.
+    colours = fills(
+        {name: max(t[name] for t in pair.times) for name in pair.times[0]} for pair in shown
+    )
     entries = [(OTHER if name == OTHER else stall_words(name), colours[name]) for name in colours]
     y = canvas.legend(entries, 0) + 8
-    left = svg.names_end([name for pair in shown for name in pair.names], NAMES)
-    most = max(max(pair.totals) / pair.totals[0] for pair in shown)
-    room = max(svg.text_width(pair.words[1], NUMBER) for pair in shown) + 10
-    unit = (svg.WIDTH - svg.EDGE - left - room) / most
+    left, room, above = svg.EDGE, 0.0, 16.0  # on a phone words stand above their bar
+    if not canvas.narrow:
+        left = svg.names_end([name for pair in shown for name in pair.names], NAMES)
+        room = max(svg.text_width(pair.words[1], NUMBER) for pair in shown) + 10
+        above = 0.0
+    unit = (canvas.right - left - room) / max(max(p.totals) / p.totals[0] for p in shown)
     for pair in shown:
         if pair is not shown[0]:
-            canvas.line(((svg.EDGE, y), (svg.WIDTH - svg.EDGE, y)), svg.GRID)
+            canvas.line(((svg.EDGE, y), (canvas.right, y)), svg.GRID)
         y += GAP
         for side in (0, 1):
+            y += above
             bar = svg.Box(left, y, left + unit * pair.totals[side] / pair.totals[0], y + BAR)
             stacked(canvas, pair.times[side], colours, bar)
-            base = bar.middle[1] + 0.35 * svg.TEXT
-            at = (svg.EDGE, base)
-            canvas.name(at, pair.names[side], left - 8 - svg.EDGE, strong=bool(side))
-            canvas.text((bar.x1 + 5, base), pair.words[side], NUMBER, ("muted", "ink")[side])
+            base = y - 4 if above else bar.middle[1] + 0.35 * svg.TEXT
+            words, ink = pair.words[side], ("muted", "ink")[side]
+            wide = canvas.right - 100 if above else left - 8
+            canvas.name((svg.EDGE, base), pair.names[side], wide - svg.EDGE, strong=bool(side))
+            at = (canvas.right, base) if above else (bar.x1 + 5, base)
+            canvas.text(at, words, NUMBER, ink, "end" if above else "start")
             y += BAR + 3
         y += GAP
     return y + 4
-
-
-def pair_fills(shown: Iterable[Pair]) -> dict[str, str]:
-    """Return colours by the longer bars: a stall that a step removed keeps its colour."""
-    return fills(
-        {name: max(t[name] for t in pair.times) for name in pair.times[0]} for pair in shown
-    )
 
 
 def fills(shares: Iterable[Mapping[str, float]]) -> dict[str, str]:
@@ -106,13 +101,10 @@ def fills(shares: Iterable[Mapping[str, float]]) -> dict[str, str]:
     rows = list(shares)
     every = dict.fromkeys(name for row in rows for name in row)
     weights = {name: fsum(row.get(name, 0.0) for row in rows) for name in every}
-    stalls = [name for name in weights if name not in (ISSUING, UNSAMPLED)]
-    reasons = sorted(stalls, key=lambda name: (-weights[name], name))[: len(COLOURS)]
-    free = [fill for name, fill in COLOURS.items() if name not in reasons]
-    colours = {ISSUING: ISSUING_FILL}
-    for name in reasons:
-        colours[name] = COLOURS[name] if name in COLOURS else free.pop(0)
-    return {**colours, OTHER: OTHER_FILL} if weights.keys() - colours.keys() else colours
+    stalls = [name for name in weights if name in COLOURS and name not in (ISSUING, OTHER)]
+    reasons = sorted(stalls, key=lambda name: (-weights[name], name))[:MOST]
+    rest = [OTHER] if weights.keys() - {ISSUING, *reasons} else []
+    return {name: COLOURS[name] for name in (ISSUING, *reasons, *rest)}
 
 
 def parts(row: Mapping[str, float], names: Iterable[str]) -> list[tuple[str, float]]:

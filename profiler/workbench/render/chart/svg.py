@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -22,11 +23,12 @@ from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]
 Theme: TypeAlias = Literal["light", "dark"]
-WIDTH, EDGE = 920.0, 8.0  # of every chart, and what its sides keep free
+WIDTH, PHONE = 920.0, 350.0  # of a chart, and of its variant for a phone
+EDGE = 8.0  # what the sides of a chart keep free
 TEXT, SMALL = 12.0, 11.0  # sizes of text
 # Advances of DejaVu Sans in em; the sans-serifs that stand in for it are narrower.
 NARROW, BROAD, BOLD = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@"), 1.1
-HEAD, TITLE = 46.0, 16.0  # over the body of a file, and the size of its title
+TITLE, LINE = 16.0, 16.0  # the size of a file's title, and the height of a line below it
 
 
 class Shades(NamedTuple):
@@ -34,19 +36,20 @@ class Shades(NamedTuple):
     dark: str
 
 
-# The series are Okabe and Ito's: distinct for colour-blind readers, on white and on black.
-SERIES = {
-    "black": "#000000",
-    "white": "#ffffff",
-    "blue": "#0072b2",
-    "orange": "#e69f00",
-    "green": "#009e73",
-    "pink": "#cc79a7",
-    "vermilion": "#d55e00",
-    "sky": "#56b4e9",
-    "yellow": "#f0e442",
-    "grey": "#8b8b8b",
-}
+def named(text: str) -> dict[str, str]:
+    """Return ``name=value`` pairs."""
+    return dict(pair.split("=") for pair in text.split())
+
+
+# The series are Okabe and Ito's, distinct for colour-blind readers, on white and on black; what
+# comes after grey is for rarer things, beside their names.
+SERIES = named(
+    "black=#000000 white=#ffffff blue=#0072b2 orange=#e69f00 green=#009e73 pink=#cc79a7 "
+    "vermilion=#d55e00 sky=#56b4e9 yellow=#f0e442 grey=#8b8b8b purple=#6a3d9a brown=#8c510a "
+    "olive=#6b6b00 maroon=#8e0152 forest=#1b7837 teal=#80cdc1 lime=#a6d854 rose=#f4a6a6 "
+    "lilac=#c2a5cf sand=#d8b365"
+)
+DEEP = ("blue", "purple", "brown", "olive", "maroon", "forest")  # text on them is white
 PALETTE: Mapping[str, Shades] = {
     "ink": Shades("#1f2328", "#f0f6fc"),
     "muted": Shades("#59636e", "#9198a1"),
@@ -60,8 +63,8 @@ PALETTE: Mapping[str, Shades] = {
 
 
 def ink_on(fill: str) -> str:
-    """Return the colour of text on a fill: white on blue alone reads better than black."""
-    return "ink" if fill not in SERIES else "white" if fill == "blue" else "black"
+    """Return the colour of text on a fill."""
+    return "ink" if fill not in SERIES else "white" if fill in DEEP else "black"
 
 
 class Stroke(NamedTuple):
@@ -130,6 +133,11 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
     return short
 
 
+def wrapped(text: str, room: float, size: float) -> list[str]:
+    """Return the lines of a text."""
+    return wrap(text, int(room / (0.62 * size)))
+
+
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return places in the ascending order of ``wanted``, ``gap`` apart or more; where they do not
     fit between ``low`` and ``high`` they begin above ``low``.
@@ -193,7 +201,23 @@ def _box(box: Box) -> str:
 
 
 class Canvas(list[str]):
-    """The elements of a chart."""
+    """The elements of a chart that is so wide; ``height`` is known once it is drawn."""
+
+    def __init__(self, width: float = WIDTH) -> None:
+        super().__init__()
+        self.width, self.height = width, 0.0
+
+    @property
+    def right(self) -> float:
+        return self.width - EDGE
+
+    @property
+    def narrow(self) -> bool:
+        return self.width < WIDTH
+
+    def most(self, wanted: float) -> float:
+        """Return how wide a column may be: on a phone, a third of the chart."""
+        return min(wanted, self.width / 3)
 
     def line(self, points: Sequence[XY], stroke: Stroke) -> None:
         dash = f' stroke-dasharray="{stroke.dash}"' if stroke.dash else ""
@@ -248,7 +272,7 @@ class Canvas(list[str]):
         x, y = EDGE, top + 10
         for word, look in entries:
             wide = 22 + text_width(word, TEXT)
-            if x > EDGE and x + wide > WIDTH:
+            if x > EDGE and x + wide > self.width:
                 x, y = EDGE, y + 20
             if isinstance(look, Sign):
                 self.sign((x + 8, y), look)
@@ -264,13 +288,8 @@ class Canvas(list[str]):
         self, plot: Plot, ticks: Sequence[tuple[float, str]], x_title: str, y_title: str
     ) -> None:
         """Draw the grid, ticks with their words where there is room, and both titles."""
-        box, free = Box(plot.x.start, plot.y.end, plot.x.end, plot.y.start), 0.0
-        for tick, word in ticks:
-            x, half = plot.x.at(tick), 4 * len(word)
-            self.line(((x, box.y0), (x, box.y1)), GRID)
-            if x - half > free:
-                self.text((x, box.y1 + 16), word, SMALL, "muted", "middle")
-                free = x + half
+        box = Box(plot.x.start, plot.y.end, plot.x.end, plot.y.start)
+        self.ticks(plot.x, ticks, box.y0, box.y1)
         for tick in plot.y.ticks(max(2, round((box.y1 - box.y0) / 60))):
             y = plot.y.at(tick)
             self.line(((box.x0, y), (box.x1, y)), GRID)
@@ -279,65 +298,93 @@ class Canvas(list[str]):
         self.text((box.middle[0], box.y1 + 34), x_title, SMALL, "muted", "middle")
         self.text((box.x0 - 6, box.y0 - 10), y_title, SMALL, "muted")
 
+    def ticks(
+        self, axis: Log, ticks: Sequence[tuple[float, str]], top: float, bottom: float
+    ) -> None:
+        """Draw the lines of an axis, and their words where there is room."""
+        free = 0.0
+        for tick, word in ticks:
+            x, half = axis.at(tick), text_width(word, SMALL) / 2 + 2
+            self.line(((x, top), (x, bottom)), GRID)
+            if x - half > free and x + half < self.width + 3:
+                self.text((x, bottom + 16), word, SMALL, "muted", "middle")
+                free = x + half
+
     def instead(self, words: str) -> float:
         """Write in place of a chart what was not collected; return where that ends."""
-        self.text((WIDTH / 2, 60), words, 14, "muted", "middle")
-        return 120.0
+        lines = wrapped(words, self.width - 2 * EDGE, 14)
+        for number, line in enumerate(lines):
+            self.text((self.width / 2, 60 + 20 * number), line, 14, "muted", "middle")
+        return 100.0 + 20 * len(lines)
 
     def missing(self, rows: Sequence[Row], top: float) -> float:
         """Name the variants that are not drawn, and why; return where the chart ends."""
         names = ", ".join(f"{row.variant} ({reason(row)})" for row in rows)
-        lines = wrap(f"{ABSENT}: {names}", 130) if rows else []
+        lines = wrapped(f"{ABSENT}: {names}", self.right - EDGE, SMALL) if rows else []
         for number, line in enumerate(lines, start=1):
             self.text((EDGE, top + 15 * number), line, SMALL, "muted")
         return top + 15 * len(lines) + (8 if lines else 6)
 
 
-class Drawing(NamedTuple):
-    """A drawn chart. ``title`` and ``subtitle`` stand over it in a file; ``alt`` describes it,
-    ``caption`` says how to read it.
+@dataclass(frozen=True)
+class Drawing:
+    """A chart. ``title`` and ``subtitle`` stand over it in a file; ``fill`` draws it and returns
+    where it ends; ``alt`` describes it, ``caption`` says how to read it.
     """
 
     name: str
     title: str
     subtitle: str
-    canvas: Canvas
-    height: float
+    fill: Callable[[Canvas], float]
     alt: str = ""
     caption: str = ""
 
-    def svg(self, theme: Theme = "light") -> str:
+    def on(self, width: float = WIDTH) -> Canvas:
+        """Return the chart without its title."""
+        canvas = Canvas(width)
+        canvas.height = self.fill(canvas)
+        return canvas
+
+    def svg(self, theme: Theme = "light", width: float = WIDTH) -> str:
         """Return a file for a light or a dark page, without a background of its own."""
-        head, room = Canvas(), WIDTH - 2 * EDGE
+        body, room = self.on(width), width - 2 * EDGE
+        lines, head = wrapped(self.subtitle, room, TEXT), Canvas(width)
+        over = TITLE + 14 + LINE * len(lines)
         title = fitted(self.title, room, TITLE, bold=True)
-        head.text((EDGE, TITLE + 3 - HEAD), title, TITLE, bold=True)
-        head.text((EDGE, TITLE + 21 - HEAD), fitted(self.subtitle, room, TEXT), TEXT, "muted")
-        over, under = f"{self.title} {self.subtitle}", f"{self.alt} {self.caption}".strip()
-        content = "".join([*head, *self.canvas])
+        head.text((EDGE, TITLE + 3 - over), title, TITLE, bold=True)
+        for number, line in enumerate(lines, start=1):
+            head.text((EDGE, TITLE + 5 + LINE * number - over), line, TEXT, "muted")
+        words, about = f"{self.title} {self.subtitle}", f"{self.alt} {self.caption}".strip()
+        content = "".join([*head, *body])
         used = set(re.findall(r"\b[fs]-(\w+)", " ".join(re.findall('class="([^"]*)"', content))))
         shades = {name: getattr(PALETTE[name], theme) for name in PALETTE if name in used}
-        wide, high = _number(WIDTH), _number(self.height + HEAD)
+        wide, high = _number(width), _number(body.height + over)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
-            f'viewBox="0 {_number(-HEAD)} {wide} {high}" role="img" '
+            f'viewBox="0 {_number(-over)} {wide} {high}" role="img" '
             f'aria-labelledby="{self.name}-title {self.name}-text">\n'
-            f'<title id="{self.name}-title">{html.escape(over)}</title>\n'
-            f'<desc id="{self.name}-text">{html.escape(under)}</desc>\n'
+            f'<title id="{self.name}-title">{html.escape(words)}</title>\n'
+            f'<desc id="{self.name}-text">{html.escape(about)}</desc>\n'
             f"<style>{_style(shades)}</style>\n"
             f"{content}</svg>\n"
         )
 
     def files(self) -> dict[str, str]:
-        """Return the light and the dark file by name."""
-        return {f"{self.name}-{theme}.svg": self.svg(theme) for theme in get_args(Theme)}
+        """Return the files by name: light and dark, and both as a phone shows them."""
+        return {
+            f"{self.name}{ending}-{theme}.svg": self.svg(theme, width)
+            for ending, width in (("", WIDTH), ("-phone", PHONE))
+            for theme in get_args(Theme)
+        }
 
     def inline(self) -> str:
-        """Return the chart for a page that has ``page_style``."""
-        wide, high = _number(WIDTH), _number(self.height)
-        return (
-            f'<svg class="chart" data-chart="{html.escape(self.name)}" viewBox="0 0 {wide} {high}" '
-            f'width="{wide}" height="{high}" role="img" aria-label="{html.escape(self.alt)}">\n'
-            f"{''.join(self.canvas)}</svg>\n"
+        """Return the chart for a page that has ``page_style`` and shows one of the two widths."""
+        drawn = ((kind, self.on(width)) for kind, width in (("wide", WIDTH), ("phone", PHONE)))
+        return "".join(
+            f'<svg class="chart {kind}" data-chart="{html.escape(self.name)}" '
+            f'viewBox="0 0 {_number(body.width)} {_number(body.height)}" role="img" '
+            f'aria-label="{html.escape(self.alt)}">\n{"".join(body)}</svg>\n'
+            for kind, body in drawn
         )
 
     def _repr_html_(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.ladder import Ablation, Row
@@ -29,21 +30,19 @@ def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
     if not steps:
         return canvas.missing(missing, canvas.instead("timing not collected"))
     lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
-    changes = [short_change(row) for row, _ in steps]
-    change = svg.names_end([row.variant for row, _ in steps], NAMES)
+    changes = ["" if canvas.narrow else short_change(row) for row, _ in steps]
+    change = svg.names_end([row.variant for row, _ in steps], canvas.most(NAMES))
     value = min(CHANGES, 1 + max(svg.text_width(text, svg.SMALL) for text in changes))
     value += change + GAP
     value += max(svg.text_width(microseconds(time.value), svg.TEXT, bold=True) for _, time in steps)
-    scale = svg.Log(min(lows) / 1.2, max(highs) * 1.15, value + GAP, svg.WIDTH - svg.EDGE)
+    scale = svg.Log(min(lows) / 1.2, max(highs) * 1.15, value + GAP, canvas.right)
     top = LINE * len(references) + 6
     bottom = top + ROW * len(steps)
-    for tick in scale.ticks(TICKS):
-        x = scale.at(tick)
-        canvas.line(((x, top), (x, bottom)), svg.GRID)
-        canvas.text((x, bottom + 16), f"{tick:,g} µs", svg.SMALL, "muted", "middle")
+    ticks = scale.ticks(3 if canvas.narrow else TICKS)
+    canvas.ticks(scale, [(tick, f"{tick:,g} µs") for tick in ticks], top, bottom)
     for place, (row, time) in enumerate(references):
         name, x, y = f"{row.variant} {microseconds(time.value)}", scale.at(time.value), LINE * place
-        fits = x + 5 + svg.text_width(name, svg.SMALL) <= svg.WIDTH - svg.EDGE
+        fits = x + 5 + svg.text_width(name, svg.SMALL) <= canvas.right
         canvas.line(((x, y + 2), (x, bottom)), REFERENCE)
         at = (x + 5 if fits else x - 5, y + svg.SMALL)
         canvas.text(at, name, svg.SMALL, "reference", "start" if fits else "end", halo=True)
@@ -73,16 +72,11 @@ def _ends(time: Time | Ratio) -> tuple[float, float]:
 
 
 def size_lines(over: OverSizes, name: str = SIZES) -> svg.Drawing:
-    """Draw the versions of one range over the fastest reference."""
-    canvas, shared = svg.Canvas(), shape_words(over.others)
-    drawn = _most_telling(over)
-    if drawn:
-        bottom = _lines(canvas, drawn, over.parameter)
-    else:
-        bottom = canvas.instead("no version was timed beside a reference")
+    """Return the versions of one range over the fastest reference."""
+    shared = shape_words(over.others)
     title = f"Ratio to the fastest reference over {over.parameter}"
     subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
-    return svg.Drawing(name, title, subtitle, canvas, bottom + 6, *caption_of(SIZES))
+    return svg.Drawing(name, title, subtitle, partial(_lines, over=over), *caption_of(SIZES))
 
 
 def _most_telling(over: OverSizes) -> dict[str, list[tuple[float, Ratio]]]:
@@ -104,25 +98,28 @@ def _most_telling(over: OverSizes) -> dict[str, list[tuple[float, Ratio]]]:
     return {name: points[name] for name in points if name in kept}
 
 
-def _lines(
-    canvas: svg.Canvas, drawn: Mapping[str, Sequence[tuple[float, Ratio]]], parameter: str
-) -> float:
+def _lines(canvas: svg.Canvas, over: OverSizes) -> float:
+    drawn = _most_telling(over)
+    if not drawn:
+        return canvas.instead("no version was timed beside a reference") + 6
     ratios = [ratio for points in drawn.values() for _, ratio in points]
     lows, highs = zip((1.0, 1.0), *map(_ends, ratios), strict=True)
     sizes = sorted({size for points in drawn.values() for size, _ in points})
-    across = svg.Log(sizes[0] / 1.15, sizes[-1] * 1.15, 52, svg.WIDTH - svg.EDGE)
+    across = svg.Log(sizes[0] / 1.15, sizes[-1] * 1.15, 52, canvas.right)
     plot = svg.Plot(across, svg.Log(min(lows) / 1.06, max(highs) * 1.06, 354, 34))
     ticks = [(size, size_words(size)) for size in sizes]  # there is nothing between sizes
-    canvas.axes(plot, ticks, parameter, "speed ÷ that of the fastest reference")
+    canvas.axes(plot, ticks, over.parameter, "speed ÷ that of the fastest reference")
     canvas.line((plot.at(across.low, 1.0), plot.at(across.high, 1.0)), REFERENCE)
     strokes = {name: svg.Stroke(colour, 2.0) for name, colour in zip(drawn, COLOURS, strict=False)}
     for name, stroke in strokes.items():
-        places = [plot.at(size, over.ratio) for size, over in drawn[name]]
+        places = [plot.at(size, ratio.ratio) for size, ratio in drawn[name]]
         canvas.line(places, stroke)
-        for (_, over), (x, y) in zip(drawn[name], places, strict=True):
-            foot, top = map(plot.y.at, _ends(over))
+        for (_, ratio), (x, y) in zip(drawn[name], places, strict=True):
+            foot, top = map(plot.y.at, _ends(ratio))
             if foot - top > 6:  # an interval that is higher than its mark
                 for ends in ((x, foot), (x, top)), *(((x - 3, y), (x + 3, y)) for y in (foot, top)):
                     canvas.line(ends, stroke._replace(width=1.2))
             canvas.sign((x, y), svg.Sign("circle", stroke.colour, size=7))
-    return canvas.legend([*strokes.items(), ("fastest reference", REFERENCE)], plot.y.start + 44)
+    return (
+        canvas.legend([*strokes.items(), ("fastest reference", REFERENCE)], plot.y.start + 44) + 6
+    )

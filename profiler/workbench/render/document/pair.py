@@ -33,8 +33,8 @@ from workbench.render.document.blocks import (
 from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import regimes_of, time_in
-from workbench.render.numbers import quantity, times, with_unit
-from workbench.words import ABSENT, Regime, Status
+from workbench.render.numbers import times, with_unit
+from workbench.words import ABSENT, NONE, Regime, Status
 
 SOURCE_HINT = "--source shows every hunk with what its lines cost"
 Figures = Mapping[str, Figure]
@@ -59,7 +59,8 @@ def figure_pairs(
         numeric("after", names[1], lambda b: _value(b[2])),
         numeric("factor", "factor", _factor),
     ]
-    return table(name, fields, rows, key=lambda b: b[0])
+    notes = variant.notes(side for row in rows for side in row[1:])
+    return table(name, fields, rows, key=lambda b: b[0], notes=notes)
 
 
 def memory(names: Names, before: Figures, after: Figures) -> Fold:
@@ -76,12 +77,14 @@ def _is_zero(key: str, side: Figures) -> bool:
 
 
 def _value(figure: Figure | None) -> str:
-    return quantity(figure.value, figure.unit) if figure else ABSENT
+    return variant.figure_value(figure) if figure else ABSENT
 
 
 def _factor(both: Both) -> str:
-    _, before, after = both
-    return times(before.value if before else None, after.value if after else None)
+    """None of noise: not where either side is below the floor of its figure."""
+    if any(side is None or _value(side).startswith("<") for side in both[1:]):
+        return NONE
+    return times(*(side.value for side in both[1:] if side))
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
+from workbench.ncu.catalog import catalog
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
@@ -92,9 +93,27 @@ Known = tuple[str, Figure | None]  # a figure by its id, None where it was not c
 
 def _value(known: Known) -> Content:
     figure = known[1]
-    if figure is None:
-        return ABSENT
-    return figure_cell(figure.value, quantity(figure.value, figure.unit))
+    return figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
+
+
+def figure_value(figure: Figure) -> str:
+    """A figure without its unit; a share that cannot be has the number of its note."""
+    spec = catalog().get(figure.id)
+    floor = spec.floor if spec and spec.floor else FLOORS.get(figure.unit, 0.0)
+    text = quantity(figure.value, figure.unit, floor)
+    return f"{text} (1)" if impossible(figure) else text
+
+
+def figure_text(figure: Figure | None) -> str:
+    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
+
+
+def impossible(figure: Figure | None) -> bool:
+    return figure is not None and figure.unit == "%" and figure.value >= 100.5
+
+
+FLOORS = {"%": 0.05, "% of peak": 0.05, "GB/s": 0.5}  # digits of less than this are noise
+IMPOSSIBLE = "over 100 %: ncu counted hits and lookups in different passes, which differ"
 
 
 FIGURES: list[Field[Known]] = [
@@ -113,7 +132,11 @@ def figure_table(
     figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
 ) -> Table:
     known = [(key, figures.get(key)) for key in keys]
-    return table(name, FIGURES, known, key=lambda k: k[0])
+    return table(name, FIGURES, known, key=lambda k: k[0], notes=notes(k[1] for k in known))
+
+
+def notes(figures: Iterable[Figure | None]) -> tuple[str, ...]:
+    return (IMPOSSIBLE,) if any(map(impossible, figures)) else ()
 
 
 def profile(
