@@ -141,14 +141,20 @@ def test_errors_are_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
 @given(texts)
 @example(WORST)
 def test_labels_of_charts_are_well_formed(text: str) -> None:
-    canvas = svg.Canvas()
-    canvas.text((0, 0), text)
-    canvas.sign((0, 0), svg.KEPT, f"{text}.")
-    drawing = svg.Drawing("times", text, text, canvas, 10, text, text)
-    for picture in (drawing.svg(), drawing.inline()):
+
+    def fill(canvas: svg.Canvas) -> float:
+        canvas.text((0, 0), text)
+        canvas.sign((0, 0), svg.KEPT, f"{text}.")
+        return 10
+
+    drawing = svg.Drawing("times", text, text, fill, text, text)
+    lines = len(svg.wrapped(text, svg.WIDTH, svg.TEXT)) + 1
+    for picture in (drawing.svg(), f"<div>{drawing.inline()}</div>"):
         root = ElementTree.fromstring(picture.encode())
-        assert len(list(root.iter())) <= 9
-        shown_text = "".join(root.itertext()) + root.attrib.get("aria-label", "")
+        every = list(root.iter())
+        assert len(every) <= 9 + lines
+        labels = [each.attrib.get("aria-label", "") for each in every]
+        shown_text = "".join([*root.itertext(), *labels])
         assert not set(shown_text) & TURNING
         told = (c for c in shown_text if c not in "\t\r\n")
         assert not {c for c in told if unicodedata.category(c) in ("Cc", "Cs")}
@@ -209,7 +215,13 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     parsed, own = elements(text), elements(pages.recorded_page())
     assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
     assert parsed.attributes <= own.attributes
-    marks = [e for drawing in page_charts(found) for e in drawing.on() if "<title>" in e]
+    marks = [
+        e
+        for drawing in page_charts(found)
+        for width in (svg.WIDTH, svg.PHONE)
+        for e in drawing.on(width)
+        if "<title>" in e
+    ]
     assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
         "script": own.tags["script"],
         "title": 1 + len(marks),
