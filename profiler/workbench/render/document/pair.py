@@ -59,8 +59,7 @@ def figure_pairs(
         numeric("after", names[1], lambda b: _value(b[2])),
         numeric("factor", "factor", _factor),
     ]
-    notes = variant.notes(side for row in rows for side in row[1:])
-    return table(name, fields, rows, key=lambda b: b[0], notes=notes)
+    return table(name, fields, rows, key=lambda b: b[0])
 
 
 def memory(names: Names, before: Figures, after: Figures) -> Fold:
@@ -106,6 +105,7 @@ def _compared(
     parts = [
         *(why.account(pair) if pair else []),
         figure_pairs(names, old, new),
+        *variant.marked(old, new),
         memory(names, old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
         bottlenecks(names, sides),

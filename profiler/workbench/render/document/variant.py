@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
@@ -97,11 +97,11 @@ def _value(known: Known) -> Content:
 
 
 def figure_value(figure: Figure) -> str:
-    """A figure without its unit; a share that cannot be has the number of its note."""
+    """A figure without its unit; a share that cannot be has a mark."""
     spec = catalog().get(figure.id)
     floor = spec.floor if spec and spec.floor else FLOORS.get(figure.unit, 0.0)
     text = quantity(figure.value, figure.unit, floor)
-    return f"{text} (1)" if impossible(figure) else text
+    return f"{text} *" if impossible(figure) else text
 
 
 def figure_text(figure: Figure | None) -> str:
@@ -113,7 +113,7 @@ def impossible(figure: Figure | None) -> bool:
 
 
 FLOORS = {"%": 0.05, "% of peak": 0.05, "GB/s": 0.5}  # digits of less than this are noise
-IMPOSSIBLE = "over 100 %: ncu counted hits and lookups in different passes, which differ"
+IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
 
 
 FIGURES: list[Field[Known]] = [
@@ -132,11 +132,13 @@ def figure_table(
     figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
 ) -> Table:
     known = [(key, figures.get(key)) for key in keys]
-    return table(name, FIGURES, known, key=lambda k: k[0], notes=notes(k[1] for k in known))
+    return table(name, FIGURES, known, key=lambda k: k[0])
 
 
-def notes(figures: Iterable[Figure | None]) -> tuple[str, ...]:
-    return (IMPOSSIBLE,) if any(map(impossible, figures)) else ()
+def marked(*sides: Mapping[str, Figure]) -> list[Block]:
+    """What the mark behind a figure means, where one has it."""
+    every = (figure for side in sides for figure in side.values())
+    return [paragraph(IMPOSSIBLE)] if any(map(impossible, every)) else []
 
 
 def profile(
@@ -148,6 +150,7 @@ def profile(
     """The figures of one capture."""
     blocks: list[Block] = [
         figure_table(figures),
+        *marked(figures),
         paragraph(limited(limiters)),
         Fold(words(MEMORY), (figure_table(figures, MEMORY_LEVELS, "memory"),)),
     ]
