@@ -14,6 +14,7 @@ ROOMS = (
     "errors",
     "words",
     "answered",
+    "children",
     "cuda",
     "shipped",
     "study",

@@ -33,26 +33,79 @@ def workbench(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("verb", ["list", "ablate"])
+EXITS = "ctypes.CDLL(None).syscall({}, 0)  # exit_group"
+HELPER = "import sys; sys.path.insert(0, __file__.rpartition('/')[0]); import helper"
+CLOSES = "closes what its process needs"
+
+
 @pytest.mark.parametrize(
-    "ends",
+    ("ends", "why"),
     [
-        "import posix; posix._exit(0)",
-        "import ctypes; ctypes.CDLL(None)._exit(0)",
-        "import os; os.execv('/bin/true', ['true'])",
-        "import posix; posix._exit(3)",
+        ("import os; os._exit(0)", "SystemExit: 0"),
+        ("import posix; posix._exit(3)", "SystemExit: 3"),
+        ("import ctypes; ctypes.CDLL(None)._exit(0)", "SystemExit: _exit"),
+        ("import os; os.execvp('true', ['true'])", "SystemExit: os.exec"),
+        ("import os; os.kill(os.getpid(), 9)", "SystemExit: SIGKILL"),
+        ("import os; os.close(1)", CLOSES),
+        ("import os; os.closerange(0, 256)", CLOSES),
+        ("raise SystemExit", "SystemExit"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("import ctypes; ctypes.string_at(0)", "crashed this command: Segmentation fault"),
+        ("import os; os.abort()", "crashed this command: Aborted"),
     ],
 )
-def test_what_ends_the_process_is_named(ends: str, verb: str, root: Path) -> None:
+@pytest.mark.parametrize("verb", ["list", "ablate"])
+def test_what_ends_the_process_has_its_file_and_line(
+    ends: str, why: str, verb: str, root: Path
+) -> None:
+    """In ``study.py``, and in a module that it imports."""
+    number = (root / STUDY).read_text().count("\n") + 1
+    place = f"error: {root / STUDY}:{number}"
+    if verb == "ablate":
+        (root / STUDY).with_name("helper.py").write_text(f"\n{ends}\n")
+        ends, place = HELPER, f"{place} (helper.py:2)"
     append(root, f"{ends}\n")
     done = workbench(root, verb)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{root / STUDY} ended this command with exit code" in done.stderr
+    assert done.stderr.startswith(place)
+    assert why in done.stderr
+    assert "\nhint: " in done.stderr
+
+
+def test_a_fork_of_the_users_may_end_as_it_likes(root: Path) -> None:
+    append(root, "import os\nif not os.fork():\n    os._exit(0)\nos.wait()\n")
+    assert workbench(root, "list").returncode == 0
+
+
+def test_code_that_does_not_come_back_has_its_line(root: Path) -> None:
+    """Code that no handler of a signal interrupts."""
+    number = (root / STUDY).read_text().count("\n") + 1
+    append(root, "sum(range(10**15))\n")
+    limits = "from workbench.study import users_code; users_code.SECONDS = 0.1; "
+    limits += "users_code.LAST_SECONDS = 0.9; "
+    limits += "from workbench.__main__ import main; raise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", limits, "list", "--project", str(root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{root / STUDY}:{number}: it takes longer than 0.1 s" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["list", "ablate"])
+def test_what_nothing_can_refuse_has_its_file(verb: str, root: Path) -> None:
+    append(root, f"import ctypes\n{EXITS.format(231)}\n")
+    done = workbench(root, verb)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{root / STUDY} ended this command with exit code 0" in done.stderr
     assert "hint: take out what ends the process" in done.stderr
 
 
 def test_a_brief_answer_has_the_error(root: Path) -> None:
-    append(root, "import posix; posix._exit(0)\n")
+    append(root, f"import ctypes\n{EXITS.format(231)}\n")
     done = workbench(root, "check", "--brief")
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "usage"
@@ -97,27 +150,6 @@ def test_a_signal_to_the_process_that_waits_ends_the_verb_in_order(
         assert running.wait(15) == 130
         assert time.monotonic() - began < 10
         assert "Traceback" not in running.stderr.read()
-
-
-def test_a_verb_dies_with_its_server(root: Path) -> None:
-    """The server is killed: nothing may hold the GPU for nobody."""
-    append(root, "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(20)\n")
-    server = (
-        "import os, subprocess, sys\n"
-        "from workbench.answered import SERVER\n"
-        "subprocess.run(sys.argv[1:], env={**os.environ, SERVER: str(os.getpid())})\n"
-    )
-    command = [sys.executable, "-m", "workbench", "list", "--project", str(root)]
-    served = [sys.executable, "-c", server, *command]
-    with subprocess.Popen(served, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
-        verb = Path("/proc", running.stderr.readline().strip())
-        assert verb.is_dir()
-        running.kill()
-        last = time.monotonic() + 10
-        while verb.is_dir() and time.monotonic() < last:
-            time.sleep(0.05)
-        assert not verb.is_dir()
 
 
 def test_the_ci_script_wants_the_result(root: Path, tmp_path: Path) -> None:

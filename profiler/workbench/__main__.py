@@ -4,25 +4,21 @@ code, which may end the process that reads it, and that is no answer.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
 INTERRUPTED = 130
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> int:
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    from workbench import answered
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    from workbench import answered, children
 
-    parent = os.getpid()
-    child = os.fork()
-    if child:
-        return waited(child)
-    answered.end_with(parent, signal.SIGKILL)
+    answered.listen()
+    if (status := children.kept()) is not None:
+        return told(status)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        children.unblock()
         from workbench.cli.main import main as run
 
         code = run()
@@ -33,42 +29,33 @@ def main() -> int:
     return code
 
 
-def waited(child: int) -> int:
-    """The exit code of the child, which gets the signals that only this process got, too."""
-    from workbench import answered
+def told(status: int) -> int:
+    """Return the exit code of a verb whose process ended so: without an answer it is never 0."""
+    from workbench import answered, children
 
-    for number in PASSED_ON:
-        signal.signal(number, lambda number, frame: os.kill(child, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-    if server := os.environ.get(answered.SERVER):
-        answered.end_with(int(server), signal.SIGTERM)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # until here a signal finds it
-    for number in PASSED_ON:
-        signal.signal(number, signal.SIG_IGN)
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = answered.exit_code()
-    if code is not None:
+    if (code := answered.exit_code()) is not None:
         return code
-    if ended < 0:
-        signal.signal(-ended, signal.SIG_DFL) if -ended != signal.SIGKILL else None
-        os.kill(os.getpid(), -ended)
-    path = os.fsdecode(answered.running())
-    return unanswered(path, ended) if path or not ended else ended
+    path, crash = answered.running(), answered.crash_text()
+    if crash:
+        from workbench.study.users_code import crash_in_words
+
+        return complain(*crash_in_words(path, crash))
+    ended = children.end_like(status)
+    if ended and not path:
+        return ended
+    what = f"{path or 'something'} ended this command with exit code {ended}"
+    hint = "take out what ends the process: every verb runs this file"
+    return complain(f"{what} before it had an answer", hint if path else "", is_users=bool(path))
 
 
-def unanswered(path: str, ended: int) -> int:
-    from workbench.cli import streams
-    from workbench.cli.main import complain
+def complain(message: str, hint: str, is_users: bool = True) -> int:
+    from workbench.cli import main, streams
     from workbench.errors import ToolFailed, UsageError
 
     streams.prepare()
     streams.answered = "--brief" not in sys.argv[1:]
-    kind = UsageError if path else ToolFailed
-    error = kind(
-        f"{path or 'something'} ended this command with exit code {ended} before it had an answer",
-        hint="take out what ends the process, such as os._exit: every verb runs this file",
-    )
-    complain(error)
+    error = (UsageError if is_users else ToolFailed)(message, hint=hint)
+    main.complain(error)
     streams.flush()
     return error.exit_code
 

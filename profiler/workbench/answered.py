@@ -1,58 +1,78 @@
-"""What the process of a verb shares with the one that waits for it (``__main__``): its exit code,
-and the user's file whose code is running, since that code may end the process.
+"""What the processes of a verb share (``__main__``, ``children``): its exit code, the user's file
+whose code is running, since that code may end the process, and the folders to delete.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SERVER = "WORKBENCH_SERVER"  # the process for which a verb was started, and with which it ends
-_PR_SET_PDEATHSIG = 1
-_shared = mmap.mmap(-1, mmap.PAGESIZE)  # forks see the same bytes
-_CODE, _LENGTH, _PATH = 1, 2, 4  # where they begin, behind whether there is an answer
+_PATH_BYTES, _FOLDERS_BYTES = 4096, 12288
+
+
+class _Page(ctypes.Structure):
+    """``status`` is what the keeper waited for; a line break ends each of the ``folders``."""
+
+    _fields_ = (
+        ("has_answer", ctypes.c_bool),
+        ("code", ctypes.c_ubyte),
+        ("has_status", ctypes.c_bool),
+        ("status", ctypes.c_int),
+        ("path", ctypes.c_char * _PATH_BYTES),
+        ("folders", ctypes.c_char * _FOLDERS_BYTES),
+    )
+
+
+page = _Page.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Page)))  # forks see the same bytes
+crash: int | None = None  # the file that gets the lines of a crash
+
+
+def listen() -> None:
+    """Called before a fork that may crash."""
+    global crash
+    opened = os.memfd_create("workbench-crash")
+    crash = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)  # a standard stream may be closed
+    os.close(opened)
+
+
+def crash_text() -> str:
+    size = os.fstat(crash).st_size if crash is not None else 0
+    return os.pread(crash, size, 0).decode(errors="replace") if crash is not None else ""
 
 
 def answer(code: int) -> None:
     """From here on nothing changes the exit code."""
-    _shared[_CODE] = code & 0xFF
-    _shared[0] = 1
+    page.code = code & 0xFF
+    page.has_answer = True
 
 
 def exit_code() -> int | None:
     """None where there was no answer."""
-    return _shared[_CODE] if _shared[0] else None
+    return page.code if page.has_answer else None
 
 
-def running() -> bytes:
-    """The user's file whose code is running; b"" for none."""
-    length = int.from_bytes(_shared[_LENGTH:_PATH], "little")
-    return _shared[_PATH : _PATH + length]
+def running() -> str:
+    """The user's file whose code is running; "" for none."""
+    return os.fsdecode(page.path)
 
 
 @contextmanager
 def runs(path: Path) -> Iterator[None]:
-    before = running()
-    _note(os.fsencode(path))
+    before = page.path
+    page.path = os.fsencode(path)[: _PATH_BYTES - 1]
     try:
         yield
     finally:
-        _note(before)
+        page.path = before
 
 
-def _note(path: bytes) -> None:
-    path = path[: len(_shared) - _PATH]
-    _shared[_PATH : _PATH + len(path)] = path
-    _shared[_LENGTH:_PATH] = len(path).to_bytes(2, "little")
-
-
-def end_with(parent: int, how: signal.Signals) -> None:
-    """Get this signal when the parent dies, if that is still this one."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(how))
-    if os.getppid() != parent:
-        os.kill(os.getpid(), how)
+def note_folder(folder: Path) -> None:
+    """Note a folder before it is made: it is deleted when the command ends."""
+    names = page.folders + os.fsencode(folder.absolute()) + b"\n"
+    if len(names) < _FOLDERS_BYTES:
+        page.folders = names

@@ -59,6 +59,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     bad = {
         "dies": "import os\nos._exit(9)\n",
         "exits": "import sys\nsys.exit(0)\n",
+        "crashes": "import ctypes\nctypes.string_at(0)\n",
         "raises": "raise BaseException('no')\n",
         "prints": "print('{}')\n" + RUN,
         "hangs": "import time\ntime.sleep(600)\n",
@@ -69,12 +70,13 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     built = json.loads(out)["builds"]
     assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
     errors = {b["variant"]: b["error"] for b in built}
-    assert "crashed its process (exit 9)" in errors["dies"]
-    assert errors["exits"] == "SystemExit: 0 (exits.py:2)"
+    assert errors["dies"] == "dies.py:2 ends its process: SystemExit: 9"
+    assert errors["exits"] == "exits.py:2 ends its process: SystemExit: 0"
+    assert "crashed its process (crashes.py:2, exit -11)" in errors["crashes"]
     assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert "hangs: nothing came for 6 s" in errors["hangs"]
+    assert "hangs: nothing came for 6 s (hangs.py:2)" in errors["hangs"]
     assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
-    for name in ("dies", "exits", "raises", "hangs"):
+    for name in ("dies", "exits", "crashes", "raises", "hangs"):
         assert f"error: {name}: " in err
 
 
@@ -97,15 +99,16 @@ def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as parent:
         last = time.monotonic() + 120
         workers: list[Any] = []
-        while len(workers) < 2 and time.monotonic() < last:  # the verb, and its worker
+        while len(workers) < 3 and time.monotonic() < last:  # the keeper, the verb, its worker
             workers = psutil.Process(parent.pid).children(recursive=True)
             time.sleep(0.1)
         begun = [path for path in tmp_path.glob("workbench-*") if path.is_dir()]
         parent.kill()
-    assert len(workers) > 1
+    assert len(workers) > 2
     assert begun
     gone, left = psutil.wait_procs(workers, timeout=60)
     assert (len(gone), left) == (len(workers), [])
+    assert not any(path.exists() for path in begun)
 
 
 def test_ctrl_c_in_a_check_is_no_answer(

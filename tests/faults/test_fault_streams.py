@@ -202,7 +202,8 @@ class Interrupt:
     left = int(sys.argv.pop(1))
     def find_spec(self, name, path=None, target=None):
         # Before it imports more, it blocks signals.
-        first = name in ("workbench.__main__", "workbench.answered", "workbench.study")
+        first = name in ("workbench.__main__", "workbench.answered", "workbench.children")
+        first = first or name == "workbench.study"
         if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
             Interrupt.left -= 1
             if not Interrupt.left:

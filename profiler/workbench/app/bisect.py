@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from workbench.app.executor import Executor
 from workbench.app.gate import Gated, gate
+from workbench.children import temporary_folder
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, WorkbenchError
 from workbench.judge.findings import sentence
 from workbench.run.repository import Commit, repository_of
@@ -54,14 +53,14 @@ def bisect(
     repository = repository_of(workspace)
     first, last = repository.commit(good), repository.commit(bad)
     answers: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+    with temporary_folder() as folder:
         compare = partial(
             gate,
             executor,
             workspace,
             first.sha,
             arch=arch,
-            cache=Path(folder) / "cubins",
+            cache=folder / "cubins",
             study=workspace.study(study).name,
             shape=shape,
             variant=variant,

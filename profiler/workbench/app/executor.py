@@ -5,17 +5,16 @@ holds a GPU is put on the ledger, and does not begin where the budget is spent.
 from __future__ import annotations
 
 import atexit
-import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.children import temporary_folder
 from workbench.errors import GateFailed, Interrupted, WorkbenchError
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, locked
@@ -268,6 +267,6 @@ class Local(Executor):
 @cache
 def cubin_folder() -> Path:
     """For as long as this process lives."""
-    folder = Path(tempfile.mkdtemp(prefix="workbench-cubins-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(temporary_folder())

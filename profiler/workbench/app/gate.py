@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from workbench.app.executor import Executor
 from workbench.app.measure import collectable
 from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
 from workbench.app.target import require_arch
+from workbench.children import temporary_folder
 from workbench.errors import UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
     VariantChange,
@@ -221,7 +221,7 @@ def gate(
     with ExitStack() as stack:
         trees = stack.enter_context(repository.worktrees())
         workspaces = [stack.enter_context(trees.at(commit)) for commit in commits]
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="workbench-")))
+        scratch = stack.enter_context(temporary_folder())
         known = paired(repository, commits, workspaces, study, variant)
         cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)

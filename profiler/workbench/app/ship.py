@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from workbench.app.shipped_subject import (
     subject_of,
 )
 from workbench.app.target import Target
+from workbench.children import temporary_folder
 from workbench.evidence import store
 from workbench.evidence.records import Shipped
 from workbench.judge.ladder import judge
@@ -150,12 +149,11 @@ def ship(
     if subject.archs:
         target.note(f"compiling {subject.variant.name} for {', '.join(subject.archs)}")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".workbench-ship-") as scratch:
-        made = Path(scratch) / folder.name
+    with temporary_folder(".workbench-ship-", folder.parent) as scratch:
+        made = scratch / folder.name
         made.mkdir()
         shipped = written(subject, distribution, package, made)
         with alone(folder):
             packaging.require_room(folder)
-            for each in sorted(made.iterdir()):
-                shutil.move(each, folder)
+            made.rename(folder.resolve())  # whole or not at all
     return Shipment(folder, subject, shipped)

@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code, see ``errors``."""
     gc.set_threshold(100_000)  # a command is over before there is garbage worth looking for
     with suppress(ValueError):  # not in the main thread
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, interrupt)
     streams.prepare()

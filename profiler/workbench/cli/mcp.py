@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from workbench import __version__
-from workbench.answered import SERVER
 from workbench.cli.options import McpOptions
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError
 from workbench.words import OWN_EXTRA
@@ -35,18 +34,13 @@ def run(options: McpOptions) -> None:
             f"the Python package '{error.name}' is missing",
             hint=OWN_EXTRA.format("agents"),
         ) from error
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, stop)
     served.run("stdio")
 
 
-_running: set[asyncio.subprocess.Process] = set()
-
-
 def stop(*_: object) -> None:
-    """At once: a thread of the SDK waits for stdin, and no exception ends it."""
-    for process in _running:
-        process.terminate()
+    """At once: a thread of the SDK waits for stdin, and no exception ends it. Verbs end with us."""
     os._exit(Interrupted.exit_code)
 
 
@@ -62,16 +56,13 @@ async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str
             stdin=asyncio.subprocess.DEVNULL,
             stdout=pipe,
             stderr=pipe,
-            env={**os.environ, SERVER: str(os.getpid())},
         )
     except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
         why = f"these arguments cannot be passed to a command: {error}"
         return failed(UsageError.code, why, "name a file or a step")
-    _running.add(process)
     try:
         out, err = await process.communicate()
     finally:
-        _running.discard(process)
         if process.returncode is None:
             process.terminate()  # the client gave up
     why, _, hint = err.decode(errors="replace").strip().partition("\nhint: ")

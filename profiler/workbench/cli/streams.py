@@ -47,12 +47,13 @@ class Waiting:
     def stop(self) -> None:
         if self.timer is None:
             return
-        with self.lock:
-            self.timer.cancel()
-            self.timer = None
-            if self.is_shown:
-                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self.is_shown = False
+        self.timer.cancel()
+        self.lock.acquire(timeout=1.0)  # Ctrl-C may have left it locked
+        self.timer = None
+        if self.is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.is_shown = False
+        self.lock = threading.Lock()
 
 
 waiting = Waiting()

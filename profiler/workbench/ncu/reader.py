@@ -13,7 +13,6 @@ import ctypes
 import math
 import os
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench.children import temporary_folder
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
@@ -61,8 +61,8 @@ def utf8_path(path: Path) -> str:
     """A name of the file that ncu_report takes: it refuses what is not UTF-8."""
     with suppress(UnicodeEncodeError):
         return str(path).encode().decode()
-    folder = _links.enter_context(tempfile.TemporaryDirectory(prefix="workbench-"))
-    link = Path(folder, f"report{path.suffix}")
+    folder = _links.enter_context(temporary_folder())
+    link = folder / f"report{path.suffix}"
     link.symlink_to(path.absolute())
     return str(link)
 

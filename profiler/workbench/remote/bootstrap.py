@@ -13,6 +13,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,15 +69,24 @@ def exchange(
                 while left:
                     left = left[stdin.write(left) :]
                 with suppress(KeyboardInterrupt):
-                    while process.poll() is None and is_wanted():
+                    while not has_ended(process.pid) and is_wanted():
                         time.sleep(POLL_SECONDS)
-            process.wait(END_SECONDS)
-        except (KeyboardInterrupt, subprocess.TimeoutExpired):
-            process.kill()
+            last = time.monotonic() + END_SECONDS
+            while not has_ended(process.pid) and time.monotonic() < last:
+                time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            pass
+        if not has_ended(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
         code = process.wait()
         listener.join()
         result = out.read(MAX_BYTES) if zipfile.is_zipfile(out) and not out.seek(0) else b""
     return result, code, "\n".join(lines)
+
+
+def has_ended(pid: int) -> bool:
+    """Popen would take a lock, which Ctrl-C may leave locked (see ``children.exit_code``)."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def listen(stderr: io.RawIOBase, take: Callable[[str], bool], lines: deque[str]) -> None:

@@ -26,6 +26,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from workbench import children
 from workbench.app.doctor import Diagnosis, diagnosis
 from workbench.app.executor import Task, perform
 from workbench.errors import ToolFailed, WorkbenchError
@@ -178,6 +179,9 @@ def stop_with(stdin: int) -> None:
 
 
 def main() -> None:
+    if (status := children.kept()) is not None:
+        sys.exit(children.end_like(status))
+    children.unblock()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no result
     job = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))

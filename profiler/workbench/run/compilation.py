@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
+from workbench.children import temporary_folder
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.gpu import own_folder
 from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
@@ -29,13 +29,11 @@ KEPT_SECONDS = 86400.0  # for shared builds
 @contextmanager
 def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
     """Gone afterwards. Raises EnvironmentLacks where the disk is full."""
-    scratch = Path(tempfile.mkdtemp(prefix=prefix))
-    try:
-        yield scratch
-    except OSError as error:
-        raise disk_full(scratch, error) or error from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with temporary_folder(prefix) as scratch:
+        try:
+            yield scratch
+        except OSError as error:
+            raise disk_full(scratch, error) or error from None
 
 
 @contextmanager
@@ -171,11 +169,15 @@ def _culprit(outcome: WorkerEnd) -> Failed:
 def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
     """Return the error of a worker that ended with no variant to blame: its own, if it has one."""
     hint = "`workbench doctor` may say why"
+    if outcome.line:
+        return UsageError(f"the code {outcome.why()}", hint="fix this line, or run the file alone")
     if broken := outcome.of(Broken):
         error = broken[0].error.error()
         return type(error)(f"the worker stopped: {error.message}", hint=error.hint or hint)
-    tail = outcome.log.splitlines()[-5:]
+    tail = outcome.said.splitlines()[-5:]
     how = "nothing came any more" if outcome.silent_for else f"exit {outcome.returncode}"
+    if not outcome.returncode:
+        how = "code that it ran ended it with exit code 0 before there was an answer"
     return ToolFailed("\n".join([f"the worker stopped: {how}", *tail]), hint=hint)
 
 

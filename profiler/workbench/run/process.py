@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from workbench.children import exit_code, kill_tree
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
@@ -26,6 +28,7 @@ from workbench.run.protocol import (
     JOB,
     LOG,
     PARENT,
+    WHERE,
     CeilingsJob,
     Done,
     Event,
@@ -88,6 +91,15 @@ MODULES = {
     TrialJob: "workbench.run.worker.trial_call",
 }
 
+# What faulthandler writes of a process, and the user's lines in it, the innermost first.
+LINES = re.compile(
+    r"(?:Fatal Python error: .*\n\n)?^(?:Current thread|Thread|Stack) .*most recent call first.*\n"
+    r"(?:  .*\n?)+(?:\nExtension modules: .*\n?)?",
+    re.MULTILINE,
+)
+FRAME = re.compile(r'^  File "[^"]*/kernels/[^/"]+/([^"]+)", line (\d+)', re.MULTILINE)
+DUMP_SECONDS = 0.5  # for a process that hangs to tell its lines
+
 E = TypeVar("E", bound=Event)
 
 
@@ -106,13 +118,25 @@ class WorkerEnd:
     def finished(self) -> bool:
         return any(isinstance(event, Done) for event in self.events)
 
+    @property
+    def line(self) -> str:
+        """The user's line at which it crashed or hung, such as ``fix1.py:12``; "" for none."""
+        files = [frame for dump in LINES.findall(self.log) for frame in FRAME.findall(dump)[:1]]
+        return f"{files[-1][0]}:{files[-1][1]}" if files else ""
+
+    @property
+    def said(self) -> str:
+        """What it printed, without its lines."""
+        return LINES.sub("", self.log)
+
     def why(self, where: str = "") -> str:
         """How it ended, in words, its own last ones among them."""
-        text = f": {said}" if (said := quoted(self.log)) else ""
+        text = f": {said}" if (said := quoted(self.said)) else ""
+        at = ", ".join(filter(None, (where, self.line)))
         if self.silent_for:
-            at = f" ({where})" if where else ""
+            at = f" ({at})" if at else ""
             return f"hangs: nothing came for {self.silent_for:g} s{at}{text}"
-        at = f"{where}, " if where else ""
+        at = f"{at}, " if at else ""
         return f"crashed its process ({at}exit {self.returncode}){text}"
 
     def of(self, kind: type[E]) -> list[E]:
@@ -191,8 +215,11 @@ def spare_interpreters(number: int) -> Iterator[None]:
         yield
     finally:
         while _spares:
-            with _spares.pop() as spare:  # closes its pipe, and waits
-                spare.kill()
+            spare = _spares.pop()
+            os.kill(spare.pid, signal.SIGKILL)
+            exit_code(spare)
+            with suppress(BrokenPipeError):
+                spare.__exit__(None, None, None)  # closes its pipe
 
 
 class Worker:
@@ -226,7 +253,7 @@ class Worker:
             line = json.dumps([str(scratch.resolve()), module, environment])
             with suppress(BrokenPipeError), self.process.stdin as pipe:
                 pipe.write(f"{line}\n".encode())
-            if self.process.poll() is None:
+            if exit_code(self.process, 0.0) is None:
                 return
         with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
@@ -273,7 +300,7 @@ class Worker:
         silent_for, interrupted = 0.0, False
         last = time.monotonic()
         try:
-            while self.process.poll() is None:
+            while exit_code(self.process, 0.0) is None:
                 if self.drain(on_event):
                     last = time.monotonic()
                 if not self.under_ncu and any(isinstance(one, Done) for one in self.events[-1:]):
@@ -281,6 +308,7 @@ class Worker:
                 allowed = self.allowed(limit_seconds)
                 if time.monotonic() - last > allowed:
                     silent_for = allowed
+                    self.tell_lines()
                     stop(self.process, self.events, signal.SIGKILL)
                     break
                 time.sleep(POLL_SECONDS)
@@ -301,10 +329,15 @@ class Worker:
             log="".join(self.pieces),
         )
 
-    def kill(self) -> None:
+    def tell_lines(self) -> None:
+        """Let a process that hangs write its lines to the log."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(self.process.pid, WHERE)
+        exit_code(self.process, DUMP_SECONDS)
+
+    def kill(self) -> None:
+        kill_tree(self.process.pid)
+        exit_code(self.process)
 
 
 def run_worker(
@@ -322,5 +355,4 @@ def stop(process: subprocess.Popen[bytes], events: list[Event], how: signal.Sign
     if pid is not None and pid != process.pid:
         with suppress(ProcessLookupError):
             os.kill(pid, how)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
+        exit_code(process, STOP_SECONDS)

@@ -5,11 +5,11 @@ once, in processes of their own.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.children import temporary_folder
 from workbench.cuda import nvcc
 from workbench.cuda.compiler import arch_of
 from workbench.errors import BadCapture
@@ -43,15 +43,15 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
     ncu's path. Without a GPU a kernel is only compiled, for ``arch``.
     """
     own = [sys.executable, "-m", "workbench.run.self_test"]
-    with tempfile.TemporaryDirectory(prefix="workbench-self-test-") as folder:
-        code, log = ran([*own, "kernel" if has_gpu else arch], Path(folder))
+    with temporary_folder() as folder:
+        code, log = ran([*own, "kernel" if has_gpu else arch], folder)
         done = [line.removeprefix("done ") for line in log.splitlines() if line.startswith("done ")]
         yield from map(Outcome, done)
         if code != 0:
             yield failed(next(one for one in (*KERNEL_STEPS, "exit") if one not in done), code, log)
         if not has_gpu:
             return
-        ended, said = ran([*own, "torch"], Path(folder))
+        ended, said = ran([*own, "torch"], folder)
         yield (
             failed(TORCH_STEP, ended, said)
             if ended != 0
@@ -61,9 +61,7 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
             return
         for step, options in NCU_STEPS.items():
             report = Path(folder, f"{options[0]}.ncu-rep")
-            ended, said = ran(
-                [tool, *options, "--export", str(report), *own, "kernel"], Path(folder)
-            )
+            ended, said = ran([tool, *options, "--export", str(report), *own, "kernel"], folder)
             try:
                 missing, every = without_number(actions(report, None)[0])
                 text = f"{every} metrics, {missing} of them without a number"

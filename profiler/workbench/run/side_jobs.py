@@ -125,8 +125,9 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, TRIAL_SECONDS, lambda event: None)
     if outcome.silent_for and not outcome.of(Learned):
+        line = f" ({outcome.line})" if outcome.line else ""
         raise GateFailed(
-            f"nothing came back for {TRIAL_SECONDS:g} s", hint="does it wait for something?"
+            f"nothing came back for {TRIAL_SECONDS:g} s{line}", hint="does it wait for something?"
         )
     own = virtual_name(study.name, "")  # a file is called as the user's is
     return answer_of(outcome, Learned, lambda text: text.replace(own, ""), UsageError)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import posix
+import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from errno import EBADF
+from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any
 
-from workbench.answered import runs
+from workbench import answered
 from workbench.errors import UsageError
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECONDS = 30.0  # for an import, or a call, of study.py
 AGAIN_SECONDS = 1.0  # the code may have caught the first one
+LAST_SECONDS = 10.0  # more, after which code that is not Python's is ended
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
     "KeyboardInterrupt": "nobody pressed Ctrl-C: take the line out",
@@ -39,7 +46,10 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     """
     signals: list[int] = []
     try:
-        with runs(path), prints_to_stderr(), time_limit(SECONDS), no_exit(), noted(signals):
+        with (
+            answered.runs(path), noting_crashes(), prints_to_stderr(), time_limit(SECONDS),
+            kept_whole(), noted(signals),
+        ):  # fmt: skip
             yield
     except UsageError:
         raise
@@ -64,12 +74,59 @@ def in_words(error: BaseException) -> str:
 
 
 def line_in(path: Path, error: BaseException) -> str:
-    """``:12`` for the line of the file where it happened, where that is known."""
-    frames = traceback.extract_tb(error.__traceback__)
-    numbers = [frame.lineno for frame in frames if frame.filename == str(path)]
-    if not numbers and isinstance(error, SyntaxError) and error.filename == str(path):
-        numbers = [error.lineno]
-    return f":{numbers[-1]}" if numbers and numbers[-1] else ""
+    """``:12`` for the line of the file where it happened, where that is known; with the file and
+    line of another one of the user's that it called: ``:12 (helper.py:3)``.
+    """
+    frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    return place_of(path, frames[::-1])
+
+
+def place_of(path: Path, frames: Sequence[tuple[str, int | None]]) -> str:
+    """As ``line_in``, of frames from the innermost to the outermost."""
+    users = [f for f in frames if f[1] and (f[0] == str(path) or is_users(f[0]))]
+    line = next((f":{number}" for file, number in users if file == str(path)), "")
+    if users and users[0][0] != str(path):
+        line += f" ({Path(users[0][0]).name}:{users[0][1]})"
+    return line
+
+
+LIBRARY = str(Path(os.__file__).parent)
+INSTALLED = (LIBRARY, str(Path(__file__).parents[1]), "<")
+
+
+def is_users(file: str) -> bool:
+    return not file.startswith(INSTALLED) and "-packages/" not in file
+
+
+FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
+
+
+def crash_in_words(path: str, text: str) -> tuple[str, str]:
+    """What ``noting_crashes`` has noted of a file, and a hint."""
+    own = text[text.rfind("most recent call first") :]  # the main thread is the last
+    place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(own)])
+    if text.startswith("Timeout"):
+        return f"{path}{place}: {in_words(TooLong())}", HINTS["TooLong"]
+    why = text.partition("\n")[0].removeprefix("Fatal Python error: ")
+    return f"{path}{place} crashed this command: {why}", "fix this line: every verb runs this file"
+
+
+@contextmanager
+def noting_crashes() -> Iterator[None]:
+    """Lines at which the process crashes, or does not come back, go to the one that waits."""
+    if answered.crash is None or faulthandler.is_enabled():
+        yield
+        return
+    faulthandler.enable(answered.crash, all_threads=False)
+    last = SECONDS + LAST_SECONDS
+    faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        faulthandler.disable()
 
 
 @contextmanager
@@ -90,21 +147,84 @@ def prints_to_stderr() -> Iterator[None]:
                 os.close(kept)
 
 
+# What ends a process, of libc, and events of Python's audit that may end or replace one.
+ENDS = ("_exit", "_Exit", "exit", "quick_exit", "abort")
+EVENTS = ("ctypes.dlsym", "os.exec", "os.kill", "os.killpg")
+_whole = 0  # the process that is kept whole
+
+
+def _refuse(event: str, values: tuple[Any, ...]) -> None:
+    if event not in EVENTS or os.getpid() != _whole or not is_users(_caller()):
+        return
+    match event, values:
+        case "ctypes.dlsym", (_, name):
+            if name in ENDS:
+                raise SystemExit(name)
+        case "os.kill" | "os.killpg", (pid, how):
+            if how == signal.SIGKILL and pid in (0, os.getpid(), os.getpgrp()):
+                raise SystemExit("SIGKILL")
+        case _:
+            raise SystemExit(f"{event} {values[0]}")
+
+
+def _caller() -> str:
+    """The file that called, itself or through Python's library, the caller of this function."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith((LIBRARY, "<")):
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else "<"
+
+
+@cache
+def _audit() -> None:
+    sys.addaudithook(_refuse)
+
+
+def opened_files() -> set[tuple[int, tuple[int, int]]]:
+    """Descriptors, each with the device and the number of what it is open for."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the folder itself is closed again
+            stat = os.fstat(int(path.name))
+            found.add((int(path.name), (stat.st_dev, stat.st_ino)))
+    return found
+
+
 @contextmanager
-def no_exit() -> Iterator[None]:
-    """Inside, ``os._exit`` raises SystemExit, but in forks."""
-    process, leave = os.getpid(), os._exit
+def kept_whole() -> Iterator[None]:
+    """Inside, a line of the user's that would end or replace this process, or close a descriptor
+    that it had before, raises an error, but in forks.
+    """
+    global _whole
+    process, before = os.getpid(), _whole
+    opened = opened_files()
+    real = {(module, name): getattr(module, name) for module in (os, posix) for name in GUARDED}
 
-    def refuse(status: int) -> NoReturn:
-        if os.getpid() != process:
-            leave(status)
-        raise SystemExit(status)
+    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*values: int) -> Any:
+            if os.getpid() == process and is_users(_caller()):
+                if name == "_exit":
+                    raise SystemExit(*values)
+                closed = range(*values) if values[1:] else values
+                if any(number in closed for number, _ in opened & opened_files()):
+                    raise OSError(EBADF, f"os.{name}{values} closes what its process needs")
+            return function(*values)
 
-    os._exit = refuse
+        return called
+
+    _audit()
+    _whole = process
+    for (module, name), function in real.items():
+        setattr(module, name, guarded(name, function))
     try:
         yield
     finally:
-        os._exit = leave
+        _whole = before
+        for (module, name), function in real.items():
+            setattr(module, name, function)
+
+
+GUARDED = ("_exit", "close", "closerange")
 
 
 @contextmanager
@@ -112,7 +232,7 @@ def noted(signals: list[int]) -> Iterator[None]:
     """Adds those that interrupt, as Ctrl-C: a KeyboardInterrupt without one is the user's own.
     Without effect beside the main thread, where none comes.
     """
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}
 

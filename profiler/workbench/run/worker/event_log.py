@@ -74,10 +74,12 @@ class EventLog:
 
 @contextmanager
 def or_broken(journal: EventLog) -> Iterator[None]:
-    """Report an error inside as the worker's own fault, and end the process."""
+    """Report an error inside as the worker's own fault, and end the process. Nobody presses Ctrl-C
+    here: also an exit and a KeyboardInterrupt are of the user's code.
+    """
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         journal.write(Broken(error=describe(error)))
         traceback.print_exc()
         raise SystemExit(1) from None
@@ -90,9 +92,12 @@ def describe(error: BaseException) -> ErrorText:
     if found := in_words(error):
         return found
     kind = type(error).__name__
-    where = f" ({at})" if (at := place(error)) else ""
-    lines = str(error).strip().splitlines()
-    return ErrorText(kind=kind, message=f"{kind}: {lines[0] if lines else ''}{where}")
+    at, lines = place(error), str(error).strip().splitlines()
+    message = f"{kind}: {lines[0]}" if lines else kind
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        message = f"{at or 'it'} ends its process: {message}"
+        return ErrorText(kind=kind, message=message, hint=NO_END)
+    return ErrorText(kind=kind, message=f"{message}{f' ({at})' if at else ''}")
 
 
 NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
@@ -102,6 +107,7 @@ NO_COMPILER = (
     "nvcc: not found",
     "nvcc: No such file",
 )
+NO_END = "take out what ends the process: others are measured in it, too"
 FIX_LINE = "fix this line, or the inputs"
 BESIDE_HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 STREAM_HINT = (

@@ -99,8 +99,6 @@ class JobWorker:
             try:
                 with self.guard.watching(name) if self.guard else nullcontext():
                     work(name)
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # users' code may also exit
                 self.failed.add(name)
                 self.journal.fail(name, phase, error)

@@ -44,6 +44,7 @@ from workbench.run.worker.startup import (
 )
 from workbench.study.front_ends import is_compiling
 from workbench.study.params import add_shapes
+from workbench.study.users_code import kept_whole
 from workbench.words import Phase, Regime
 
 ALONE = "--alone"  # nothing is imported ahead
@@ -193,7 +194,8 @@ class Server:
         try:
             gc.disable()
             try:
-                answer = self.measured(variants, alone, pipe.send)
+                with kept_whole():
+                    answer = self.measured(variants, alone, pipe.send)
             except Exception as error:
                 from workbench.run.worker.guard import Tampered
 

@@ -7,6 +7,7 @@ torch.compile that is six seconds on an H200's machine.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import re
 import signal
@@ -20,9 +21,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import GATE, PARENT, Done, Hello, Job, read_gate, read_job
+from workbench.run.protocol import GATE, PARENT, WHERE, Done, Hello, Job, read_gate, read_job
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
+from workbench.study.users_code import kept_whole
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
@@ -62,7 +64,9 @@ def job_of(kind: type[J], *, forks: bool = False) -> Iterator[tuple[J, EventLog]
         threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, kind)
-    with EventLog(Path.cwd()) as journal, or_broken(journal):
+    faulthandler.enable()  # the log tells at which line it crashed
+    faulthandler.register(WHERE, all_threads=False)
+    with EventLog(Path.cwd()) as journal, or_broken(journal), kept_whole():
         journal.write(Hello(pid=os.getpid()))
         yield job, journal
         journal.write(Done())

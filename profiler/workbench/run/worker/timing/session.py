@@ -161,8 +161,6 @@ class TimingProcess:
                     self.calls.setdefault(name, []).append(nodes)
             instance.require_nodes()
             self.guard.integrity.protect(instance)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # users' code may also exit
             if name not in each or not isinstance(error, torch.cuda.OutOfMemoryError):
                 self.drop(name, error)

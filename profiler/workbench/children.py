@@ -1,0 +1,171 @@
+"""Processes and folders of a command: they go when it ends, whatever ended it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from workbench import answered
+from workbench.answered import page
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE_SECONDS = 2.0  # for a process that is left behind to end at SIGTERM
+LAST_SECONDS = 10.0  # after which nothing helps, such as for a process that waits for a disk
+POLL_SECONDS = 0.02
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+_prctl = ctypes.CDLL(None).prctl
+
+
+def kept() -> int | None:
+    """Fork a child that does the work. Return None there, with signals blocked, and here its wait
+    status when nothing that it started is left.
+
+    Between both processes is a keeper, which adopts all that the child starts and ends it, when
+    the child or this process has ended. If the keeper is killed, this process does its work.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    parent = os.getpid()
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    if keeper := os.fork():
+        status = _outlive(keeper, lambda number, frame: os.kill(keeper, number))
+        _end_the_rest()
+        return page.status if page.has_status else status
+    parent, above = os.getpid(), parent
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    if child := os.fork():
+        os.setpgid(0, 0)  # so that a signal to the group of the command leaves it
+        _keep(child, above)
+    end_with(parent, signal.SIGKILL)
+    return None
+
+
+def _keep(child: int, parent: int) -> None:
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        os.kill(child, number if os.getppid() == parent else signal.SIGKILL)
+
+    try:
+        signal.signal(signal.SIGTERM, pass_on)
+        end_with(parent, signal.SIGTERM)
+        page.status = _outlive(child, pass_on)
+        page.has_status = True
+        _end_the_rest()
+    finally:
+        os._exit(0)
+
+
+def _outlive(child: int, pass_on: Callable[[int, FrameType | None], None]) -> int:
+    """Return the wait status of a child, which gets the signals of this process until it ends."""
+    for number in PASSED_ON:
+        signal.signal(number, pass_on)
+    unblock()
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # until here a signal finds it
+    for number in PASSED_ON:
+        signal.signal(number, signal.SIG_IGN)
+    return os.waitpid(child, 0)[1]
+
+
+def _end_the_rest() -> None:
+    """End the children of this process, and what they leave to it. Delete their folders."""
+    began, told = time.monotonic(), set[int]()
+    with suppress(ChildProcessError):  # none is left
+        while (passed := time.monotonic() - began) < LAST_SECONDS:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+            is_late = passed > GRACE_SECONDS
+            own = {pid for pid, parent in _parents().items() if parent == os.getpid()}
+            for pid in own if is_late else own - told:
+                os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
+            told |= own
+            time.sleep(POLL_SECONDS)
+    for name in filter(None, page.folders.split(b"\n")):
+        shutil.rmtree(os.fsdecode(name), ignore_errors=True)
+
+
+def unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+
+
+def end_with(parent: int, how: signal.Signals) -> None:
+    """Get this signal when the parent dies, if that is still this one."""
+    _prctl(_SET_PDEATHSIG, int(how))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), how)
+
+
+def end_like(status: int) -> int:
+    """Return an exit code, or end as a child ended that a signal killed."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process."""
+    parents = {}
+    for name in (path.name for path in Path("/proc").glob("[0-9]*")):
+        with suppress(OSError, IndexError):
+            stat = Path("/proc", name, "stat").read_bytes()
+            parents[int(name)] = int(stat[stat.rindex(b")") :].split()[2])
+    return parents
+
+
+def kill_tree(pid: int) -> None:
+    """Kill the leader of a group with the group and all below it, in whatever session."""
+    parents, below = _parents(), [pid]
+    for above in below:
+        below += [child for child, parent in parents.items() if parent == above]
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    for child in below[1:]:
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+
+
+def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) -> int | None:
+    """Wait for a child, ``seconds`` at most; None if it still runs.
+
+    Every child is waited for here, with any number of interrupts: Popen's own lock stays locked
+    where a signal comes after it was taken, and the next wait takes for ever.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
+    options = os.WEXITED | os.WNOWAIT | (0 if until is None else os.WNOHANG)
+    while process.returncode is None:
+        try:
+            ended = os.waitid(os.P_PID, process.pid, options)
+        except ChildProcessError:  # somebody else has waited for it
+            process.returncode = 0
+            break
+        if ended is not None:
+            killed = ended.si_code != os.CLD_EXITED
+            process.returncode = -ended.si_status if killed else ended.si_status
+            os.waitpid(process.pid, 0)
+        elif until is not None and time.monotonic() >= until:
+            return None
+        else:
+            time.sleep(POLL_SECONDS)
+    return process.returncode
+
+
+@contextmanager
+def temporary_folder(prefix: str = "workbench-", within: Path | None = None) -> Iterator[Path]:
+    """Make a folder that is gone afterwards, and also when this command is killed."""
+    folder = Path(within or tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(8)}"
+    answered.note_folder(folder)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
