@@ -166,7 +166,9 @@ def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
         assert "refuses it: 1 bins differ" in study.accepts(inputs, wrong)
 
 
-def test_what_the_formats_own_check_accepts_is_right(tmp_path: Path, tried: Any) -> None:
+def test_what_the_formats_own_check_accepts_is_right(
+    tmp_path: Path, tried: Any, trials_here: None
+) -> None:
     """As in tasks that allow results in half precision."""
     shutil.copy(EXAMPLES / "matching.py", tmp_path)
     folder = tmp_path / "rounded"

@@ -213,9 +213,16 @@ def test_what_is_no_evidence_of_the_job_is_refused(
         (back.changed("variants/fix.json", '"fix"', '"../fix"'), "with other sources"),
         (back.changed("variants/fix.json", '"large"', '"larger"'), "with other sources"),
         (back.changed(".json.zst", '"shape": "large"', '"shape": "../x"'), "of another shape"),
+        (back.changed(".json.zst", '"date": "2', '"date": "../../../2'), "has no date"),
     ):
         with pytest.raises(ToolFailed, match=said):
             back.record(**files)
+    whole = back.result
+    for gpu in (card(0, name="NVIDIA T4"), None):
+        back.result = msgspec.structs.replace(whole, gpu=gpu)
+        with pytest.raises(ToolFailed, match=f"measured on {gpu.name if gpu else 'no GPU'}"):
+            back.record()
+    back.result = whole
     assert not list(evidence(root).root.rglob("*.json")), "nothing of it is recorded"
     name = next(name for name in back.files if name.endswith("variants/fix.json"))
     empty: dict[str, Any] = {"checks": {}, "build": None, "variant": "../../x"}
@@ -223,23 +230,6 @@ def test_what_is_no_evidence_of_the_job_is_refused(
     assert not list(tmp_path.rglob("x.json")), "a name is no path"
     back.record()
     assert (evidence(root).root / "variants" / "fix.json").exists()
-
-
-@pytest.mark.parametrize("name", ["NVIDIA T4", None])
-def test_a_result_of_another_gpu_is_refused(
-    name: str | None, one: Cards, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    back = Back(workspace(tmp_path / "ws"), monkeypatch)
-    gpu = card(0, name=name) if name else None
-    back.result = msgspec.structs.replace(back.result, gpu=gpu)
-    with pytest.raises(ToolFailed, match=f"measured on {name or 'no GPU'}"):
-        back.record()
-
-
-def test_a_date_is_no_path(one: Cards, tmp_path: Path, monkeypatch: Patch) -> None:
-    back = Back(workspace(tmp_path / "ws"), monkeypatch)
-    with pytest.raises(ToolFailed, match="has no date"):
-        back.record(**back.changed(".json.zst", '"date": "2', '"date": "../../../2'))
 
 
 # ---- verbs -------------------------------------------------------------------------------------
@@ -625,6 +615,7 @@ def two(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Cards, str]]:
         yield cards, made.scheduler_address
 
 
+@pytest.mark.slow
 def test_dask_schedules_a_task_a_shape_and_tries_again(
     two: tuple[Cards, str], tmp_path: Path, capsys: Capsys
 ) -> None:

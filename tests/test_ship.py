@@ -584,6 +584,7 @@ def run(x, y, scale, mode):
 """
 
 
+@pytest.mark.slow
 def test_a_package_of_such_a_study_passes_its_tests(tmp_path: Path, monkeypatch: Patch) -> None:
     root = make(tmp_path / "ws", {}, {"baseline": CHANGES, "fast": CHANGES, "eager": IN_PLACE})
     (root / "kernels/scale/study.py").write_text(SEVERAL)

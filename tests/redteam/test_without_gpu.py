@@ -200,10 +200,12 @@ def test_other_ways_to_patch_are_named_too(tmp_path: Path) -> None:
         assert found[name][2] == "", "nobody else is to be blamed for it"
 
 
-def test_a_librarys_own_thread_is_not_the_variants(
+def test_what_is_not_the_variants_breaks_no_seal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the one that tqdm starts, which torch.compile imports where it is installed."""
+    """A thread of an installed library, as tqdm starts one, which torch.compile imports where it is
+    installed; what a variant keeps in its own module; torch's compiler.
+    """
     for folder in ("target", "plain"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{folder}_monitor.py").write_text(
@@ -215,29 +217,19 @@ def test_a_librarys_own_thread_is_not_the_variants(
     (tmp_path / "target" / "monitor-1.0.dist-info").mkdir()
     (tmp_path / "monitor-1.0.dist-info").mkdir()
     monkeypatch.chdir(tmp_path)  # which stands in sys.path as "", where every path begins
-    for folder in ("target", "plain"):
-        (tmp_path / f"{folder}.py").write_text(
-            f"import {folder}_monitor\ndef run(x):\n    return x\n"
-        )
-    found = sealed(tmp_path, "target", "plain")
-    assert found["target"] == ["", "", ""]
-    assert found["plain"][0] == "keeps a thread running in plain_monitor.py:4"
-
-
-def test_what_a_variant_keeps_in_its_own_module_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
-        "cache = {}\n\ndef run(x):\n    global run\n    cache['n'] = x\n    run = lambda x: x\n"
-    )
-    (tmp_path / "next.py").write_text("def run(x):\n    return x\n")
-    assert sealed(tmp_path, "own", "next") == {"own": ["", "", ""], "next": ["", "", ""]}
-
-
-def test_torchs_compiler_breaks_no_seal(tmp_path: Path) -> None:
-    (tmp_path / "compiled.py").write_text(
-        "import torch\nimport torch._dynamo, torch._inductor\n"
-        "run = torch.compile(lambda x: x * 2, backend='eager')\n"
-    )
-    assert sealed(tmp_path, "compiled")["compiled"] == ["", "", ""]
+    for name, text in {
+        "own": "cache = {}\n\ndef run(x):\n    global run\n    cache['n'] = x\n"
+        "    run = lambda x: x\n",
+        "next": "def run(x):\n    return x\n",
+        "compiled": "import torch\nimport torch._dynamo, torch._inductor\n"
+        "run = torch.compile(lambda x: x * 2, backend='eager')\n",
+        "target": "import target_monitor\ndef run(x):\n    return x\n",
+        "plain": "import plain_monitor\ndef run(x):\n    return x\n",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = dict(sealed(tmp_path, "own", "next", "compiled", "target", "plain"))
+    assert found.pop("plain")[0] == "keeps a thread running in plain_monitor.py:4"
+    assert found == dict.fromkeys(("own", "next", "compiled", "target"), ["", "", ""])
 
 
 class Held:

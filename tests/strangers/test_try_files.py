@@ -444,7 +444,7 @@ def test_a_module_that_is_loaded_for_its_inputs_draws_weights_with_values(
 
 
 def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
-    tmp_path: Path, tried: Any
+    tmp_path: Path, trials_here: None
 ) -> None:
     path = file(tmp_path, NORM)
     facts_and_trial = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
@@ -517,7 +517,7 @@ def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: Patch) -> None:
     assert "f.py:f is wrong while it was timed: error 3" in str(refusal(one))
 
 
-def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path) -> None:
+def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path, trials_here: None) -> None:
     path = file(tmp_path, RANGES)
     found, _, told, _ = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
     assert [dict(shape.parameters) for shape in found.shapes.values()] == [{"n": 16}, {"n": 32}]
@@ -626,7 +626,7 @@ def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: P
     assert (one.unchecked, one.refused_at) == (True, "mine.py:5")
 
 
-def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path) -> None:
+def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path, trials_here: None) -> None:
     text = "def zero(x, y):\n    out = x + y\n    x.zero_()\n    y.zero_()\n    return out\n"
     found = problem(file(tmp_path, text), inputs=("x=randn(4)", "y=randn(4)"), versus="torch.add")
     found, facts, told, shape = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
@@ -787,7 +787,9 @@ def test_a_spare_interpreter_imports_nothing_from_where_anyone_writes(
 
 
 @without_gpu
-def test_a_wrong_function_raises_in_the_library(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_wrong_function_raises_in_the_library(
+    tmp_path: Path, trials_here: None, monkeypatch: Patch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = file(tmp_path, "def thrice(x):\n    return x * 3\n")
     with pytest.raises(GateFailed, match=r"mine\.py:thrice is wrong: error"):
