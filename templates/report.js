@@ -129,16 +129,28 @@
   const hits = $("#hits");
   const MOST_HITS = 12;
   let index = null;
-  const entry = (kind, words, where, element) => ({ kind, words, where, element, text: `${words} ${where}`.toLowerCase() });
+  const entry = (kind, words, where, element, values = "") => ({ kind, words, where, element, values, text: `${words} ${where}`.toLowerCase() });
+  /** One of each figure: its lowest and highest value, and those of every variant. */
+  const figureEntries = (table) => {
+    const names = [...table.tHead.rows[0].cells].slice(1, -1).map((head) => head.textContent);
+    return [...table.tBodies[0].rows].map((row) => {
+      const [head, ...cells] = row.cells;
+      const [label, range] = [head.firstChild.textContent, $("small", head).textContent];
+      const values = names.map((name, i) => `${name} ${cells[i].textContent}`).join(" · ");
+      return entry("figure", `${label}: ${range}`, cells.at(-1).textContent, head, values);
+    });
+  };
   /** Made when it is first wanted: steps, lessons, files, parts of the page, named rows of tables. */
   const makeIndex = () => {
     const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
     const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
     const variants = new Set(all(".is-ladder tr[data-key]").map((row) => row.dataset.key));
     const rows = new Map();
-    for (const head of all("main table:not(.is-ladder) tbody th")) {
-      const [words, where] = [tidy(head.textContent), about(head)];
-      if (words && !variants.has(words) && !rows.has(`${words} ${where}`)) rows.set(`${words} ${where}`, [words, where, head]);
+    for (const head of all("main table:not(.is-ladder, .figures) tbody th, .is-ladder thead th")) {
+      const words = tidy(head.textContent);
+      if (!words || variants.has(words)) continue;
+      if (!rows.has(words)) rows.set(words, [head, new Set()]);
+      rows.get(words)[1].add(about(head));
     }
     return [
       ...steps.map((step) => entry("step", titled(step), "", step)),
@@ -147,8 +159,8 @@
       ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
       ...all("main > section").map((part) => entry("part", titled(part), "", part)),
       ...all("figure[data-chart]").map((figure) => entry("chart", $("svg", figure)?.getAttribute("aria-label") ?? "", "", figure)),
-      ...all(".is-ladder thead th").map((head) => entry("figure", tidy(head.textContent), about(head), head)),
-      ...[...rows.values()].map(([words, where, head]) => entry("figure", words, where, head)),
+      ...all("table.figures").flatMap(figureEntries),
+      ...[...rows].map(([words, [head, where]]) => entry("row", words, [...where].join(", "), head)),
     ];
   };
   const matches = (text) => {
@@ -192,7 +204,8 @@
     const found = matches(field.value);
     hits.replaceChildren(...found.slice(0, MOST_HITS).map((of, i) => {
       const hit = make("li", { role: "option", id: `hit-${i}`, "aria-selected": String(i === 0) },
-        make("small", {}, of.kind), make("span", {}, of.words), make("small", {}, of.where));
+        make("small", {}, of.kind), make("span", {}, of.words), make("small", {}, of.where),
+        ...(of.values ? [make("small", { class: "values" }, of.values)] : []));
       hit.addEventListener("pointerdown", (event) => { event.preventDefault(); takeHit(of); });
       hit.hit = of;
       return hit;
@@ -353,6 +366,7 @@
       make("span", { class: "hidden" }, ` of all samples, mostly ${data.reasons[heat[0][0][0]].label}`));
     cell.dataset.line = line + 1;
     cell.dataset.file = name;
+    cell.share = share;
     cell.heat = {
       reasons: heat[0].slice(0, 8),
       time: heat[1],
@@ -431,12 +445,13 @@
     }
     return kept;
   };
-  const gapRow = (layout, from, to, length) => {
-    const row = make("tr", { class: "gap" }, make("td", { colspan: layout.columns }, button(`${length} unchanged lines`, () => {
-      row.replaceWith(...Array.from({ length }, (_, i) => layout.same(from + i, to + i)).flat());
-    })));
+  /** Lines that a click shows. */
+  const folded = (layout, words, rows) => {
+    const row = make("tr", { class: "gap" }, make("td", { colspan: layout.columns }, button(words, () => row.replaceWith(...rows()))));
     return row;
   };
+  const gapRow = (layout, from, to, length) => folded(layout, `${length} unchanged lines`,
+    () => Array.from({ length }, (_, i) => layout.same(from + i, to + i)).flat());
   /** Where a hunk stands and what its lines cost, before its first line. */
   const hunkRow = (of, layout, number) => {
     const [where, cost] = of.hunks[number];
@@ -461,6 +476,8 @@
     return blocks.flatMap((block, n) => {
       if (block.length !== 2) return equalRows(of, layout, block, n === 0, n === blocks.length - 1);
       const [pairs, number] = block;
+      const [where, cost] = of.hunks[number];
+      if (cost === data.comments) return folded(layout, `${where}: ${cost}`, () => layout.differ(pairs));
       const heading = begun.has(number) ? [] : [hunkRow(of, layout, number)];
       begun.add(number);
       return [...heading, ...layout.differ(pairs)];
@@ -495,14 +512,30 @@
   const hunkList = (holder, costly) => make("p", { class: "hunk-list" }, "Costliest hunks: ",
     ...costly.slice(0, MOST_HUNKS).map(({ number, where, share }) =>
       button(`${number} (${percent(share)})`, () => showHunk(holder, number), { title: where })));
-  /** Scroll a hunk to the top of its box; quietly, the page stays where it is. */
-  const showHunk = (within, number, { quietly = false } = {}) => {
-    all("[data-diff]", within).forEach(build);
-    const cell = all("td[data-hunk]", within).find((each) => each.dataset.hunk === String(number));
+  const shareIn = (row) => Math.max(0, ...[...row.cells].map((cell) => cell.share ?? 0));
+  /** The row on which most of the stall time falls, marked; null where nothing does. */
+  const hottestOf = (rows) => {
+    const hot = rows.reduce((a, b) => shareIn(b) > shareIn(a) ? b : a, rows[0]);
+    if (!hot || !shareIn(hot)) return null;
+    hot.classList.add("hottest");
+    return hot;
+  };
+  const within = (box, element) => element.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop;
+  const centre = (box, row) => { box.scrollTop = within(box, row) - box.clientHeight / 2; };
+  const rowsOfHunk = (heading) => {
+    const rows = [];
+    for (let row = heading.nextElementSibling; row && !row.matches(".hunk, .gap"); row = row.nextElementSibling) rows.push(row);
+    return rows;
+  };
+  /** Scroll a hunk to the top of its box, or its hottest line into it; quietly, the page stays. */
+  const showHunk = (holder, number, { quietly = false } = {}) => {
+    all("[data-diff]", holder).forEach(build);
+    const cell = all("td[data-hunk]", holder).find((each) => each.dataset.hunk === String(number));
     if (!cell) return;
     const box = cell.closest(".code");
-    const head = $("thead", box).offsetHeight;
-    box.scrollTop = cell.getBoundingClientRect().top - box.getBoundingClientRect().top + box.scrollTop - head;
+    box.scrollTop = within(box, cell) - $("thead", box).offsetHeight;
+    const hot = hottestOf(rowsOfHunk(cell.parentElement));
+    if (hot && hot.getBoundingClientRect().bottom > box.getBoundingClientRect().bottom) centre(box, hot);
     if (quietly) return;
     box.scrollIntoView({ behavior: motion(), block: "nearest" });
     cell.focus({ preventScroll: true });
@@ -530,6 +563,8 @@
       make("tbody", {}, ...file(name).map((line, n) => sourceRow(variant, name, line, n, most, warm))));
     const note = warm ? "stalls: share of all samples; mostly: the largest reason; executed: share of warp instructions." : "costs by line: not collected.";
     holder.replaceChildren(...boxed(grid, `Source ${name} of ${variant}`, note));
+    const hot = hottestOf([...grid.tBodies[0].rows]);
+    if (hot) centre($(".code", holder), hot);
   };
 
   // Diffs and sources are built when they are first shown
@@ -566,6 +601,6 @@
   dark.addEventListener("change", nameTheme);
   nameTheme();
 
-  openOnly(steps.find((step) => step.dataset.variant === $("main").dataset.best) ?? steps[0]);
+  openOnly(steps.find((step) => step.dataset.variant === $("main").dataset.opened) ?? steps[0]);
   fromAddress("auto");
 })();

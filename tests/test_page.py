@@ -24,10 +24,12 @@ from workbench.judge.ladder import Ablation
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report
+from workbench.render.document.variant import figure_value
 from workbench.render.numbers import factor, interval
 from workbench.render.page import CODE, render_page
 from workbench.render.templates import template_environment
 from workbench.study.sources import virtual_name
+from workbench.words import Verdict
 from workspaces import ROOT, copy_of_fixture
 
 MOST_BYTES = 5_000_000
@@ -52,7 +54,7 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     found, sources = pages.recorded()
     document = report(found, sources.diffs)
     told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
-    assert titles == [*told[:2], CODE, *told[2:]]
+    assert titles == [*told[:2], CODE, *told[2:], "Every figure of every variant"]
     assert titles[:2] == ["Time by step", "Steps, with diffs and stall time by line"]
 
 
@@ -144,11 +146,52 @@ def test_the_table_ends_with_the_winner_and_a_wrong_step_is_called_so() -> None:
     text = pages.recorded_page()
     first = text.split('<table class="data ladder is-ladder">')[1].split("</table>")[0]
     assert re.findall(r'data-key="([^"]+)"', first)[-1] == best.variant
-    assert f'data-best="{best.variant}"' in text
     (badge,) = re.findall(
         r'data-variant="fix3"><span>.*?</span> <span class="mark \w+">(\w+)<', text
     )
     assert badge == "wrong"
+
+
+def test_it_opens_on_the_kept_step_with_the_largest_gain() -> None:
+    found, _ = pages.recorded()
+    (main_part,) = recorded().all("main")
+    opened = not_none(main_part["data-opened"])
+    gains = {
+        row.variant: row.over_parent.ratio
+        for row in found.rows
+        if row.verdict == Verdict.KEPT and row.over_parent
+    }
+    assert gains[opened] == max(gains.values()) > 3
+    data = recorded().data
+    first = data["diffs"][opened][0]["after"]
+    assert data["heat"][opened][first]  # there is a hottest line to open at
+
+
+def test_files_in_which_only_comments_changed_come_last() -> None:
+    data = recorded().data
+    for files in data["diffs"].values():
+        bare = [
+            all(words == data["comments"] for _, words, *_ in file["hunks"].values())
+            for file in files
+        ]
+        assert bare == sorted(bare)
+
+
+def test_a_figure_stands_once_with_its_lowest_and_highest_value() -> None:
+    found, _ = pages.recorded()
+    key = "shared_conflicts"
+    text = pages.recorded_page()
+    (row,) = re.findall(rf'<tr data-key="{key}"><th[^>]*>[^<]*<small>.*?</tr>', text)
+    known = [row.figures[key] for row in found.everything if key in row.figures]
+    assert len(known) > 20
+    low, high = (figure_value(f(known, key=lambda each: each.value)) for f in (min, max))
+    assert f"Shared memory bank conflicts<small>{low} to {high}</small>" in row
+    assert row.count("<td") == len(found.everything) + 1
+
+
+def test_the_chart_of_stall_time_stands_where_the_heading_says() -> None:
+    part = pages.recorded_page().split('<section id="roofline"')[1].split("</section>")[0]
+    assert 'data-chart="stall-time"' in part
 
 
 def test_figures_are_those_of_the_report() -> None:

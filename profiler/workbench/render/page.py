@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
-from workbench.derive.figures import stall_label
+from workbench.derive.figures import Figure, stall_label
 from workbench.derive.source_diff import (
     COUNTERS,
     Cost,
@@ -22,21 +24,34 @@ from workbench.derive.source_diff import (
     FileDiff,
     Hunk,
     ProfiledSource,
+    SourceDiff,
     Sources,
     base,
     is_host,
     why_no_costs,
 )
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
 from workbench.render import html
 from workbench.render.chart import svg
 from workbench.render.chart.charts import page_charts
 from workbench.render.chart.stalls import COLOURS, OTHER_FILL
-from workbench.render.document.blocks import Document, Fold, Section, plain, words
+from workbench.render.chart.svg import Drawing
+from workbench.render.document.blocks import (
+    Cell,
+    Document,
+    Field,
+    Marking,
+    Section,
+    field,
+    numeric,
+    plain,
+    table,
+    words,
+)
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.phrases import in_turn_and_alone, took
-from workbench.render.document.variant import figure_table
-from workbench.render.numbers import fine, harmless, percent
+from workbench.render.document.phrases import in_turn_and_alone, kind, took
+from workbench.render.document.variant import figure_value
+from workbench.render.numbers import fine, harmless, percent, with_unit
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
@@ -45,36 +60,117 @@ if TYPE_CHECKING:
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
+COMMENTS = "comments or blanks only"
+
+
+class StepDiff(NamedTuple):
+    """A step's diff against its parent. Its costs are those of the two variants, or where it is
+    judged at another shape, ``at`` that, those of ``sides``.
+    """
+
+    diff: SourceDiff
+    variants: tuple[str, str]
+    at: str = ""
+    sides: tuple[ProfiledSource, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Under which names ``heat`` has the costs of its lines, before and after."""
+        return [f"{name} at {self.at}" if self.at else name for name in self.variants]
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """What a page shows. ``sides``, ``changes`` and ``figures`` are by variant; ``opened`` is the
+    step that is open at first.
+    """
+
+    brand: str
+    place: str
+    document: Document
+    charts: Sequence[Drawing]
+    sides: Mapping[str, ProfiledSource]
+    changes: Mapping[str, StepDiff]
+    figures: Mapping[str, Mapping[str, Figure]]
+    opened: str = ""
+    tiles: tuple[Mapping[str, str], ...] = ()
 
 
 def render_page(
     document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
 ) -> str:
+    """The page of a study as HTML."""
+    rows = {row.variant: row for row in ablation.everything}
+    changes = {
+        row.variant: StepDiff(
+            sources.diffs[row.variant],
+            (row.step.parent, row.variant),
+            row.against_parent_at if row.variant in sources.elsewhere else "",
+            sources.elsewhere.get(row.variant, ()),
+        )
+        for row in ablation.rows
+        if row.variant in sources.diffs and row.step and row.step.parent
+    }
+    content = PageContent(
+        ablation.study,
+        f"{ablation.study}, {ablation.shape} on {ablation.gpu}",
+        document,
+        page_charts(ablation),
+        {name: sources.sides.get(name, ProfiledSource({})) for name in rows},
+        changes,
+        {name: row.figures for name, row in rows.items()},
+        opened_first(ablation),
+        tuple(tiles(ablation)),
+    )
+    return render(content, environment)
+
+
+def opened_first(ablation: Ablation) -> str:
+    """The kept step with the largest gain."""
+    gains = {
+        row.variant: row.over_parent.ratio
+        for row in ablation.rows
+        if row.over_parent and kind(row) == Marking.KEPT
+    }
+    best = ablation.best.variant if ablation.best else ""
+    return max(gains, key=gains.__getitem__, default=best)
+
+
+def render(content: PageContent, environment: jinja2.Environment) -> str:
     """The page as HTML. The same values give the same bytes."""
-    files = PageFiles(sources)
+    files = PageFiles(content.sides)
     scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
-    every = [block for block in document.blocks if isinstance(block, Section)]
+    every = [block for block in content.document.blocks if isinstance(block, Section)]
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
+    sections += figure_section(content.figures)
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer({chart.name: chart.inline() for chart in page_charts(ablation)}, steps)
+    writer = html.Writer({chart.name: chart.inline() for chart in content.charts}, steps)
     text = environment.get_template(TEMPLATE).render(
-        title=plain(document.title),
-        study=ablation.study,
-        place=f"{ablation.study}, {ablation.shape} on {ablation.gpu}",
+        title=plain(content.document.title),
+        study=content.brand,
+        place=content.place,
         nav=_nav(sections, after),
         code_title=CODE,
         result=Markup(writer.blocks(head)),
-        tiles=list(tiles(ablation)),
-        best=ablation.best.variant if ablation.best else "",
+        tiles=content.tiles,
+        opened=content.opened,
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
-        variants=_variants(ablation, sources, files, writer),
+        variants=[
+            {
+                "name": name,
+                "anchor": html.anchor(f"code-{name}"),
+                "files": [key for _, key in files.of(name)],
+                "note": beside(side, files.of(name)),
+            }
+            for name, side in content.sides.items()
+        ],
         absent=ABSENT,
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
-        data=_data(ablation, sources, files),
+        data=_data(content, files),
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
         style=Markup(environment.get_template(STYLE).render()),
@@ -93,37 +189,53 @@ def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
     return [*known[:after], ("code", CODE), *known[after:]]
 
 
-def _variants(
-    ablation: Ablation, sources: Sources, files: PageFiles, writer: html.Writer
-) -> list[dict[str, object]]:
-    """Every variant with its figures, and the files that the page shows of it."""
-    return [
-        {
-            "name": row.variant,
-            "anchor": html.anchor(f"code-{row.variant}"),
-            "files": [key for _, key in files.of(row.variant)],
-            "note": beside(sources.sides.get(row.variant), files.of(row.variant)),
-            "figures": Markup(writer.blocks(_figures(row), about=row.variant)),
-        }
-        for row in ablation.everything
-    ]
+def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]:
+    """Every figure by variant, with the lowest and the highest value: what a search finds."""
+    known = {key: each[key] for each in figures.values() for key in each}
+    if not known:
+        return []
+
+    def head(figure: Figure) -> Cell:
+        every = [each[figure.id] for each in figures.values() if figure.id in each]
+        ends = [figure_value(f(every, key=lambda each: each.value)) for f in (min, max)]
+        text = words(with_unit(figure.label, figure.unit))
+        return Cell(text, note=" to ".join(dict.fromkeys(ends)))
+
+    def cell(name: str, figure: Figure) -> str:
+        own = figures[name].get(figure.id)
+        return figure_value(own) if own else ABSENT
+
+    columns: list[Field[Figure]] = [field("figure", "figure", head)]
+    columns += [numeric(name, name, partial(cell, name)) for name in figures]
+    columns.append(field("metric", "ncu metric", lambda figure: figure.metric))
+    title = words("Every figure of every variant")
+    shown = table("figures", columns, known.values(), key=lambda figure: figure.id)
+    return [Section("figures", title, (shown,))]
 
 
-def _figures(row: Row) -> list[Fold]:
-    title = words("All its figures, and the metric behind each")
-    return [Fold(title, (figure_table(row.figures, list(row.figures)),))] if row.figures else []
-
-
-def _data(ablation: Ablation, sources: Sources, files: PageFiles) -> dict[str, object]:
+def _data(content: PageContent, files: PageFiles) -> dict[str, object]:
     """What the script puts together where it is asked for: sources, diffs, and their costs."""
-    names = all_reasons(sources)
+    sides = [(name, name, side) for name, side in content.sides.items()]
+    for change in content.changes.values():
+        if change.sides:
+            sides += zip(change.names, change.variants, change.sides, strict=True)
+    names = sorted(
+        {
+            reason
+            for *_, side in sides
+            if side.costs
+            for cost in side.costs.lines.values()
+            for reason in cost.stalls
+        }
+    )
     return {
         "reasons": [
             {"colour": COLOURS.get(name, OTHER_FILL), "label": stall_label(name)} for name in names
         ],
+        "comments": COMMENTS,
         "sources": files.texts,
-        "heat": heat(ablation, sources, files, names),
-        "diffs": diffs(ablation, sources, files),
+        "heat": heat(sides, files, names),
+        "diffs": {name: list(_changed(change, files)) for name, change in content.changes.items()},
     }
 
 
@@ -153,9 +265,14 @@ DIGITS = 5  # of shares: a thousandth of a percent
 
 
 def shown(side: ProfiledSource) -> list[str]:
-    """The study's own files, modules last, since the code that runs on the GPU is the argument."""
-    names = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
-    return sorted(names, key=is_host)
+    """The study's own files, modules last, since the code that runs on the GPU is the argument; of
+    anyone's report, those that a sample fell on.
+    """
+    own = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
+    costs = side.costs.by_file() if side.costs else {}
+    charged = [file for file in costs if file in side.texts]
+    charged.sort(key=lambda file: -(costs[file].share or 0.0))
+    return sorted(own or charged, key=is_host)
 
 
 class PageFiles:
@@ -163,11 +280,11 @@ class PageFiles:
     name, or where another text has that, its name in the line table.
     """
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sides: Mapping[str, ProfiledSource]) -> None:
         self.texts: dict[str, str] = {}
         self._keys: dict[tuple[str, str], str] = {}
         known: dict[tuple[str, str], str] = {}
-        for variant, side in sources.sides.items():
+        for variant, side in sides.items():
             for file in shown(side):
                 text = side.texts[file]
                 choices = (base(file), file, f"{file} ({variant})")
@@ -188,43 +305,26 @@ class PageFiles:
         return self._keys.get((variant, file))
 
 
-def diffs(
-    ablation: Ablation, sources: Sources, files: PageFiles
-) -> dict[str, list[dict[str, object]]]:
-    """Of each step against its parent: the files that differ."""
-    return {
-        row.variant: list(_changed(row, row.step.parent, sources, files))
-        for row in ablation.rows
-        if row.variant in sources.diffs and row.step and row.step.parent
-    }
-
-
-def _changed(
-    row: Row, parent: str, sources: Sources, files: PageFiles
-) -> Iterator[dict[str, object]]:
-    changed = [file for file in sources.diffs[row.variant].files if file.hunks]
+def _changed(change: StepDiff, files: PageFiles) -> Iterator[dict[str, object]]:
+    changed = [file for file in change.diff.files if file.hunks]
+    parent, variant = change.variants
     for file in sorted(changed, key=_cost_of_file, reverse=True):
-        before, after = files.key(parent, file.before), files.key(row.variant, file.after)
+        before, after = files.key(parent, file.before), files.key(variant, file.after)
         if (before or not file.before) and (after or not file.after):
             yield {
                 "before": before,
                 "after": after,
                 "blocks": _blocks(file.rows),
-                "heat": _heat_keys(row, parent, sources),
+                "heat": change.names,
                 "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
             }
 
 
-def _heat_keys(row: Row, parent: str, sources: Sources) -> list[str]:
-    """Under which names ``heat`` has the costs of a step's lines, before and after."""
-    at = f" at {row.against_parent_at}" if row.variant in sources.elsewhere else ""
-    return [f"{parent}{at}", f"{row.variant}{at}"]
-
-
-def _cost_of_file(file: FileDiff) -> tuple[bool, float]:
-    """Code that runs on the GPU before modules, the file with the costliest hunk first."""
-    costliest = max(0.0 if hunk.comments_only else weight(hunk) for hunk in file.hunks)
-    return not is_host(file.after or file.before), costliest
+def _cost_of_file(file: FileDiff) -> tuple[bool, bool, float]:
+    """Files of comments last, modules before them, the file with the costliest hunk first."""
+    code = [hunk for hunk in file.hunks if not hunk.comments_only]
+    costliest = max(map(weight, code), default=0.0)
+    return bool(code), not is_host(file.after or file.before), costliest
 
 
 def _heading(hunk: Hunk) -> list[Any]:
@@ -232,7 +332,7 @@ def _heading(hunk: Hunk) -> list[Any]:
     where it is larger, and by what hunks are ordered; what changes no code costs nothing.
     """
     if hunk.comments_only:
-        return [where(hunk), "comments or blanks only", 0, 0]
+        return [where(hunk), COMMENTS, 0, 0]
     words = "host code" if hunk.host else "; ".join(costs(hunk))
     share = max(hunk.before.share or 0.0, hunk.after.share or 0.0)
     return [where(hunk), words, round(share, DIGITS), round(weight(hunk), DIGITS)]
@@ -261,14 +361,14 @@ def _pair(row: DiffRow) -> list[int | None]:
 
 
 def heat(
-    ablation: Ablation, sources: Sources, files: PageFiles, reasons: list[str]
+    sides: Sequence[tuple[str, str, ProfiledSource]], files: PageFiles, reasons: list[str]
 ) -> dict[str, dict[str, dict[str, list[Any]]]]:
-    """Variant, or variant and shape, to file to line to its cost; a reason is its place in
-    ``reasons``.
+    """Name to file to line to its cost, of a name, its variant and its profile; a reason is its
+    place in ``reasons``.
     """
     places = {reason: place for place, reason in enumerate(reasons)}
     heated: dict[str, dict[str, dict[str, list[Any]]]] = {}
-    for name, variant, side in _sides(ablation, sources):
+    for name, variant, side in sides:
         if side.costs is None:
             continue
         total = side.costs.total
@@ -278,17 +378,6 @@ def heat(
                 lines = heated.setdefault(name, {}).setdefault(keys[file], {})
                 lines[str(at)] = _line(cost, total, places)
     return heated
-
-
-def _sides(ablation: Ablation, sources: Sources) -> Iterator[tuple[str, str, ProfiledSource]]:
-    """The name, the variant and the profile of all that has costs by line."""
-    for variant, side in sources.sides.items():
-        yield variant, variant, side
-    for row in ablation.rows:
-        if row.step and row.step.parent and row.variant in sources.elsewhere:
-            names = _heat_keys(row, row.step.parent, sources)
-            variants = (row.step.parent, row.variant)
-            yield from zip(names, variants, sources.elsewhere[row.variant], strict=True)
 
 
 def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
@@ -309,22 +398,10 @@ def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
     return [shares, time, *counters]
 
 
-def all_reasons(sources: Sources) -> list[str]:
-    """Every stall reason that some line has."""
-    names = {
-        reason
-        for side in chain(sources.sides.values(), *sources.elsewhere.values())
-        if side.costs
-        for cost in side.costs.lines.values()
-        for reason in cost.stalls
-    }
-    return sorted(names)
-
-
-def beside(side: ProfiledSource | None, known: list[tuple[str, str]]) -> str:
+def beside(side: ProfiledSource, known: list[tuple[str, str]]) -> str:
     """Which part of the samples the shown lines do not account for, or why nothing is known."""
-    if side is None or side.costs is None:
-        why = f": {why_no_costs(side.why)}" if side and side.why else ""
+    if side.costs is None:
+        why = f": {why_no_costs(side.why)}" if side.why else ""
         return f"Costs by line are {ABSENT}{why}."
     names = {name for name, _ in known}
     parts = [

@@ -1,15 +1,13 @@
-"""The roofline over the level that inputs come from: roofs, a mark a variant, and the names of the
-references and of the steps to the best version.
-"""
+"""The roofline over the level that inputs come from: roofs, a mark a kernel, and names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from workbench.derive.rooflines import TENSOR
-from workbench.judge.ladder import Ablation, Row
+from workbench.derive.rooflines import TENSOR, Point
+from workbench.judge.ladder import Ablation
 from workbench.render.chart import svg
 from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import kind
@@ -18,7 +16,7 @@ from workbench.render.numbers import number, percent
 NAMED, NAMES, LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
 ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
 DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
-PATH = svg.Stroke("step", 1.5)
+PATH, REFERENCE = svg.Stroke("step", 1.5), svg.SIGNS[Marking.REFERENCE]
 NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 TERA = 1e12
 WORDS = {each: f"step, {each}" for each in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
@@ -41,76 +39,96 @@ class Roof(NamedTuple):
         return f"{self.name} {number(self.rate)}{reached} {self.unit}"
 
 
-def roofs(ablation: Ablation) -> list[Roof]:
+def roofs(
+    memory: str,
+    points: Sequence[Point],
+    rates: Mapping[str, float],
+    measured: Callable[[str], float | None] = lambda _: None,
+) -> list[Roof]:
     """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
     first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.
     """
-    rates = ablation.ceilings.rates if ablation.ceilings else {}
-    points = [row.roofline for row in ablation.everything if row.roofline]
     dtype = next((point.tensor_type for point in points if point.tensor_type), "fp16")
-    memory, tensor = ablation.base, f"{TENSOR} {dtype}"
+    tensor = f"{TENSOR} {dtype}"
     bound = {memory, "fp32", tensor, *(point.arithmetic for point in points)}
     names = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
     names |= {memory: memory.upper(), tensor: f"Tensor, dense {dtype.upper()}"}
     drawn = []
     for key in (key for key in names if key in bound and rates.get(key)):
-        reached = ablation.measured.value(key) if ablation.measured else None
-        unit = "TB/s" if key == memory else "TFLOP/s"
+        reached, unit = measured(key), "TB/s" if key == memory else "TFLOP/s"
         drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA, unit))
     drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
     return drawn if rates.get(memory) else []
 
 
 class Mark(NamedTuple):
-    """A variant at a level of memory: the FLOP that the problem needs per byte moved there, and per
-    second (in TFLOP/s), with its share of the roof drawn over it.
+    """A kernel at a level of memory: FLOP per byte moved there, and TFLOP/s, with its share of the
+    roof drawn over it.
     """
 
-    row: Row
+    name: str
     at: svg.XY
     share: float | None
+    sign: svg.Sign = svg.KEPT
 
     @property
     def text(self) -> str:
-        return f"{self.row.variant} {percent(self.share)}" if self.share else self.row.variant
+        return f"{self.name} {percent(self.share)}" if self.share else self.name
 
 
-def marks_at(ablation: Ablation, memory: Roof, *compute: Roof) -> list[Mark]:
-    """Return marks in ladder order, without variants that moved nothing there."""
-    flops = ablation.work.flops if ablation.work else 0.0
-    marks: list[Mark] = []
-    for row in ablation.everything:
-        point, duration = row.roofline, row.figures.get("duration")
-        if not point or not duration:
-            continue
-        seconds = duration.value * 1e-6
-        limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
-        flat = next((roof.rate for roof in compute if roof.key == limit), None)
-        for level in point.levels:
-            moved = level.bytes_per_second * seconds
-            if level.name == memory.key and moved > 0:
-                x, y = flops / moved, flops / seconds / TERA
-                marks.append(Mark(row, (x, y), flat and y / min(flat, x * memory.rate)))
-    return marks
+def mark(
+    name: str, point: Point, flops: float, seconds: float, drawn: Sequence[Roof], sign: svg.Sign
+) -> list[Mark]:
+    """Return the mark of so many FLOP in that time; none where it moved nothing at the memory."""
+    memory, *compute = drawn
+    limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
+    flat = next((roof.rate for roof in compute if roof.key == limit), None)
+    bytes_ = next((x.bytes_per_second for x in point.levels if x.name == memory.key), 0) * seconds
+    if not (bytes_ > 0 and flops > 0):
+        return []
+    x, y = flops / bytes_, flops / seconds / TERA
+    return [Mark(name, (x, y), flat and y / min(flat, x * memory.rate), sign)]
 
 
 def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
-    """Draw the roofline, or say what one lacks."""
-    drawn = roofs(ablation)
-    if not drawn:
-        bottom = canvas.instead("ceilings not collected")
-    elif ablation.work is None or ablation.moves_only:
-        bottom = canvas.instead(NO_ARITHMETIC)
-    else:
-        bottom = _draw(canvas, marks_at(ablation, *drawn), drawn, ablation.path)
+    """Draw the work that the problem needs over the time of each variant, or say what it lacks."""
+    points = [row.roofline for row in ablation.everything if row.roofline]
+    rates = ablation.ceilings.rates if ablation.ceilings else {}
+    measured = [ablation.measured.value] if ablation.measured else []
+    drawn = roofs(ablation.base, points, rates, *measured)
     shown = (*ablation.table_rows, *ablation.references)
-    return canvas.missing([row for row in shown if not row.roofline], bottom)
+    missing = [row for row in shown if not row.roofline]
+    if not drawn:
+        return canvas.missing(missing, canvas.instead("ceilings not collected"))
+    if ablation.work is None or ablation.moves_only:
+        return canvas.missing(missing, canvas.instead(NO_ARITHMETIC))
+    marks: list[Mark] = []
+    for row in ablation.everything:
+        if row.roofline and (time := row.figures.get("duration")):
+            work, sign = ablation.work.flops, svg.sign_of(row)
+            marks += mark(row.variant, row.roofline, work, time.value * 1e-6, drawn, sign)
+    path = ablation.path
+    kept = [row for row in path[1:-1] if kind(row) == Marking.KEPT]
+    kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
+    order = [row.variant for row in (*ablation.references, *path[-1:], *path[:1], *kept)]
+    line = [row.variant for row in path]
+    return canvas.missing(missing, draw(canvas, marks, drawn, order, line))
 
 
-def _draw(
-    canvas: svg.Canvas, marks: Sequence[Mark], drawn: Sequence[Roof], path: Sequence[Row]
+def draw(
+    canvas: svg.Canvas,
+    marks: Sequence[Mark],
+    drawn: Sequence[Roof],
+    order: Sequence[str],
+    path: Sequence[str] = (),
+    work: str = "required",
 ) -> float:
-    named = _named(marks, path, NAMED - 4 * canvas.narrow)
+    """Draw marks under their roofs; return where that ends. ``order`` says who has a name before
+    others; ``path`` joins marks.
+    """
+    by_name = {mark.name: mark for mark in marks}
+    named = [by_name[name] for name in dict.fromkeys(order) if name in by_name]
+    named = named[: NAMED - 4 * canvas.narrow]
     widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
     right = canvas.right
     left = right - min(canvas.most(NAMES), widest + 6)
@@ -121,41 +139,32 @@ def _draw(
     x = svg.Log(min(xs) / 3, max(xs) * 3, 46, left - 20)
     plot = svg.Plot(x, svg.Log(min(ys) / 2, max(ys) * 1.6, 426, 26))
     ticks = [(tick, f"{tick:g}") for tick in x.ticks(max(2, round((x.end - x.start) / 90)))]
-    x_title = f"required FLOP per {drawn[0].name} byte moved"
-    canvas.axes(plot, ticks, x_title, "required TFLOP/s")
-    places = {mark.row.variant: plot.at(*mark.at) for mark in marks}
-    steps = [places[row.variant] for row in path if row.variant in places]
+    x_title = f"{work} FLOP per {drawn[0].name} byte moved"
+    canvas.axes(plot, ticks, x_title, f"{work} TFLOP/s")
+    places = {mark.name: plot.at(*mark.at) for mark in marks}
+    steps = [places[name] for name in path if name in places]
     leaders = _leaders(named, places, plot, left)
     dashed = roof_lines(plot, *reached) if nominal != reached else []
     _roofs(canvas, plot, drawn)
     for line in dashed:
         canvas.line(line, MEASURED)
-    canvas.line(steps, PATH)
+    if steps:
+        canvas.line(steps, PATH)
     for mark in marks:
         if mark not in named:
-            canvas.sign(places[mark.row.variant], svg.sign_of(mark.row), mark.text, 7)
+            canvas.sign(places[mark.name], mark.sign, mark.text, 7)
     for mark, leader in leaders:
         canvas.line(leader, LEADER)
         at = (left, leader[-1][1] + 0.35 * svg.TEXT)
-        canvas.name(at, mark.text, right - left, strong=not mark.row.is_reference)
-        canvas.sign(leader[0], svg.sign_of(mark.row), mark.text)
-    signs = {svg.sign_of(mark.row) for mark in marks}
+        canvas.name(at, mark.text, right - left, strong=mark.sign != REFERENCE)
+        canvas.sign(leader[0], mark.sign, mark.text)
+    signs = {mark.sign for mark in marks} if path else set()
     entries: list[tuple[str, svg.Look]] = []
     entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
     entries += [("the steps to the best version", PATH)] * (len(steps) > 1)
     entries += [("measured on this GPU (in brackets)", MEASURED)] * bool(dashed)
     entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
     return canvas.legend(entries, plot.y.start + 44)
-
-
-def _named(marks: Sequence[Mark], path: Sequence[Row], most: int) -> list[Mark]:
-    """Return references, the ends of the path, and its kept steps with the largest gains."""
-    references = [mark.row.variant for mark in marks if mark.row.is_reference]
-    kept = [row for row in path[1:-1] if kind(row) == Marking.KEPT]
-    kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
-    order = [*references, *(row.variant for row in (*path[-1:], *path[:1], *kept))]
-    by_name = {mark.row.variant: mark for mark in marks}
-    return [by_name[name] for name in dict.fromkeys(order) if name in by_name][:most]
 
 
 def _leaders(
@@ -165,7 +174,7 @@ def _leaders(
     the top down, takes the mark that leaves all others under its line.
     """
     low, high, right = plot.y.end + LINE / 2, plot.y.start - LINE / 2, plot.x.end
-    rest, leaders = [(*places[mark.row.variant], mark) for mark in named], []
+    rest, leaders = [(*places[mark.name], mark) for mark in named], []
     for height in svg.spread(sorted(y for _, y, _ in rest), LINE, low, high):
         slopes = [(height - y) / (right - x) for x, y, _ in rest]
         x, y, mark = rest.pop(slopes.index(max(slopes)))

@@ -67,7 +67,7 @@ def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Sequence[Se
         _bullets("lessons", "Lessons", said.lessons(ablation), "No step was kept yet."),
         _bullets("failures", "What did not work", said.failures(ablation), "No step was rejected."),
         Section("next", words(advice.TITLE), advice.next_steps(ablation)),
-        Section("roofline", words("Roofline and stall time"), _limits(ablation, bool(steps))),
+        Section("roofline", words("Roofline and stall time"), _limits(ablation)),
         Section("method", words("Method and limits"), tuple(method(ablation))),
     )
     return Document(line(ablation.title or ablation.study), sections, facts(ablation))
@@ -112,15 +112,14 @@ def _chart(name: str, ablation: Ablation) -> Chart:
     return Chart(name, f"{alt} {of_what}", words(caption))
 
 
-def _limits(ablation: Ablation, on_page: bool) -> tuple[Block, ...]:
-    """On the page each step has its own stall times."""
+def _limits(ablation: Ablation) -> tuple[Block, ...]:
     shown: list[Block] = [_chart("roofline", ablation)]
     if ablation.moves_only:
         rows = (*ablation.path, *ablation.references)
         table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
         shown = [paragraph(note), table]
-    return tuple(shown) if on_page else (*shown, _chart("stall-time", ablation))
+    return (*shown, _chart("stall-time", ablation))
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
