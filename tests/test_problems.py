@@ -305,7 +305,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
     assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
 
 
-def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, builds_here: None, capsys: Capsys) -> None:
     found = problem(EXAMPLES / "row_softmax.cu", **CUDA)
     write(found, tmp_path, TrialFacts())
     built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]

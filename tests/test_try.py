@@ -106,7 +106,7 @@ CU = 'extern "C" __global__ void twice(const float* x, float* out, int n) {{ {} 
 
 @without_gpu
 def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
-    mine: Path, trials_here: None, capsys: Capsys
+    mine: Path, trials_here: None, builds_here: None, capsys: Capsys
 ) -> None:
     given = ["--input", "x=randn(64)", "--input", "n=64", "--output", "out=empty_like(x)"]
     launch = ["--launch", "twice[1, 64](x, out, n)", "--vs", "torch.mul(x, 2)"]

@@ -211,7 +211,9 @@ def test_building_says_what_it_needs_and_why(
     assert "building needs torch: a GPU it does not need, but variants are imported" in err
 
 
-def test_kernels_of_one_name_are_told_apart(tmp_path: Path, capsys: Capture) -> None:
+def test_kernels_of_one_name_are_told_apart(
+    tmp_path: Path, builds_here: None, capsys: Capture
+) -> None:
     module = """from workbench import cuda
 
 kernels = [cuda.kernel(f"{s}.cu", "scale", defines={"D": d}) for s in ("a", "b") for d in (1, 2)]
@@ -230,7 +232,9 @@ def run(x):
     assert found["defines"] == ["D=1", "D=2", "D=1", "D=2"]
 
 
-def test_shared_memory_of_a_build_is_said_to_be_static(tmp_path: Path, capsys: Capture) -> None:
+def test_shared_memory_of_a_build_is_said_to_be_static(
+    tmp_path: Path, builds_here: None, capsys: Capture
+) -> None:
     make(tmp_path, {"baseline": GOOD})
     assert "static shared B" in text_of(capsys, "build", "--markdown", "--wide", project=tmp_path)
 

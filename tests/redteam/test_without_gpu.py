@@ -229,7 +229,7 @@ def test_what_is_not_the_variants_breaks_no_seal(
         (tmp_path / f"{name}.py").write_text(text)
     found = dict(sealed(tmp_path, "own", "next", "compiled", "target", "plain"))
     assert found.pop("plain")[0] == "keeps a thread running in plain_monitor.py:4"
-    assert found == dict.fromkeys(("own", "next", "compiled", "target"), ["", "", ""])
+    assert found == {name: ["", "", ""] for name in ("own", "next", "compiled", "target")}
 
 
 class Held:
