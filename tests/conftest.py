@@ -101,16 +101,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
-    "test_language.py",
     "test_remote.py",
-    "test_ship.py",
-    "test_gate.py",
+    "test_try_files.py",
     "test_problems.py",
-    "test_try.py",
-    "test_bisect.py",
+    "test_language.py",
+    "test_cuda_programs.py",
+    "test_gate.py",
+    "test_without_gpu.py",
+    "test_recipes.py",
     "test_fault_streams.py",
     "test_fault_followed.py",
+    "test_ship.py",
     "test_page.py",
+    "test_agents.py",
 )
 
 
