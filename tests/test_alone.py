@@ -18,8 +18,7 @@ from workbench.evidence import store
 from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.store import EvidenceFolder
 from workbench.run import compilation, machine, measurement, process
-from workbench.run.measurement import Measurement
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
 from workbench.run.worker import correctness, device

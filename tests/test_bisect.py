@@ -14,7 +14,7 @@ from standin import measured_by, record_times
 from workbench.app.gate import gate
 from workbench.cli.main import main
 from workbench.errors import GateFailed
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
 from workbench.words import CheckResult
 from workspaces import GOOD, make

@@ -21,8 +21,8 @@ from workbench.judge.ladder import lines_missing
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources, resources_of
-from workbench.run import events
-from workbench.run.plan import Plan
+from workbench.run import measurement
+from workbench.run.measurement import Plan
 from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker, compiler_environment
 from workbench.run.protocol import Hello, Start
 from workbench.study.config import Gates
@@ -266,15 +266,15 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
         variants[name].module.write_text(text)
     study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
     none = cast(Any, None)
-    made = events.Listener(study, Plan("large"), none, none, none)
-    monkeypatch.setattr(events, "resources_of", lambda report, wanted: (wanted,))
+    made = measurement.Listener(study, Plan("large"), none, none, none)
+    monkeypatch.setattr(measurement, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}
 
     def damaged(report: Path, wanted: str) -> Any:
         raise BadCapture("cut short")
 
-    monkeypatch.setattr(events, "resources_of", damaged)
+    monkeypatch.setattr(measurement, "resources_of", damaged)
     assert made.resources(tmp_path, texts) == {}
 
 

@@ -44,7 +44,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.times import Control
 from workbench.ncu.captures import LAUNCHES
 from workbench.run import machine
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.repository import Commit, join, older
 from workbench.study.config import CommitGate, Config
 from workbench.study.files import compressed, decompressed

@@ -15,8 +15,7 @@ from workbench.errors import (
     UsageError,
     with_hint,
 )
-from workbench.run.events import Listener
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import Listener, MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker.output import Outputs
 from workbench.run.worker.timing import instances

@@ -18,10 +18,9 @@ from workbench.app.executor import Local
 from workbench.app.trial import learned, prepare, rounded_up
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
-from workbench.problems.expressions import read_call, read_input, read_launch, read_output
-from workbench.problems.given.calls import put
-from workbench.problems.given.inputs import made
+from workbench.problems.given import made, put
 from workbench.problems.problem import Problem, Request, split
+from workbench.problems.user_files import read_call, read_input, read_launch, read_output
 from workbench.problems.writing import TrialFacts, write
 from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
@@ -900,7 +899,7 @@ def test_doubles_do_not_load_torchs_compiler() -> None:
             sys.executable,
             "-c",
             "import sys, torch\n"
-            "from workbench.problems.given.calls import exact\n"
+            "from workbench.problems.given import exact\n"
             "out = exact(lambda given: given['x'] + torch.ones(3, dtype=torch.float32),\n"
             "            {'x': torch.ones(3)})\n"
             "assert out.dtype == torch.float64\n"

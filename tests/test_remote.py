@@ -35,7 +35,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.remote import bootstrap, cluster, remote_target, ssh, worker
 from workbench.remote.remote_target import Remote, record
 from workbench.remote.worker import RemoteJob, Result, pack, unpack
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.run.recording import Recorder
 from workbench.study.files import compressed, decompressed
 from workbench.study.workspace import find_workspace

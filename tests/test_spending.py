@@ -22,7 +22,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
 from workbench.run import gpu
 from workbench.run.gpu import Gpu, locked
-from workbench.run.plan import MeasuredPlan
+from workbench.run.measurement import MeasuredPlan
 from workbench.study.config import Budget
 from workspaces import GOOD, copy_of_fixture, make
 

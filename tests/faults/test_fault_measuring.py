@@ -28,10 +28,9 @@ from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run import compilation as building
-from workbench.run import events, machine, measurement
+from workbench.run import machine, measurement
 from workbench.run.compilation import build_only
-from workbench.run.measurement import Measurement
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (
     Broken,
@@ -319,7 +318,7 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
         held.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(measurement, "Worker", tool.worker)
-            patch.setattr(events, "launches_by_range", tool.launches)
+            patch.setattr(measurement, "launches_by_range", tool.launches)
             patch.setattr(machine, "find_ncu", lambda: "ncu")
             patch.setattr(machine, "ncu_version", lambda tool: "2026.1.0")
             plan = Plan("large", captured=tuple(study.variants))

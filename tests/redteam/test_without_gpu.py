@@ -27,7 +27,7 @@ from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
 from workbench.evidence.records import GraphNode
-from workbench.run.events import Listener
+from workbench.run.measurement import Listener
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker import integrity
 from workbench.run.worker.correctness import compare

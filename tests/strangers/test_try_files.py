@@ -34,15 +34,11 @@ from workbench.errors import (
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import finding
 from workbench.judge.gates import OUTPUTS, Gate
-from workbench.problems.expressions import read_input
-from workbench.problems.given import Dotted
-from workbench.problems.given.calls import bound, call
-from workbench.problems.given.inputs import Empty
-from workbench.problems.given.user_module import File
+from workbench.problems.given import Dotted, Empty, File, bound, call
+from workbench.problems.user_files import read_input
 from workbench.problems.writing import TrialFacts, write
 from workbench.run import machine, process
-from workbench.run.measurement import Measurement
-from workbench.run.plan import MeasuredPlan, Plan
+from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import compiler_environment
 from workbench.run.protocol import CeilingsJob, ErrorText
 from workbench.run.worker.correctness import Calls

@@ -10,7 +10,7 @@ from workbench.derive.rooflines import MeasuredCeilings, Peaks, measured_ceiling
 from workbench.errors import Interrupted, ToolFailed
 from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.load import load
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.run.protocol import CeilingsJob
 from workbench.run.side_jobs import CEILINGS
 from workbench.study.model import Study

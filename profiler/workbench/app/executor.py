@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding, Run
-    from workbench.run.plan import MeasuredPlan, Plan
+    from workbench.run.measurement import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
     from workbench.study.config import Config
     from workbench.study.model import Study
@@ -64,7 +64,7 @@ class Task:
 
 def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
     """On this machine. ``builds`` is a folder that keeps what is compiled for other tasks."""
-    from workbench.run.plan import MeasuredPlan
+    from workbench.run.measurement import MeasuredPlan
     from workbench.run.protocol import CeilingsJob, TrialJob
 
     if isinstance(task.instead, CeilingsJob):

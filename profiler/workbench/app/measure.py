@@ -17,7 +17,7 @@ from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.params import unseen_shapes

@@ -15,7 +15,7 @@ from shlex import quote
 from workbench.app.target import shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
-from workbench.problems.expressions import literal
+from workbench.problems.user_files import literal
 from workbench.study.files import (
     all_or_nothing,
     alone,

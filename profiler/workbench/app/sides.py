@@ -22,7 +22,7 @@ from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.times import timing_facts
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run.compilation import build_only
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
 from workbench.study.model import Study

@@ -16,7 +16,7 @@ from workbench.load import calibration_of
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document
 from workbench.render.document.timings import sizes_sections
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
 from workbench.study.params import Picked, declared, expanded, find_variant, names_of
 from workbench.study.workspace import Workspace, including

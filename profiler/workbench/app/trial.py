@@ -12,7 +12,7 @@ from workbench.errors import UsageError, unknown
 from workbench.evidence.store import EvidenceFolder
 from workbench.problems.problem import Problem
 from workbench.problems.writing import TrialFacts, write
-from workbench.run.plan import Plan
+from workbench.run.measurement import Plan
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.side_jobs import trial_of
 from workbench.study.model import Study

@@ -9,16 +9,19 @@ from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries
 from workbench.errors import UsageError, unknown
-from workbench.problems.expressions import (
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
+from workbench.problems.python_function import made_text
+from workbench.problems.user_files import (
+    COMPILE,
     LAUNCH_HINT,
     LaunchCall,
+    find_versus,
+    modules,
     read_input,
     read_launch,
     read_output,
+    together,
 )
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
-from workbench.problems.python_function import made_text
-from workbench.problems.user_files import COMPILE, find_versus, modules, together
 
 
 def read(request: Request) -> Problem:

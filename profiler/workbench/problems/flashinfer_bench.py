@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from workbench.errors import UsageError, nearest
-from workbench.problems.expressions import DTYPES, literal
 from workbench.problems.problem import (
     Format,
     GivenShape,
@@ -25,7 +24,14 @@ from workbench.problems.problem import (
     largest,
     require,
 )
-from workbench.problems.user_files import Versus, compared_with, modules, study_name
+from workbench.problems.user_files import (
+    DTYPES,
+    Versus,
+    compared_with,
+    literal,
+    modules,
+    study_name,
+)
 from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 

@@ -13,9 +13,16 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.problems.expressions import literal
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
-from workbench.problems.user_files import Versus, bound, compared_with, functions, modules, parsed
+from workbench.problems.user_files import (
+    Versus,
+    bound,
+    compared_with,
+    functions,
+    literal,
+    modules,
+    parsed,
+)
 from workbench.study.files import read_text
 from workbench.words import OWN_EXTRA, Parameter
 

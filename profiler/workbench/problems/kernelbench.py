@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 
 from workbench.errors import UsageError
-from workbench.problems.expressions import literal
 from workbench.problems.problem import (
     DEFAULT_SHAPE,
     Format,
@@ -27,6 +26,7 @@ from workbench.problems.user_files import (
     compared_with,
     functions,
     gathered,
+    literal,
     modules,
     parameters,
     parsed,

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import UsageError, unknown
-from workbench.problems.expressions import literal, read_input
-from workbench.problems.given.annotated import ranges_of
+from workbench.problems.given import ranges_of
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, largest
 from workbench.problems.user_files import (
     Versus,
     compared_with,
     functions,
+    literal,
     modules,
     parameters,
     parsed,
+    read_input,
     study_name,
     together,
 )

@@ -12,18 +12,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
-from workbench.problems.expressions import Made, literal, read_input
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
+    Made,
     Versus,
     bound,
     classes,
     compared_with,
     functions,
     gathered,
+    literal,
     modules,
     parameters,
     parsed,
+    read_input,
     required_parameters,
 )
 from workbench.words import Parameter

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.errors import UsageError
-from workbench.problems.expressions import literal
 from workbench.problems.problem import STUDY_FILE, Module, Problem
+from workbench.problems.user_files import literal
 from workbench.study.files import CONFIG_FILE, require_inside, write_bytes
 
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string

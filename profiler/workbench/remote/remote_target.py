@@ -24,7 +24,7 @@ from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
 from workbench.remote.worker import RemoteJob, Result
 from workbench.run.gpu import Gpu
-from workbench.run.plan import MeasuredPlan
+from workbench.run.measurement import MeasuredPlan
 from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder, typed, write_captures
 from workbench.study.params import parameters_of_derived

@@ -8,32 +8,284 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.records import Build, Timing
+from msgspec import structs
+
+from workbench.cuda.compiler import package_version
+from workbench.errors import BadCapture, EnvironmentLacks, ToolFailed
+from workbench.evidence.records import Build, CapturedKernel, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu import command as ncu
+from workbench.ncu.command import range_name
+from workbench.ncu.reader import launches_by_range, resources_of
 from workbench.run import machine
-from workbench.run.compilation import build_job, compilers, copy_sources, scratch_folder
-from workbench.run.events import Listener
-from workbench.run.plan import MeasuredPlan, Plan, sessions_job, variants_job
-from workbench.run.process import Worker, run_worker
+from workbench.run.compilation import (
+    build_job,
+    compilers,
+    copy_sources,
+    params_of,
+    scratch_folder,
+    sources_of,
+    worker_stopped,
+)
+from workbench.run.gpu import gpus
+from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
+    Built,
     Captured,
+    Checked,
+    ContextLost,
+    DeviceFound,
     ErrorText,
     Event,
+    Failed,
+    Learned,
     SessionsDone,
+    SessionsJob,
+    Start,
     TimedSession,
+    VariantsJob,
     write_calls,
 )
 from workbench.run.recording import Recorder
-from workbench.study.config import Config
+from workbench.study.config import Config, Profiler, TimingSettings
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
-from workbench.words import Phase
+from workbench.study.params import parameters_of_derived
+from workbench.study.sources import source_files
+from workbench.words import ABSENT, CheckResult, Phase
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure at one shape.
+
+    ``checked`` are built and compared with the reference, ``timed`` also timed together in
+    sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
+    and not at those alone that always are; ``others``: at these beside ``shape`` instead.
+    ``known`` are timed without another check.
+    """
+
+    shape: str
+    checked: tuple[str, ...] = ()
+    timed: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()
+    everywhere: bool = False
+    others: tuple[str, ...] | None = None
+    known: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured]))
+
+    @property
+    def built(self) -> list[str]:
+        """The first worker builds these variants; the others are only profiled."""
+        return list(dict.fromkeys([*self.checked, *self.timed]))
+
+
+@dataclass
+class MeasuredPlan:
+    """A measured plan has failures by variant with hints, and the seconds of each part of the run.
+    The rest of the result is in files.
+
+    A variant that does not support the shape, or whose build was ``refused``, has not failed, and
+    is neither timed nor captured. ``unprofiled`` is why ncu captured nothing more. ``learned`` is
+    of a job that leaves no evidence.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)
+    unprofiled: ErrorText | None = None
+    learned: Learned | None = None
+    interrupted: bool = False
+
+    @property
+    def out(self) -> set[str]:
+        return {*self.failures, *self.unsupported, *self.refused}
+
+
+def variants_job(
+    study: Study,
+    plan: Plan,
+    variants: Iterable[str],
+    phases: tuple[Phase, ...],
+    *,
+    gated: bool = False,
+) -> VariantsJob:
+    """Return the job of a worker that builds, checks or captures some variants of a plan."""
+    names, shape, others = tuple(variants), plan.shape, plan.others
+    listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
+    if plan.everywhere or others is None:
+        others = tuple(n for n, s in listed.items() if plan.everywhere or s.always_checked)
+    return VariantsJob(
+        study=study.name,
+        variants=names,
+        params=params_of(study, names),
+        phases=phases,
+        shape=shape,
+        check_shapes=(shape, *others),
+        reference=study.ladder.primary_reference or "",
+        references=tuple(reference.name for reference in study.ladder.references),
+        sources=sources_of(study, names),
+        ranges={name: range_name(study.name, name, shape) for name in names},
+        gated=gated,
+        derived=parameters_of_derived(study),
+        known=plan.known,
+    )
+
+
+def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
+    """Return the job that times a plan, with A/A controls of baseline and primary reference."""
+    ladder = study.ladder
+    primary = (ladder.primary_reference,) if ladder.primary_reference else ()
+    return SessionsJob(
+        study=study.name,
+        shape=plan.shape,
+        params=params_of(study, plan.timed),
+        sources=sources_of(study, plan.timed),
+        references=tuple(reference.name for reference in ladder.references),
+        references_alone=settings.references_alone,
+        controls=(ladder.steps[0].variant, *primary),
+        sessions=settings.sessions,
+        instances=settings.instances,
+        rounds=settings.rounds,
+        graph_microseconds=settings.graph_microseconds,
+        derived=parameters_of_derived(study),
+        gpus=tuple(gpus()),
+    )
+
+
+@dataclass
+class Listener:
+    """A listener takes the events of one measurement: it writes evidence with ``recorder``, notes
+    failures in ``result``, and passes all on to ``on_event``. ``refused`` is as in ``Measurement``.
+    """
+
+    study: Study
+    plan: Plan
+    recorder: Recorder
+    result: MeasuredPlan
+    on_event: Callable[[Event], None]
+    refused: Callable[[Build], bool] | None = None
+    together: bool = False  # several variants are in the worker's process
+    suspects: list[str] = field(default_factory=list)  # those that changed what is not their own
+
+    def take(self, event: Event) -> None:
+        match event:
+            case DeviceFound():
+                machine.require_gpu(event.environment.gpu, event.environment.gpu_uuid)
+                self.recorder.environment = structs.replace(
+                    event.environment, packages=self.packages() or None
+                )
+            case Built():
+                build = self.recorder.build(
+                    event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
+                )
+                if self.refused is not None and self.refused(build):
+                    self.result.refused.add(event.variant)
+            case Checked():
+                self.checked(event)
+            case Failed(error=ErrorText(kind="Tampered")) if self.together:
+                self.suspects.append(event.variant)  # only what it does alone counts
+                return
+            case Failed():
+                error = event.error
+                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
+        self.on_event(event)
+
+    def packages(self) -> dict[str, str]:
+        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+        return {name: known for name in needed if (known := package_version(name))}
+
+    def checked(self, event: Checked) -> None:
+        self.recorder.check(**structs.asdict(event))
+        if event.status == CheckResult.WRONG:
+            self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+            if event.hint:
+                self.result.hints[event.variant] = event.hint
+        elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
+            why = f"does not support this shape: {event.why}"
+            self.result.unsupported[event.variant] = why
+
+    def fail(
+        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
+    ) -> None:
+        self.result.failures[variant] = why
+        if hint:
+            self.result.hints[variant] = hint
+        if phase in (Phase.CHECK, Phase.TIME):
+            self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
+        elif phase == Phase.BUILD:
+            self.recorder.build(variant, error=why, hint=hint)
+
+    def blame(self, outcome: WorkerEnd) -> str | None:
+        """The variant that took the worker down, recorded as failed; None when it ended well."""
+        if outcome.finished or outcome.interrupted:
+            return None
+        if lost := outcome.of(ContextLost):
+            return lost[0].variant
+        variant = outcome.current
+        if not variant:
+            raise worker_stopped(outcome)
+        phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
+        phase = phases[-1] if phases else Phase.BUILD
+        status = CheckResult.HUNG if outcome.silent_for else CheckResult.CRASHED
+        self.drop(variant, phase, outcome.why(phase), status)
+        return variant
+
+    def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
+        """Fail a variant whose worker could not report it."""
+        self.fail(variant, phase, why, status)
+        self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
+
+    def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
+        """Fail the variants that ran to their end, and launched nothing that ncu saw."""
+        error = ncu.no_kernel()
+        for event in outcome.of(Captured):
+            if event.variant not in stored:
+                why = f"{error.message} ({error.hint})"
+                self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
+
+    # ---- reports of ncu ----------------------------------------------------------------------
+    def store(self, report: Path, captured: Iterable[Captured], profiler: Profiler) -> list[str]:
+        """Keep a report that ncu wrote with these options, with those variants that it really
+        holds; these are returned.
+        """
+        if not report.exists():
+            return []
+        counts = launches_by_range(report)
+        held = {
+            event.variant: count
+            for event in captured
+            if (count := counts.get(self.range_of(event.variant)))
+        }
+        if held:
+            version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
+            resources = self.resources(report, held)
+            self.recorder.captures(report, held, profiler, version, resources)
+        return list(held)
+
+    def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
+        """Read the resources of kernels that front ends compile. The build knows those of the
+        others.
+        """
+        study = self.study
+        others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
+        with suppress(BadCapture):  # what has to be read of it later says what is wrong
+            return {name: resources_of(report, self.range_of(name)) for name in others}
+        return {}
+
+    def range_of(self, variant: str) -> str:
+        return range_name(self.study.name, variant, self.plan.shape)
+
 
 ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not the variants
 

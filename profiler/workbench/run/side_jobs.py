@@ -14,7 +14,7 @@ from workbench.evidence.records import Ceiling, CeilingsFile, Environment
 from workbench.evidence.store import EvidenceFolder
 from workbench.run import machine
 from workbench.run.compilation import empty_scratch, scratch_folder, worker_stopped
-from workbench.run.plan import Plan, variants_job
+from workbench.run.measurement import Plan, variants_job
 from workbench.run.process import E, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Broken,

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
-from workbench.problems.given.inputs import Empty
+from workbench.problems.given import Empty
 from workbench.run.worker.deviation import (
     NAN_REFERENCE,
     Run,

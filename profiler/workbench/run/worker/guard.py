@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from workbench.errors import WorkbenchError
-from workbench.problems.given.user_module import same_draws
+from workbench.problems.given import same_draws
 from workbench.run.worker.event_log import BESIDE_HINT
 from workbench.run.worker.integrity import IntegritySnapshot, is_users
 from workbench.run.worker.lines import prepare

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
-from workbench.problems.given import Dotted, afterwards, larger, without
-from workbench.problems.given.user_module import same_draws
+from workbench.problems.given import Dotted, afterwards, larger, same_draws, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (

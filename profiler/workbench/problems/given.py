@@ -1,0 +1,974 @@
+"""What the modules of a study made from a problem call: the user's files, inputs, references.
+
+Imported without torch too, so every function imports it for itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import itertools
+import random
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from workbench.errors import GateFailed, UsageError, unknown
+from workbench.problems.user_files import INIT, dotted, functions, package_root, parameters
+from workbench.study.users_code import in_words, line_in
+from workbench.study.workspace import load_module
+from workbench.words import Inputs
+
+if TYPE_CHECKING:
+    import torch
+
+    from workbench.study.model import Shape
+
+
+class Dotted:
+    """``torch.nn.functional.softmax``, looked up at its first call.
+
+    Raises UsageError where it is none, or cannot be called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *given: Any, **keywords: Any) -> Any:
+        return _copied_view(self.function(*given, **keywords), (*given, *keywords.values()))
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        parts = self.name.split(".")
+        found: Any = importlib.import_module(parts[0])
+        for at, part in enumerate(parts[1:], start=1):
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                try:
+                    found = importlib.import_module(".".join(parts[: at + 1]))
+                except ImportError:
+                    raise unknown(f"name in {'.'.join(parts[:at])}", part, dir(found)) from None
+        if not callable(found):
+            raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
+        function: Callable[..., Any] = found
+        return function
+
+
+def _copied_view(out: Any, given: Iterable[Any]) -> Any:
+    """A view of an argument, such as torch.t gives, in memory of its own: it is to be compared with
+    a kernel that writes a result.
+    """
+    import torch
+
+    tensors = [one for one in given if isinstance(one, torch.Tensor)]
+    if not isinstance(out, torch.Tensor) or any(out is one for one in tensors):
+        return out
+    memory = out.untyped_storage().data_ptr()
+    is_view = any(one.untyped_storage().data_ptr() == memory for one in tensors)
+    return out.clone(memory_format=torch.contiguous_format) if is_view else out
+
+
+class WithoutRuns(SourceFileLoader):
+    """Loads a script without the calls of its own tests and benchmarks, and what it profiles or
+    prints: they would run again in every process, and only one profiler can be at work.
+    """
+
+    def source_to_code(  # type: ignore[override]
+        self, data: Any, path: Any, *, _optimize: int = -1
+    ) -> Any:
+        tree = ast.parse(data, path)
+        own, lost, kept = functions(tree), set[str](), []
+        for node in tree.body:
+            if _profiles(node):
+                lost |= _stored(node)
+            elif not _runs(node, own, lost):
+                kept.append(node)
+        tree.body = kept
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+_SCRIPT = re.compile(r"(run_)?(test|bench|main|profile|time_)")
+_BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
+
+
+def _profiles(node: ast.stmt) -> bool:
+    """Whether it is ``with torch.profiler.profile(...) as prof:``."""
+    return isinstance(node, ast.With) and any(
+        re.search(r"\bprofiler?\b", ast.unparse(item.context_expr)) for item in node.items
+    )
+
+
+def _stored(node: ast.stmt) -> set[str]:
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in found if isinstance(n.ctx, ast.Store)}
+
+
+def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
+    """Whether it only prints, uses names that are ``lost``, or calls one of its ``own`` functions
+    that is a test or a benchmark.
+    """
+    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+        return False
+    name = ast.unparse(node.value.func).partition(".")[0]
+    if name == "print" or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
+        return True
+    marks = [ast.unparse(mark) for mark in own[name].decorator_list] if name in own else []
+    return name in own and (
+        _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
+    )
+
+
+OWN = "workbench_"  # what the names of modules begin with that are loaded by path
+_packages: dict[str, dict[str, ModuleType]] = {}  # of each variant, by the path of its module
+
+
+LOADING_SEED = 20261
+
+
+@contextmanager
+def same_draws() -> Iterator[None]:
+    """Weights that a module draws while it is loaded inside are those of every other load of it,
+    with values even where inputs are drawn without. Afterwards generators go on as if nothing had
+    been drawn.
+    """
+    import numpy
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    plain, numpys = random.getstate(), numpy.random.get_state()
+    with _disable_current_modes(), torch.random.fork_rng(devices):
+        torch.manual_seed(LOADING_SEED)
+        random.seed(LOADING_SEED)
+        numpy.random.seed(LOADING_SEED)
+        try:
+            yield
+        finally:
+            random.setstate(plain)
+            numpy.random.set_state(numpys)
+
+
+class File:
+    """A user's file ``name`` in the folder of the module ``beside``, loaded at its first use.
+
+    With everything that it imports from its own folder, anew: two variants share no module. The
+    rest of its package is loaded once for each of them: some have a hundred modules.
+    """
+
+    def __init__(self, beside: str, name: str) -> None:
+        self.beside = beside
+        self.path = Path(beside).resolve().parent / name
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """Raises GateFailed for an AttributeError, which would look like a missing attribute of
+        this class.
+        """
+        try:
+            with same_draws():
+                return self.loaded()
+        except AttributeError as error:
+            where = f"{self.path.name}{line_in(self.path, error)}"
+            raise GateFailed(
+                f"{where} fails while it is imported: {in_words(error)}", hint="fix this line"
+            ) from error
+
+    def loaded(self) -> ModuleType:
+        """Anew; as a part of its package where its folder has an ``__init__.py``."""
+        folder = package_root(self.path)
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+        for name in _below(folder):
+            del sys.modules[name]
+        if folder != self.path.parent:
+            package = _packages.setdefault(self.beside, {})
+            own = dotted(self.path.relative_to(folder))
+            sys.modules.update({n: module for n, module in package.items() if n != own})
+            importlib.invalidate_caches()
+            module = importlib.import_module(own)
+            package.update(_below(folder))
+            return module
+        name = f"{OWN}given_{self.path.stem}"
+        return load_module(self.path, name, WithoutRuns(name, str(self.path)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            raise UsageError(
+                f"{self.path.name} defines no '{name}'", hint="is it defined under a condition?"
+            ) from None
+
+
+def _below(folder: Path) -> dict[str, ModuleType]:
+    """The modules that are loaded from a folder, by name."""
+    files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
+    own = {path.stem for path in files}
+    found = {name: m for name, m in sys.modules.items() if name.partition(".")[0] in own}
+    return {name: module for name, module in found.items() if not name.startswith(OWN)}
+
+
+class Extension(File):
+    """Sources in C++ or CUDA, compiled by torch at their first use."""
+
+    def __init__(self, beside: str, name: str, sources: list[str]) -> None:
+        super().__init__(beside, sources[0])
+        self.name, self.sources = name, sources
+
+    @cached_property
+    def module(self) -> ModuleType:
+        from torch.utils.cpp_extension import load
+
+        folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
+        found: ModuleType = load(
+            name=self.name,
+            sources=[str(folder / name) for name in self.sources],
+            extra_include_paths=[str(folder)],
+            extra_cuda_cflags=["-lineinfo"],
+        )
+        return found
+
+
+def compiled(file: File, name: str) -> Callable[..., Any]:
+    import torch
+
+    known = vars(file).setdefault("compiled", {})
+    if name not in known:
+        known[name] = torch.compile(getattr(file, name))
+    found: Callable[..., Any] = known[name]
+    return found
+
+
+STRUCTURE = "structure"  # the input that tells how the others stand together
+RANGES = {"int8": 128, "uint8": 256}  # of random integers, as FlashInfer-Bench draws them
+LARGEST_INTEGER = 1024
+MOST_SEED = 2**31
+
+
+@dataclass(frozen=True)
+class Empty:
+    """A tensor that a kernel writes into: made anew for every call, and no input.
+
+    ``make`` allocates it in place of torch.empty_strided.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    make: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def new(self) -> torch.Tensor:
+        import torch
+
+        found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        return self.make(found) if self.make else found
+
+    def widened(self) -> Empty:
+        """Of doubles, where it is of floating-point numbers."""
+        import torch
+
+        return (
+            replace(self, dtype=torch.float64, make=None) if self.dtype.is_floating_point else self
+        )
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The place of an input in a structure."""
+
+    name: str
+
+
+@contextmanager
+def seeded(generator: torch.Generator) -> Iterator[None]:
+    """Whatever is made inside is fresh, and on the generator's device."""
+    import torch
+
+    torch.manual_seed(generator.initial_seed())
+    with torch.device(generator.device):
+        yield
+
+
+def made(call: str, generator: torch.Generator) -> torch.Tensor:
+    """A tensor in the grammar of ``--input``: ``randn(4096, 8192, dtype=float16)``."""
+    import torch
+
+    node = ast.parse(call, mode="eval").body
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
+    sizes = [ast.literal_eval(argument) for argument in node.args]
+    named = {k.arg: ast.unparse(k.value).strip("'\"") for k in node.keywords}
+    dtype = getattr(torch, named["dtype"]) if "dtype" in named else None
+    maker = node.func.id
+    random = {"generator": generator} if maker in ("randn", "rand", "randint", "randperm") else {}
+    # Random numbers of eight bits, and of integers, are drawn wider.
+    narrow = maker in ("randn", "rand") and dtype is not None and dtype.itemsize == 1
+    try:
+        out: torch.Tensor = getattr(torch, maker)(
+            *sizes, **random, dtype=None if narrow else dtype, device=generator.device
+        )
+    except (TypeError, RuntimeError) as error:
+        raise UsageError(
+            f"'{call}' cannot be made: {str(error).splitlines()[0]}",
+            hint="such as randn(4096,8192) or randint(0,100,(4096,),dtype=int32)",
+        ) from None
+    return out.to(dtype) if narrow else out
+
+
+def larger(inputs: Inputs) -> Inputs:
+    """Four times the floating-point inputs, and the first row of each 32 times: what is right only
+    for the numbers that a format draws is found.
+    """
+    import torch
+
+    found = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1:
+            found[name] = value * 4
+            if value.dim():
+                found[name][:1] *= 8
+    return found
+
+
+def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """Random numbers as FlashInfer-Bench's ``_rand_tensor`` draws them."""
+    import torch
+
+    device = generator.device
+    if dtype.is_floating_point:
+        out = torch.randn(tuple(shape), generator=generator, device=device)
+        return (out.clamp_(-2, 2) if dtype.itemsize == 1 else out).to(dtype)
+    most = 2 if dtype is torch.bool else RANGES.get(str(dtype)[6:], LARGEST_INTEGER)
+    low = 0 if dtype is torch.bool else -most
+    out = torch.randint(low, most, tuple(shape), generator=generator, device=device)
+    return out.to(dtype)
+
+
+def named(values: Any, names: Sequence[str]) -> Inputs:
+    """Inputs by name: those of a dict, else by the names of parameters, in their order."""
+    if isinstance(values, Mapping):
+        return dict(values)
+    if not isinstance(values, tuple | list):
+        values = (values,)
+    if len(values) > len(names):
+        names = [f"input_{at}" for at in range(len(values))]
+    return dict(zip(names, values, strict=False))
+
+
+def structured(data: Any, names: Sequence[str]) -> Inputs:
+    """The tensors of nested tuples, lists and dicts by name, and how they stand together.
+
+    ``names`` are those of the outermost ones, where they are known.
+    """
+    import torch
+
+    found: Inputs = {}
+
+    def visit(value: Any, name: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            found[name] = value
+            return Leaf(name)
+        if isinstance(value, dict):
+            return {key: visit(part, _joined(name, key)) for key, part in value.items()}
+        if isinstance(value, tuple | list):
+            known = names if value is data and len(names) == len(value) else range(len(value))
+            outer = "" if value is data and known is names else name
+            parts = [visit(p, _joined(outer, k)) for k, p in zip(known, value, strict=True)]
+            return type(value)(parts) if type(value) in (tuple, list) else tuple(parts)
+        return value
+
+    tree = visit(data, "data")
+    return {STRUCTURE: tree, **found}
+
+
+def _joined(outer: str, name: object) -> str:
+    text = "".join(c if c.isalnum() else "_" for c in str(name))
+    return f"{outer}_{text}" if outer else text
+
+
+def rebuilt(inputs: Inputs) -> Any:
+
+    def visit(value: Any) -> Any:
+        if isinstance(value, Leaf):
+            return inputs[value.name]
+        if isinstance(value, dict):
+            return {key: visit(part) for key, part in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(map(visit, value))
+        return value
+
+    return visit(inputs[STRUCTURE])
+
+
+def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
+    """With what is only written into made anew for every call."""
+    return {
+        name: Empty(tuple(value.shape), value.stride(), value.dtype, value.device)
+        if name in destinations
+        else value
+        for name, value in inputs.items()
+    }
+
+
+def filled(inputs: Inputs) -> tuple[Inputs, tuple[torch.Tensor, ...]]:
+    """The inputs of one call, and those that were made for it."""
+    fresh = {name: value.new() for name, value in inputs.items() if isinstance(value, Empty)}
+    return {**inputs, **fresh}, tuple(fresh.values())
+
+
+def listed(make: Callable[[], Any], names: Sequence[str], generator: torch.Generator) -> Inputs:
+    """What ``get_inputs()`` of a KernelBench problem gives, by name and on the generator's device.
+
+    It draws from torch's own generator, which is seeded for it.
+    """
+    import torch
+
+    with seeded(generator):
+        values = named(make(), names)
+    return {
+        name: value.to(generator.device) if isinstance(value, torch.Tensor) else value
+        for name, value in values.items()
+    }
+
+
+def case(generate: Callable[..., Any], shape: Shape, generator: torch.Generator) -> Any:
+    """What ``generate_input()`` of a GPU MODE task gives for a case: with a seed of its own, where
+    the case has one, since every draw must be another.
+    """
+    import os
+
+    # Its references ask for deterministic results, of which cuBLAS gives none without this.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    given = dict(shape)
+    if isinstance(given.get("seed"), int):
+        given["seed"] = (int(given["seed"]) + generator.initial_seed()) % MOST_SEED
+    with seeded(generator):
+        return generate(**given)
+
+
+def workload(
+    inputs: Mapping[str, tuple[Sequence[int | str] | None, str]],
+    outputs: Mapping[str, tuple[Sequence[int | str] | None, str]],
+    shape: Shape,
+    generator: torch.Generator,
+    beside: str,
+) -> Inputs:
+    """The inputs of a FlashInfer-Bench definition at a workload, and what it writes into.
+
+    Each is given as its axes, a number or the name of one, None for a plain value, and its type.
+    What the shape has under the name of an input is a plain value, or ``file:key`` of safetensors
+    in the folder of the module ``beside``.
+    """
+    import torch
+
+    def sizes(axes: Sequence[int | str]) -> tuple[int, ...]:
+        return tuple(axis if isinstance(axis, int) else int(shape[axis]) for axis in axes)
+
+    def made_as(name: str, axes: Sequence[int | str] | None, dtype: torch.dtype) -> Any:
+        known = shape.get(name)
+        if isinstance(known, str):
+            return stored(Path(beside).parent / known).to(generator.device)
+        if known is not None:
+            return known
+        return (
+            drawn((), dtype, generator).item()
+            if axes is None
+            else drawn(sizes(axes), dtype, generator)
+        )
+
+    found = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
+    for name, (axes, dtype) in outputs.items():
+        like = torch.empty(sizes(axes or ()), dtype=getattr(torch, dtype), device="meta")
+        found[name] = Empty(tuple(like.shape), like.stride(), like.dtype, generator.device)
+    return found
+
+
+def stored(place: Path) -> torch.Tensor:
+    """``path:key`` of a safetensors file."""
+    from safetensors import safe_open
+
+    path, _, key = str(place).rpartition(":")
+    with safe_open(path, framework="pt") as file:
+        found: torch.Tensor = file.get_tensor(key)
+    return found
+
+
+def call(function: Callable[..., Any], inputs: Inputs, *, data: bool = False) -> Any:
+    """What a function makes of the inputs: one tensor, or several.
+
+    ``data``: they are its one argument, put together again. Of a function that returns nothing,
+    what it was given to write into.
+    """
+    whole, fresh = filled(inputs)
+    given, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
+    return _of(function, given, fresh, keywords)
+
+
+_needs_gradients: set[Callable[..., Any]] = set()
+
+
+def _of(
+    function: Callable[..., Any],
+    given: Iterable[Any],
+    fresh: Sequence[Any],
+    keywords: Inputs | None = None,
+) -> Any:
+    """Gradients are recorded only for an input that requires one, and for a function that calls
+    autograd itself.
+    """
+    import torch
+
+    given, keywords = tuple(given), keywords or {}
+    wanted = any(getattr(v, "requires_grad", False) for v in (*given, *keywords.values()))
+    try:
+        with torch.set_grad_enabled(wanted or function in _needs_gradients):
+            out = function(*given, **keywords)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error) or function in _needs_gradients:
+            raise
+        _needs_gradients.add(function)
+        with torch.enable_grad():
+            out = function(*given, **keywords)
+    return own_results(fresh if out is None and fresh else out, (*given, *keywords.values()))
+
+
+def own_results(out: Any, given: Sequence[Any]) -> Any:
+    """Without the plain values of a tuple and the inputs that it hands back, if tensors of its own
+    are left.
+    """
+    import torch
+
+    if not isinstance(out, tuple | list):
+        return out
+    known = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
+    tensors = [part for part in out if isinstance(part, torch.Tensor)]
+    made = [part for part in tensors if part.untyped_storage().data_ptr() not in known]
+    nested = any(isinstance(part, tuple | list | dict) for part in out)
+    return only(out if nested else made or tensors or out)
+
+
+def one(inputs: Inputs, name: str) -> Any:
+    """The input that a call of ``--vs`` names. Raises UsageError for what is none."""
+    if name not in inputs:
+        raise unknown("input in --vs", name, inputs)
+    return inputs[name]
+
+
+def afterwards(inputs: Inputs, out: Any, changed: Sequence[str]) -> Any:
+    """What a call returned that is none of its inputs, then those that it ``changed``."""
+    if not changed:
+        return out
+    left = {name: inputs[name] for name in changed}
+    if isinstance(out, dict):
+        return {**out, **left}
+    made = out if isinstance(out, tuple | list) else () if out is None else (out,)
+    given = {value.data_ptr() for value in inputs.values() if hasattr(value, "data_ptr")}
+    return only((*(one for one in made if one.data_ptr() not in given), *left.values()))
+
+
+def only(out: Any) -> Any:
+    """One of one, several as a plain tuple; the tensors of a dict stay by name."""
+    if not isinstance(out, tuple | list):
+        return out
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inputs]:
+    """Positional and keyword arguments of a call with the inputs.
+
+    Inputs go to the parameters of their names. Tensors without one go to the parameters that are
+    left, in order; plain values without one only where the function requires another argument.
+    Raises UsageError for a tensor that no parameter takes.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return list(inputs.values()), {}
+    kinds = {parameter.kind for parameter in parameters}
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    found = {p.name: inputs[p.name] for p in named if p.name in inputs}
+    rest = {name: value for name, value in inputs.items() if name not in found}
+    if not found and inspect.Parameter.VAR_POSITIONAL in kinds:
+        return list(inputs.values()), {}
+    others = {}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        others, rest = rest, {}
+    for parameter in sorted(named, key=lambda p: p.default is not p.empty):
+        if parameter.name in found or not rest:
+            continue
+        required = parameter.default is parameter.empty
+        name = next((n for n, v in rest.items() if required or _is_tensor(v)), None)
+        if name is not None:
+            found[parameter.name] = rest.pop(name)
+    if left := [name for name, value in rest.items() if _is_tensor(value)]:
+        raise UsageError(
+            f"{getattr(function, '__name__', function)}{inspect.signature(function)} takes no "
+            f"'{left[0]}'",
+            hint="inputs go to the parameters of their names: rename the input or the parameter",
+        )
+    given: list[Any] = []
+    for at, parameter in enumerate(named):
+        by_position = parameter.kind is parameter.POSITIONAL_ONLY or at == len(given)
+        if parameter.kind is parameter.KEYWORD_ONLY or not by_position:
+            continue
+        if parameter.name in found:
+            given.append(found.pop(parameter.name))
+        elif parameter.kind is parameter.POSITIONAL_ONLY and found:
+            given.append(parameter.default)
+    return given, {**found, **others}
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
+    """A reference in double precision: its inputs are doubles, and where it says float32, so are
+    its own. ``changed`` are inputs that belong to the result if it changes them. Raises whatever it
+    raises that takes no doubles.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Widened(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Else torch imports its compiler, seconds in every process."""
+            return False
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            given = dict(kwargs or {})
+            if given.get("dtype") is torch.float32:
+                given["dtype"] = torch.float64
+            return func(*args, **given)
+
+    def wide(value: Any) -> Any:
+        if isinstance(value, Empty):
+            return value.widened()
+        if isinstance(value, torch.Tensor):
+            return value.double() if value.is_floating_point() else value.clone()
+        return value
+
+    own = {name: wide(value) for name, value in inputs.items()}
+    with torch.no_grad(), Widened():  # type: ignore[no-untyped-call]
+        out = function(own)
+    return doubles(_with_changed(own, out, changed, {n: wide(inputs[n]) for n in changed}))
+
+
+def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
+    """A reference in the precision of its inputs, which it may change; ``changed`` as above."""
+    import torch
+
+    own = {name: _copied(value) for name, value in inputs.items()}
+    with torch.no_grad():
+        out = function(own)
+    return doubles(_with_changed(own, out, changed, {n: inputs[n] for n in changed}))
+
+
+def _with_changed(own: Inputs, out: Any, changed: Sequence[str], before: Inputs) -> Any:
+    import torch
+
+    if any(torch.equal(own[name], before[name]) for name in changed):
+        return out
+    return afterwards(own, out, changed)
+
+
+def _copied(value: Any) -> Any:
+    import torch
+
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def doubles(out: Any) -> Any:
+    """The same in float64; integers and truth values as they are."""
+    import torch
+
+    out = only(out)
+    if isinstance(out, torch.Tensor):
+        return out.detach().double() if out.is_floating_point() else out.detach()
+    if isinstance(out, dict):
+        return {name: doubles(part) for name, part in out.items()}
+    if isinstance(out, tuple | list):
+        return tuple(map(doubles, out))
+    return out
+
+
+def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
+    """Why a format's own check refuses an output, "" where it does not."""
+    own = {n: v.new() if isinstance(v, Empty) else _copied(v) for n, v in inputs.items()}
+    result = check(rebuilt(own), out)
+    good, why = result if isinstance(result, tuple) else (not result, str(result or ""))
+    return "" if good else f"check_implementation() refuses it: {why or 'without a reason'}"
+
+
+def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
+    """A function that is known by its name alone, called with the tensors; with ``dim=-1`` where it
+    does not do without, and with the plain values where it needs them.
+    """
+    import torch
+
+    known = {n: v for n, v in inputs.items() if not isinstance(v, Empty)}
+    tensors = [value for value in known.values() if isinstance(value, torch.Tensor)]
+    with torch.no_grad():
+        try:
+            return only(function(*tensors))
+        except TypeError as error:
+            refused = error
+        for others, keywords in (((), {"dim": -1}), (list(known.values())[len(tensors) :], {})):
+            try:
+                return only(function(*tensors, *others, **keywords))
+            except TypeError:
+                continue
+    raise refused
+
+
+def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False) -> Any:
+    """In the order of the inputs, whatever the parameters are called; see ``call``.
+
+    ``reads``: without what is only written into.
+    """
+    if reads:
+        inputs = {name: value for name, value in inputs.items() if not isinstance(value, Empty)}
+    whole, fresh = filled(inputs)
+    return _of(function, whole.values(), fresh)
+
+
+def by_name(out: Any, names: Sequence[str]) -> Any:
+    """Outputs in the order of a definition, of which a function may give a dict."""
+    return only([out[name] for name in names]) if isinstance(out, dict) else out
+
+
+def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
+    """A reference's last results where what is tried leaves its own: in the inputs that it changes.
+    Returns the results before them; all of a reference that changes these inputs itself.
+    """
+    results = list(out) if isinstance(out, tuple | list) else [out]
+    last = results[-len(names) :]
+    if [getattr(one, "shape", None) for one in last] != [inputs[name].shape for name in names]:
+        return out
+    for name, result in zip(names, last, strict=True):
+        if result.data_ptr() != inputs[name].data_ptr():
+            inputs[name].copy_(result)
+    return only(results[: -len(names)]) if len(results) > len(names) else None
+
+
+MODEL_SEED = 42  # that of the benchmark, ``eval_kernel_against_ref``
+
+
+class Network:
+    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``: made at the first call.
+
+    ``double`` is another one of the same parameters in float64.
+    """
+
+    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
+        self.file, self.new, self.is_compiled = file, new, compiled
+        self._made: dict[bool, Any] = {}
+
+    def __call__(self, inputs: Inputs) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return only(self._of(inputs, exact=False)(*inputs.values()))
+
+    def double(self, inputs: Inputs) -> Any:
+        return self._of(inputs, exact=True)(*inputs.values())
+
+    def _of(self, inputs: Inputs, *, exact: bool) -> Any:
+        import torch
+
+        if exact not in self._made:
+            tensors = [v for v in inputs.values() if isinstance(v, torch.Tensor | Empty)]
+            device = tensors[0].device if tensors else torch.device("cuda")
+            model = self.model("Model", self.file, device)
+            if self.new is not None:
+                model = _with_parameters(self.model("ModelNew", self.new, device), model)
+            model = model.double() if exact else model
+            self._made[exact] = torch.compile(model) if self.is_compiled else model
+        return self._made[exact]
+
+    def model(self, name: str, file: File, device: Any) -> Any:
+        import torch
+
+        with torch.device(device):
+            torch.manual_seed(MODEL_SEED)
+            init: list[Any] = getattr(self.file.module, "get_init_inputs", list)()
+            torch.manual_seed(MODEL_SEED)
+            made = getattr(file, name)(*init)
+        if not isinstance(made, torch.nn.Module):
+            raise UsageError(f"{file.path.name}: {name} is no torch.nn.Module")
+        return made.to(device)
+
+
+def _with_parameters(model: Any, like: Any) -> Any:
+    """With those of the other one where names and shapes are the same; else they are its own, of
+    the same seed.
+    """
+    state, own = like.state_dict(), model.state_dict()
+    if {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in own.items()}:
+        model.load_state_dict(state)
+    return model
+
+
+RESULT = "_result"
+
+
+def _annotation(node: ast.expr) -> str:
+    """The name in ``nsight.annotate("name")``, "" for anything else."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("nsight.annotate", "annotate"):
+        first = node.args[0] if node.args else None
+        return str(first.value) if isinstance(first, ast.Constant) else ""
+    return ""
+
+
+def _decorated(tree: ast.Module) -> dict[str, str]:
+    """Functions with ``@nsight.annotate("name")``, and the names."""
+    nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    found = {n.name: next(filter(None, map(_annotation, n.decorator_list)), "") for n in nodes}
+    return {name: called for name, called in found.items() if called}
+
+
+def ranges_of(tree: ast.Module, node: ast.FunctionDef) -> dict[str, list[ast.stmt]]:
+    decorated = _decorated(tree)
+    found = [_ranges_in(statement, decorated) for statement in node.body]
+    return {name: body for each in found for name, body in each.items()}
+
+
+def _ranges_in(statement: ast.stmt, decorated: Mapping[str, str]) -> dict[str, list[ast.stmt]]:
+    if isinstance(statement, ast.With):
+        names = [_annotation(item.context_expr) for item in statement.items]
+        return {name: statement.body for name in names if name}
+    if isinstance(statement, ast.Assign | ast.Expr) and isinstance(statement.value, ast.Call):
+        called = decorated.get(ast.unparse(statement.value.func), "")
+        return {called: [statement]} if called else {}
+    return {}
+
+
+class Annotated(File):
+    """A ``function`` of a file, its ranges callable each by itself."""
+
+    def __init__(self, beside: str, name: str, function: str) -> None:
+        super().__init__(beside, name)
+        self.function = function
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """Loaded with a stand-in for nsight, which would start ncu by itself."""
+        before = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "nsight"}
+        for name in before:
+            del sys.modules[name]
+        sys.modules["nsight"] = _stand_in()
+        try:
+            return self.loaded()
+        finally:
+            del sys.modules["nsight"]
+            sys.modules.update(before)
+
+    def setup(self, shape: Shape, generator: torch.Generator) -> Inputs:
+        """All that stands before the first range binds."""
+        import torch
+
+        given = {
+            name: getattr(torch, str(value)[6:]) if str(value).startswith("torch.") else value
+            for name, value in shape.items()
+        }
+        with seeded(generator):
+            found: Inputs = self._parts[0](**given)
+        return found
+
+    def range(self, name: str, inputs: Inputs) -> Any:
+        """The tensors that a range binds, or writes into."""
+        import torch
+
+        whole, fresh = filled(inputs)
+        with torch.no_grad():
+            bound = self._parts[1][name](**whole)
+        tensors = tuple(value for value in bound if isinstance(value, torch.Tensor))
+        return only(tensors or fresh) if tensors or fresh else None
+
+    @cached_property
+    def _parts(self) -> tuple[Callable[..., Inputs], Mapping[str, Callable[..., Any]]]:
+        """What stands before the ranges, and each range by its name."""
+        text = self.path.read_text(encoding="utf-8")
+        tree = ast.parse(text, filename=str(self.path))
+        node = next(
+            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == self.function
+        )
+        ranges, decorated = ranges_of(tree, node), _decorated(tree)
+        setup = list(itertools.takewhile(lambda s: not _ranges_in(s, decorated), node.body))
+        names = sorted({*parameters(node), *_bound(setup)})
+        back = ast.parse("locals()", mode="eval").body
+        made = _function("setup", node.args, [*setup, ast.Return(back)])
+        parts = [_function(f"range_{at}", _keywords(names), _returning(body))
+                 for at, body in enumerate(ranges.values())]  # fmt: skip
+        module = ast.fix_missing_locations(ast.Module([made, *parts], []))
+        space = dict(vars(self.module))
+        exec(compile(module, str(self.path), "exec"), space)
+        return space["setup"], {name: space[f"range_{at}"] for at, name in enumerate(ranges)}
+
+
+def _bound(body: list[ast.stmt]) -> list[str]:
+    found = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
+    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))
+
+
+def _function(name: str, args: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
+    plain = ast.parse(f"def {name}(): pass").body[0]
+    assert isinstance(plain, ast.FunctionDef)
+    plain.args, plain.body = args, body
+    return plain
+
+
+def _keywords(names: list[str]) -> ast.arguments:
+    """All by name, those that nothing gives are None; others are taken, too."""
+    parsed = ast.parse(f"def f(*, {''.join(f'{n}=None, ' for n in names)}**others): pass").body[0]
+    assert isinstance(parsed, ast.FunctionDef)
+    return parsed.args
+
+
+def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
+    """With what it binds as a tuple; a bare call at its end counts as bound."""
+    *before, last = body
+    if isinstance(last, ast.Expr):
+        bind = ast.Assign([ast.Name(RESULT, ast.Store())], last.value)
+        body = [*before, ast.copy_location(bind, last)]
+    names = _bound(body)
+    back = ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
+    return [*body, back]
+
+
+def _stand_in() -> ModuleType:
+    """A module in which decorators and ranges do nothing, and everything else is there."""
+
+    class Nothing(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return Nothing(f"{self.__name__}.{name}")
+
+        def __call__(self, *given: Any, **keywords: Any) -> Any:
+            """A decorator gives its function; one with arguments, and a range, give this."""
+            return given[0] if len(given) == 1 and callable(given[0]) else self
+
+        def __enter__(self) -> None:
+            return None
+
+        def __exit__(self, *error: object) -> None:
+            return None
+
+    return Nothing("nsight")
