@@ -58,10 +58,7 @@ GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
 OTHER_PASS = "sm__cycles_elapsed.avg.per_second"
 DRAM, L2, L1 = LEVELS = ("dram", "l2", "l1")
 # Level to the clock of its own, and to the counters that may have its bytes with the worth of one.
-CLOCKS = {
-    DRAM: "dram__cycles_elapsed.avg.per_second",
-    L2: "lts__cycles_elapsed.avg.per_second",
-}
+CLOCKS = {DRAM: "dram__cycles_elapsed.avg.per_second", L2: "lts__cycles_elapsed.avg.per_second"}
 COUNTERS = {
     DRAM: (("dram__bytes.sum", 1),),
     L2: ((L2_BYTES, 1), ("lts__lts2xbar_cycles_active.sum", 32)),

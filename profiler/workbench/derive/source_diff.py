@@ -684,12 +684,7 @@ def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     whole, names = _parsed(side.texts.get(file, ""), python)
     costs = NO_COSTS if is_host(file) else side.costs or NO_COSTS
     lines = [
-        SourceRow(
-            line=i + 1,
-            text=whole.lines[i],
-            cost=costs.of(file, i + 1),
-            code=whole.code[i],
-        )
+        SourceRow(line=i + 1, text=whole.lines[i], cost=costs.of(file, i + 1), code=whole.code[i])
         for i, name in enumerate(names)
         if not name or name != side.skipped
     ]

@@ -883,8 +883,7 @@ def to_try(
         return None
     known = record or NO_RECORD
     ranked = sorted(
-        advice,
-        key=lambda one: (_failed(one), -one.expected * trust(known.of(one.change)), one.id),
+        advice, key=lambda one: (_failed(one), -one.expected * trust(known.of(one.change)), one.id)
     )
     return tuple(ranked[:TOP])
 

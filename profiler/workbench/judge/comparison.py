@@ -10,17 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
-from workbench.derive.figures import (
-    Figure,
-    StallTime,
-    compare_times,
-    figures,
-    stall_times,
-)
-from workbench.derive.largest_changes import (
-    LargestChanges,
-    largest_changes,
-)
+from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
+from workbench.derive.largest_changes import LargestChanges, largest_changes
 from workbench.derive.matching import MATCHED, LaunchPair, Matching
 from workbench.judge.findings import Finding, finding
 from workbench.ncu.capture import Capture

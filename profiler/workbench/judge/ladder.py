@@ -12,13 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from workbench.derive.figures import (
-    TIME,
-    Figure,
-    figure_label,
-    occupancy_limiters,
-    stall_shares,
-)
+from workbench.derive.figures import TIME, Figure, figure_label, occupancy_limiters, stall_shares
 from workbench.derive.rooflines import (
     DRAM,
     L2,
@@ -464,10 +458,7 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
     all.
     """
     hurt = grouped(
-        (
-            one.damage,
-            variant_at(one.variant, "" if name == evidence.shape else name),
-        )
+        (one.damage, variant_at(one.variant, "" if name == evidence.shape else name))
         for name, shape in evidence.shapes.items()
         for one in shape.variants.values()
         if one.damage and (of is None or one.variant in of)

@@ -70,11 +70,7 @@ def ncu_version(ncu: str) -> str | None:
 
 def missing_packages() -> list[str]:
     """Packages of the ``gpu`` extra that cannot be found."""
-    names = {
-        "torch": "torch",
-        "cuda.core": "cuda-core",
-        "pynvml": NVML_PACKAGE,
-    }
+    names = {"torch": "torch", "cuda.core": "cuda-core", "pynvml": NVML_PACKAGE}
     missing = []
     for module, package in names.items():
         try:
@@ -127,7 +123,4 @@ def _no_gpu(so: str) -> EnvironmentLacks:
 
 
 def _no_packages(missing: list[str]) -> EnvironmentLacks:
-    return EnvironmentLacks(
-        f"Python packages are missing: {', '.join(missing)}",
-        hint=INSTALL,
-    )
+    return EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)

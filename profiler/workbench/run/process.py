@@ -229,11 +229,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        scratch: Path,
-        job: Job,
-        prefix: list[str] | None = None,
-        cubins: Path | None = None,
+        self, scratch: Path, job: Job, prefix: list[str] | None = None, cubins: Path | None = None
     ) -> None:
         for name in (EVENTS, CURRENT, GATE, LOG):
             (scratch / name).unlink(missing_ok=True)
@@ -341,10 +337,7 @@ class Worker:
 
 
 def run_worker(
-    scratch: Path,
-    job: Job,
-    limit_seconds: float,
-    on_event: Callable[[Event], None],
+    scratch: Path, job: Job, limit_seconds: float, on_event: Callable[[Event], None]
 ) -> WorkerEnd:
     return Worker(scratch, job).watch(limit_seconds, on_event)
 
