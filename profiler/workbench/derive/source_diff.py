@@ -13,9 +13,8 @@ The time of an instruction is its share of the samples likewise.
 A hunk's cost is that of its removed, added and rewritten lines, and of waits that stay amid them.
 Lines that differ in comments or blanks alone are shown as changed but count as unchanged.
 
-Lines that occur once on both sides and say something anchor the alignment (Bram Cohen's patience
-diff); between anchors ``difflib`` decides, with its popularity heuristic off. Braces and blank
-lines alone never hold two rewritten regions together.
+``difflib`` aligns lines by their code. Braces and blank lines alone never hold two rewritten
+regions together.
 """
 
 from __future__ import annotations
@@ -308,11 +307,6 @@ class SourceText:
         """Which lines have code that is not trivial."""
         return [bool(code) and not trivial(code) for code in self.code]
 
-    def indent(self, index: int) -> int:
-        """Columns before the first character of a line, tabs to multiples of four."""
-        line = self.lines[index].expandtabs(4)
-        return len(line) - len(line.lstrip())
-
 
 def _without_comment(match: re.Match[str]) -> str:
     text = match[0]
@@ -343,73 +337,14 @@ def trivial(key: str) -> bool:
 
 
 def align(before: SourceText, after: SourceText) -> list[tuple[int, int]]:
-    """Pairs of indices of lines that are the same but for comments and blanks, rising."""
-    pairs = _patience(before, after, range(len(before.lines)), range(len(after.lines)))
+    """Find lines that are the same but for comments and blanks, as rising pairs of indices."""
+    blocks = difflib.SequenceMatcher(None, before.keys, after.keys, autojunk=False)
+    pairs = [
+        (block.a + k, block.b + k)
+        for block in blocks.get_matching_blocks()
+        for k in range(block.size)
+    ]
     return _without_loose(pairs, before, after)
-
-
-def _patience(a: SourceText, b: SourceText, old: range, new: range) -> list[tuple[int, int]]:
-    (a0, a1), (b0, b1) = (old.start, old.stop), (new.start, new.stop)
-    head: list[tuple[int, int]] = []
-    while a0 < a1 and b0 < b1 and a.keys[a0] == b.keys[b0]:
-        head.append((a0, b0))
-        a0, b0 = a0 + 1, b0 + 1
-    tail: list[tuple[int, int]] = []
-    while a0 < a1 and b0 < b1 and a.keys[a1 - 1] == b.keys[b1 - 1]:
-        a1, b1 = a1 - 1, b1 - 1
-        tail.append((a1, b1))
-    middle: list[tuple[int, int]] = []
-    anchors = _anchors(a, b, range(a0, a1), range(b0, b1))
-    if anchors:
-        at_a, at_b = a0, b0
-        for i, j in anchors:
-            middle += [*_patience(a, b, range(at_a, i), range(at_b, j)), (i, j)]
-            at_a, at_b = i + 1, j + 1
-        middle += _patience(a, b, range(at_a, a1), range(at_b, b1))
-    elif a0 < a1 and b0 < b1:
-        blocks = difflib.SequenceMatcher(None, a.keys[a0:a1], b.keys[b0:b1], autojunk=False)
-        for block in blocks.get_matching_blocks():
-            middle += [(a0 + block.a + k, b0 + block.b + k) for k in range(block.size)]
-    return head + middle + tail[::-1]
-
-
-def _anchors(a: SourceText, b: SourceText, old: range, new: range) -> list[tuple[int, int]]:
-    """Lines that occur once in both ranges, as the heaviest chain that rises on both sides.
-
-    A line weighs the more the less it is indented: where code moved into another block, the
-    outline of the function is held rather than the lines that moved.
-    """
-    count_a, count_b = Counter(a.keys[i] for i in old), Counter(b.keys[j] for j in new)
-    partner = {b.keys[j]: j for j in new if b.meaningful[j] and count_b[b.keys[j]] == 1}
-    best = [(0.0, -1)] * (len(new) + 1)  # Fenwick tree: the heaviest chain up to an index of b
-    links: list[tuple[int, int, int]] = []  # both indices, and the link before in its chain
-    for i in old:
-        j = partner.get(a.keys[i], -1)
-        if j < 0 or count_a[a.keys[i]] != 1:
-            continue
-        weight, before = max((best[k] for k in _below(j - new.start)), default=(0.0, -1))
-        entry = (weight + 1 / (1 + min(a.indent(i), b.indent(j))), len(links))
-        links.append((i, j, before))
-        for k in _above(j - new.start + 1, len(best)):
-            best[k] = max(best[k], entry)
-    chain = []
-    at = max(best)[1]
-    while at >= 0:
-        i, j, at = links[at]
-        chain.append((i, j))
-    return chain[::-1]
-
-
-def _below(count: int) -> Iterator[int]:
-    while count > 0:
-        yield count
-        count -= count & -count
-
-
-def _above(at: int, size: int) -> Iterator[int]:
-    while at < size:
-        yield at
-        at += at & -at
 
 
 def _without_loose(
