@@ -11,8 +11,8 @@ import pytest
 from answers import not_none
 from snapshots import build, check, snapshot, step
 from workbench.judge.findings import Finding, change, finding, percent, sentence
-from workbench.judge.gates import correct_gate
-from workbench.judge.ladder import Row, judge, standing
+from workbench.judge.gates import correct_gate, standing
+from workbench.judge.ladder import Row, judge
 from workbench.load import LadderEvidence, VariantEvidence
 from workbench.render.document.blocks import plain
 from workbench.render.document.phrases import verdict, verdict_words

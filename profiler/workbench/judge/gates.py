@@ -10,22 +10,63 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import geometric_mean, median
 
 import msgspec
 
-from workbench.derive.figures import DURATION, Figure, added, by_launch
-from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
+from workbench.derive.figures import DURATION, TIME, Figure, added, by_launch, figure_label
+from workbench.derive.rooflines import (
+    DRAM,
+    L2,
+    TENSOR,
+    counted_flops,
+    peaks,
+)
 from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
-from workbench.evidence.records import Build, CapturedKernel, Check, GraphNode, Series, Timing
+from workbench.evidence.journal import Journal
+from workbench.evidence.records import (
+    Build,
+    CapturedKernel,
+    Check,
+    GraphNode,
+    Series,
+    Timing,
+)
+from workbench.judge.advice_rules import (
+    Advice,
+    Spot,
+)
+from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import NOT_COLLECTED, Finding, at, finding, joined, number_of
-from workbench.judge.times import clocks_finding, interference_of, lost_time
-from workbench.load import TimedTogether, UnseenEvidence, VariantEvidence
+from workbench.judge.predictions import PredictionOutcome, judge_predictions
+from workbench.judge.times import (
+    ShapeTimes,
+    clocks_finding,
+    interference_of,
+    lost_time,
+    main_timing,
+)
+from workbench.load import (
+    ShapeEvidence,
+    TimedTogether,
+    UnseenEvidence,
+    VariantEvidence,
+)
 from workbench.ncu.capture import Launched
-from workbench.study.config import Gates
+from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
-from workbench.study.model import Work
-from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Regime, Verdict, shown
+from workbench.study.model import Ladder, Step, Work
+from workbench.words import (
+    ABSENT,
+    CheckResult,
+    GateState,
+    NodeKind,
+    Regime,
+    Status,
+    Verdict,
+    shown,
+)
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
@@ -914,3 +955,252 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     if found.is_off:
         return Gate(INTERFERENCE, GateState.OPEN, found.finding("interference.uncertain"))
     return Gate(INTERFERENCE, GateState.PASSED, found.finding("interference.undisturbed"))
+
+
+Views = Mapping[str, "View"]  # by shape
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One shape, with what follows of each capture alone.
+
+    ceilings: Measured ones by id; empty where nothing was calibrated.
+    advice: By variant with a capture: kinds of change to try, whatever was tried since; None
+        where the capture has nothing to judge by.
+    hottest: By variant with a capture: the line with the most stall time.
+    """
+
+    evidence: ShapeEvidence
+    times: ShapeTimes
+    ladder: Ladder
+    config: Config
+    ceilings: Mapping[str, float]
+    journal: Journal | None
+    advice: Mapping[str, tuple[Advice, ...] | None]
+    hottest: Mapping[str, Spot | None]
+
+    @property
+    def shape(self) -> str:
+        return self.evidence.shape
+
+    def variant(self, name: str) -> VariantEvidence:
+        """The evidence of a variant at this shape."""
+        return self.evidence.variants[name]
+
+    def figure(self, variant: str | None, name: str) -> Figure | None:
+        """``time`` is the chained time; all else is from a capture made here: it was measured."""
+        if variant is None:
+            return None
+        if name != TIME:
+            evidence = self.variant(variant)
+            return evidence.figures.get(name) if evidence.was_profiled else None
+        time = self.times.time(variant)
+        label, unit = figure_label(TIME)
+        return Figure(TIME, label, time.value, unit, "", "lower") if time else None
+
+    def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
+        """None where either variant has no capture that counts; ``where`` is added to the names."""
+        parent, child = self.variant(before), self.variant(after)
+        if parent.capture is None or child.capture is None:
+            return None
+        return compare(
+            parent.capture,
+            child.capture,
+            names=(before + where, after + where),
+            known=(parent.figures, child.figures),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StepJudgement:
+    """The verdict on a step, with all that decided it.
+
+    status, problem: At the shape of its table. gates, verdict, over_parent, predictions,
+        shapes_dropped: By the evidence at the shape that decides, ``judged_at`` if that is another.
+    comparison: Its capture with its parent's, at ``compared_at`` if that is another shape.
+    """
+
+    step: Step
+    status: Status
+    problem: Finding | None
+    verdict: Verdict | None
+    comparison: Comparison | None
+    compared_at: str
+    gates: tuple[Gate, ...] = ()
+    over_parent: Ratio | None = None
+    predictions: tuple[PredictionOutcome, ...] = ()
+    shapes_dropped: tuple[str, ...] = ()
+    judged_at: str = ""
+
+
+def judge_step(views: Views, view: View, step: Step) -> StepJudgement:
+    """Judge a step of the table of ``view``, at its own shape where it has one."""
+    deciding = views[step.shape] if step.shape else view
+    elsewhere = deciding is not view
+    status, problem = standing(view.variant(step.variant), view.shape)
+    gates, ruling, over_parent = judged_at_shape(deciding, step)
+    comparison, compared = _against_parent(view, deciding, step, status)
+    compared_at = compared.shape if compared is not view else ""
+    if status == Status.STALE and not elsewhere:
+        ruling = ruling if ruling == Verdict.BASELINE else Verdict.INCONCLUSIVE
+        return StepJudgement(step, status, problem, ruling, comparison, compared_at)
+    unsupported = problem and problem.values.get("status") == CheckResult.UNSUPPORTED.value
+    if unsupported and ruling != Verdict.BASELINE and not elsewhere:
+        ruling = None  # not supporting a shape is no fault
+    return StepJudgement(
+        step=step,
+        status=status,
+        problem=problem,
+        verdict=ruling,
+        comparison=comparison,
+        compared_at=compared_at,
+        gates=gates,
+        over_parent=over_parent,
+        predictions=judge_predictions(step, partial(_predicted_figure, deciding), deciding.journal),
+        shapes_dropped=_shapes_dropped(deciding, step),
+        judged_at=deciding.shape if elsewhere else "",
+    )
+
+
+def _against_parent(
+    view: View, deciding: View, step: Step, status: Status
+) -> tuple[Comparison | None, View]:
+    """Compare captures at the shape that decides, else those of the table."""
+    if step.parent is None:
+        return None, view
+    if deciding is not view:
+        comparison = deciding.compare(step.parent, step.variant, f" at {deciding.shape}")
+        if comparison is not None:
+            return comparison, deciding
+    if status != Status.CURRENT:
+        return None, view
+    return view.compare(step.parent, step.variant), view
+
+
+def judged_at_shape(
+    view: View, step: Step
+) -> tuple[tuple[Gate, ...], Verdict | None, Ratio | None]:
+    """The gates of a step by the evidence at one shape, its verdict, and the ratio that decided."""
+    evidence, config = view.variant(step.variant), view.config.gates
+    reference, fails_at = view.ladder.primary_reference or "", _fails_at(view, step)
+    limits, parents = for_bug_fix(config) if fails_at else config, _parents(view, step, fails_at)
+    gates = [
+        correct_gate(
+            evidence.checks,
+            view.shape,
+            _shapes_dropped(view, step),
+            step.drops,
+            due=[*evidence.due, *_not_compared(view, step)],
+            unchecked=evidence.unchecked,
+        ),
+        gate_of(evidence, limits),
+    ]
+    if reference:
+        gates.append(accuracy_gate(evidence.checks, config, reference))
+        gates.append(company_gate(view.times.together(step.variant, *parents), reference))
+    gates += cross_check_gates(case_of(view, step.variant, step.parent))
+    if step.parent is None:
+        return tuple(gates), Verdict.BASELINE, None
+    beside = filter(None, (*parents, reference))
+    gates += compared_gates(case_of(view, name, step.variant) for name in beside)
+    if unseen := evidence.unseen:
+        names = (step.parent, step.variant)
+        times = ShapeTimes(unseen.first, main_timing(unseen.first, names))
+        over = times.ratio(*names, every=True)
+        gates.append(unseen_gate(unseen, over, config, reference, timed=bool(parents)))
+    if not parents:
+        message = f"{step.parent}, which fails its check at {fails_at}, has no time"
+        why = finding("faster.parent_untimed", message, parent=step.parent, fails_at=fails_at)
+        gates.append(Gate(FASTER, GateState.PASSED, why))
+        return tuple(gates), verdict(gates, None, limits), None
+    over, alone, absent, idle = view.times.over_parent(step.parent, step.variant)
+    corrects = bool(step.corrects)
+    gates.append(
+        faster_gate(
+            over, limits, absent, alone=alone, idle=idle, corrects=corrects, fails_at=fails_at
+        )
+    )
+    return tuple(gates), verdict(gates, over, limits), over
+
+
+def _parents(view: View, step: Step, fails_at: str | None) -> tuple[str, ...]:
+    """Name what a step is compared with: nothing where its parent fails, and it corrects that."""
+    if step.parent is None:
+        return ()
+    fails = standing(view.variant(step.parent), view.shape)[0] == Status.FAILED
+    return () if fails and fails_at else (step.parent,)
+
+
+def _fails_at(view: View, step: Step) -> str | None:
+    """Where a check of the parent shows the bug that the step says it corrects."""
+    if step.parent is None or not step.corrects:
+        return None
+    parent = view.variant(step.parent)
+    if parent.build and parent.build.error:
+        return view.shape
+    return corrected_at(view.variant(step.variant).checks, parent.checks, view.config.gates)
+
+
+def _shapes_dropped(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that the parent supports and the step does not."""
+    if step.parent is None:
+        return ()
+    return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
+
+
+def _not_compared(view: View, step: Step) -> tuple[str, ...]:
+    """Shapes that a step does not support or declare, and that its parent was not checked at."""
+    if step.parent is None:
+        return ()
+    checks, parents = view.variant(step.variant).checks, view.variant(step.parent).checks
+    refused = (name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED)
+    return tuple(name for name in refused if name not in parents and name not in step.drops)
+
+
+def _predicted_figure(view: View, variant: str | None, name: str) -> Figure | None:
+    """A figure that a prediction names. What failed has no figures, whatever is recorded."""
+    if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
+        return None
+    return view.figure(variant, name)
+
+
+def case_of(view: View, variant: str, beside: str | None = None) -> Case:
+    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
+    to, ``beside`` is of; where they were not timed together, by that of the variant.
+    """
+    both = view.times.together(variant, beside) if beside else None
+    together = both or view.times.together(variant)
+    return Case(
+        evidence=view.variant(variant),
+        timing=together.timing if together else None,
+        work=view.evidence.work,
+        ceilings=view.ceilings,
+        clocks=together.two_clocks.get(variant) if together else None,
+    )
+
+
+def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | None]:
+    """A row's status, and why it is not current."""
+    if evidence.build and evidence.build.error:
+        return Status.FAILED, compiler_failed(evidence.build.error)
+    check = evidence.checks.get(shape)
+    if check is not None and check.status != CheckResult.CORRECT:
+        plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
+        return Status.FAILED, failed_check(check) if plain else finding(
+            "stopped", check.why, text=check.why
+        )
+    return _standing_of_evidence(evidence.state)
+
+
+def _standing_of_evidence(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
+    late = tuple(kind for kind, value in state.items() if value == Status.STALE)
+    if late:
+        message = f"its sources changed since ({', '.join(late)}); measure it again"
+        return Status.STALE, finding("stale", message, evidence=late)
+    if state["timing"] != Status.MISSING:
+        return Status.CURRENT, None
+    if state["capture"] == Status.DAMAGED:
+        return Status.MISSING, finding("missing.damaged", "its capture is damaged")
+    if state["capture"] == Status.MISSING:
+        return Status.MISSING, finding("missing.unmeasured", "not measured")
+    return Status.CURRENT, None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from workbench.derive.figures import TIME, Figure, figure_label, occupancy_limiters, stall_shares
+from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.rooflines import (
     DRAM,
     L2,
@@ -26,7 +26,6 @@ from workbench.derive.rooflines import (
 from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
 from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
 from workbench.errors import unknown
-from workbench.evidence.journal import Journal
 from workbench.evidence.records import (
     Build,
     CaptureIndex,
@@ -49,32 +48,20 @@ from workbench.judge.advice_rules import (
     subject,
 )
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
-from workbench.judge.comparison import Comparison, compare
+from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, at, finding, joined, percent
 from workbench.judge.gates import (
-    FASTER,
-    PARENT_UNTIMED,
     Accuracy,
-    Case,
     Gate,
-    accuracy_gate,
+    StepJudgement,
+    View,
+    Views,
     accuracy_of,
-    company_gate,
-    compared_gates,
     compiled_by,
-    compiler_failed,
-    correct_gate,
-    corrected_at,
-    cross_check_gates,
-    failed_check,
-    faster_gate,
-    for_bug_fix,
-    gate_of,
-    given_up,
-    unseen_gate,
-    verdict,
+    judge_step,
+    standing,
 )
-from workbench.judge.predictions import PredictionOutcome, Score, judge_predictions, score
+from workbench.judge.predictions import PredictionOutcome, Score, score
 from workbench.judge.times import (
     AcrossShapes,
     InRegime,
@@ -89,7 +76,6 @@ from workbench.judge.times import (
 from workbench.load import (
     LadderEvidence,
     ShapeEvidence,
-    UnseenEvidence,
     VariantEvidence,
     judged_at,
     shapes_of,
@@ -100,15 +86,13 @@ from workbench.ncu.capture import Capture, has_lines
 from workbench.ncu.command import counting
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import why_no_lines
-from workbench.study.model import Ladder, Step, Work, outcomes
+from workbench.study.model import Step, Work, outcomes
 from workbench.words import (
     ABSENT,
     CLOCK_TOLERANCE,
     GENERATED_ROOT,
-    HEADLINE,
     VIRTUAL_ROOT,
     CheckResult,
-    GateState,
     Origin,
     Parameter,
     Regime,
@@ -618,60 +602,6 @@ def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
     )
 
 
-Views = Mapping[str, "View"]  # by shape
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """One shape, with what follows of each capture alone.
-
-    ceilings: Measured ones by id; empty where nothing was calibrated.
-    advice: By variant with a capture: kinds of change to try, whatever was tried since; None
-        where the capture has nothing to judge by.
-    hottest: By variant with a capture: the line with the most stall time.
-    """
-
-    evidence: ShapeEvidence
-    times: ShapeTimes
-    ladder: Ladder
-    config: Config
-    ceilings: Mapping[str, float]
-    journal: Journal | None
-    advice: Mapping[str, tuple[Advice, ...] | None]
-    hottest: Mapping[str, Spot | None]
-
-    @property
-    def shape(self) -> str:
-        return self.evidence.shape
-
-    def variant(self, name: str) -> VariantEvidence:
-        """The evidence of a variant at this shape."""
-        return self.evidence.variants[name]
-
-    def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` is the chained time; all else is from a capture made here: it was measured."""
-        if variant is None:
-            return None
-        if name != TIME:
-            evidence = self.variant(variant)
-            return evidence.figures.get(name) if evidence.was_profiled else None
-        time = self.times.time(variant)
-        label, unit = figure_label(TIME)
-        return Figure(TIME, label, time.value, unit, "", "lower") if time else None
-
-    def compare(self, before: str, after: str, where: str = "") -> Comparison | None:
-        """None where either variant has no capture that counts; ``where`` is added to the names."""
-        parent, child = self.variant(before), self.variant(after)
-        if parent.capture is None or child.capture is None:
-            return None
-        return compare(
-            parent.capture,
-            child.capture,
-            names=(before + where, after + where),
-            known=(parent.figures, child.figures),
-        )
-
-
 def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequence[str]) -> View:
     """``variants`` decide which timing the table's is."""
     here, calibration = evidence.shapes[shape], evidence.calibration
@@ -757,76 +687,6 @@ def judge(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class StepJudgement:
-    """The verdict on a step, with all that decided it.
-
-    status, problem: At the shape of its table. gates, verdict, over_parent, predictions,
-        shapes_dropped: By the evidence at the shape that decides, ``judged_at`` if that is another.
-    comparison: Its capture with its parent's, at ``compared_at`` if that is another shape.
-    """
-
-    step: Step
-    status: Status
-    problem: Finding | None
-    verdict: Verdict | None
-    comparison: Comparison | None
-    compared_at: str
-    gates: tuple[Gate, ...] = ()
-    over_parent: Ratio | None = None
-    predictions: tuple[PredictionOutcome, ...] = ()
-    shapes_dropped: tuple[str, ...] = ()
-    judged_at: str = ""
-
-
-def judge_step(views: Views, view: View, step: Step) -> StepJudgement:
-    """A step of the table of ``view``, judged at its own shape where it has one."""
-    deciding = views[step.shape] if step.shape else view
-    elsewhere = deciding is not view
-    status, problem = standing(view.variant(step.variant), view.shape)
-    judgement = judgement_at(deciding, step)
-    comparison, compared = _against_parent(view, deciding, step, status)
-    compared_at = compared.shape if compared is not view else ""
-    ruling = judgement.verdict
-    if status == Status.STALE and not elsewhere:
-        ruling = ruling if ruling == Verdict.BASELINE else Verdict.INCONCLUSIVE
-        return StepJudgement(step, status, problem, ruling, comparison, compared_at)
-    if _is_unsupported(problem) and ruling != Verdict.BASELINE and not elsewhere:
-        ruling = None  # not supporting a shape is no fault
-    return StepJudgement(
-        step,
-        status,
-        problem,
-        ruling,
-        comparison,
-        compared_at,
-        gates=judgement.gates,
-        over_parent=judgement.over_parent,
-        predictions=prediction_outcomes(deciding, step),
-        shapes_dropped=_shapes_dropped(deciding, step),
-        judged_at=deciding.shape if elsewhere else "",
-    )
-
-
-def _is_unsupported(problem: Finding | None) -> bool:
-    return problem is not None and problem.values.get("status") == CheckResult.UNSUPPORTED.value
-
-
-def _against_parent(
-    view: View, deciding: View, step: Step, status: Status
-) -> tuple[Comparison | None, View]:
-    """By captures at the shape that decides, else by those of the table."""
-    if step.parent is None:
-        return None, view
-    if deciding is not view:
-        comparison = deciding.compare(step.parent, step.variant, f" at {deciding.shape}")
-        if comparison is not None:
-            return comparison, deciding
-    if status != Status.CURRENT:
-        return None, view
-    return view.compare(step.parent, step.variant), view
-
-
 def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:
     """Steps that change another to be faster, each at the shape where it is judged: that of the
     table, ``shape``, or its own.
@@ -835,143 +695,6 @@ def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:
         step, verdict = each.step, each.verdict
         if step.parent and step.kind and not step.corrects and verdict in JUDGED:
             yield Trial(step.variant, step.parent, each.judged_at or shape, step.kind, verdict)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The verdict on a step with the gates and the ratio that decided it."""
-
-    gates: tuple[Gate, ...]
-    verdict: Verdict | None
-    over_parent: Ratio | None = None
-
-
-def judgement_at(view: View, step: Step) -> Judgement:
-    """A step by the evidence at one shape."""
-    evidence, fails_at = view.variant(step.variant), _fails_at(view, step)
-    limits = for_bug_fix(view.config.gates) if fails_at else view.config.gates
-    dropped = _shapes_dropped(view, step)
-    gates = [
-        correct_gate(
-            evidence.checks,
-            view.shape,
-            dropped,
-            step.drops,
-            due=[*evidence.due, *_not_compared(view, step)],
-            unchecked=evidence.unchecked,
-        ),
-        gate_of(evidence, limits),
-        *_beside_reference(view, step),
-        *cross_check_gates(case_of(view, step.variant, step.parent)),
-    ]
-    if step.parent is None:
-        return Judgement(tuple(gates), Verdict.BASELINE)
-    parents = _parents(view, step)
-    beside = filter(None, (*parents, view.ladder.primary_reference))
-    gates += compared_gates(case_of(view, name, step.variant) for name in beside)
-    reference = view.ladder.primary_reference or ""
-    if evidence.unseen:
-        over_unseen = ratio_unseen(step, evidence.unseen)
-        limits_unseen = view.config.gates
-        gates.append(
-            unseen_gate(evidence.unseen, over_unseen, limits_unseen, reference, timed=bool(parents))
-        )
-    if not parents:
-        message = f"{step.parent}, which fails its check at {fails_at}, has no time"
-        why = finding(PARENT_UNTIMED, message, parent=step.parent, fails_at=fails_at)
-        gates.append(Gate(FASTER, GateState.PASSED, why))
-        return Judgement(tuple(gates), verdict(gates, None, limits))
-    over, alone = (
-        view.times.ratio(step.parent, step.variant, regime, every=True)
-        for regime in (HEADLINE, Regime.ALONE)
-    )
-    absent = view.times.why_no_ratio(step.parent, step.variant)
-    idle = view.times.is_idle(step.variant)
-    faster = faster_gate(
-        *(over, limits, absent),
-        alone=alone,
-        idle=idle,
-        corrects=bool(step.corrects),
-        fails_at=fails_at,
-    )
-    gates.append(faster)
-    return Judgement(tuple(gates), verdict(gates, over, limits), over)
-
-
-def ratio_unseen(step: Step, unseen: UnseenEvidence) -> Ratio | None:
-    """A step over its parent at the first of the shapes that were drawn for it."""
-    names = (step.parent or "", step.variant)
-    times = ShapeTimes(unseen.first, main_timing(unseen.first, names))
-    return times.ratio(*names, every=True)
-
-
-def _beside_reference(view: View, step: Step) -> Iterator[Gate]:
-    """Gates that a study without a reference does not have."""
-    reference = view.ladder.primary_reference
-    if not reference:
-        return
-    yield accuracy_gate(view.variant(step.variant).checks, view.config.gates, reference)
-    yield company_gate(view.times.together(step.variant, *_parents(view, step)), reference)
-
-
-def _parents(view: View, step: Step) -> tuple[str, ...]:
-    """What a step is compared with: nothing where its parent fails and the step corrects that."""
-    if step.parent is None:
-        return ()
-    fails = standing(view.variant(step.parent), view.shape)[0] == Status.FAILED
-    return () if fails and _fails_at(view, step) else (step.parent,)
-
-
-def _fails_at(view: View, step: Step) -> str | None:
-    """Where a check of the parent shows the bug that the step says it corrects."""
-    if step.parent is None or not step.corrects:
-        return None
-    parent = view.variant(step.parent)
-    if parent.build and parent.build.error:
-        return view.shape
-    return corrected_at(view.variant(step.variant).checks, parent.checks, view.config.gates)
-
-
-def _shapes_dropped(view: View, step: Step) -> tuple[str, ...]:
-    """Shapes that the parent supports and the step does not."""
-    if step.parent is None:
-        return ()
-    return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
-
-
-def _not_compared(view: View, step: Step) -> tuple[str, ...]:
-    """Shapes that a step does not support or declare, and that its parent was not checked at."""
-    if step.parent is None:
-        return ()
-    own, parents = view.variant(step.variant).checks, view.variant(step.parent).checks
-    refused = (name for name, check in own.items() if check.status == CheckResult.UNSUPPORTED)
-    return tuple(name for name in refused if name not in parents and name not in step.drops)
-
-
-def prediction_outcomes(view: View, step: Step) -> tuple[PredictionOutcome, ...]:
-    """What became of a step's predictions. What failed has no figures, whatever is recorded."""
-
-    def figure(variant: str | None, name: str) -> Figure | None:
-        if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
-            return None
-        return view.figure(variant, name)
-
-    return judge_predictions(step, figure, view.journal)
-
-
-def case_of(view: View, variant: str, beside: str | None = None) -> Case:
-    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
-    to, ``beside`` is of; where they were not timed together, by that of the variant.
-    """
-    both = view.times.together(variant, beside) if beside else None
-    together = both or view.times.together(variant)
-    return Case(
-        evidence=view.variant(variant),
-        timing=together.timing if together else None,
-        work=view.evidence.work,
-        ceilings=view.ceilings,
-        clocks=together.two_clocks.get(variant) if together else None,
-    )
 
 
 def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
@@ -1100,33 +823,6 @@ def _ladders(
 
 def _timing(view: View, highest_mhz: float | None) -> TimingFacts | None:
     return timing_facts(view.times.table, view.ladder.primary_reference, highest_mhz)
-
-
-def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | None]:
-    """A row's status, and why it is not current."""
-    if evidence.build and evidence.build.error:
-        return Status.FAILED, compiler_failed(evidence.build.error)
-    check = evidence.checks.get(shape)
-    if check is not None and check.status != CheckResult.CORRECT:
-        plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
-        return Status.FAILED, failed_check(check) if plain else finding(
-            "stopped", check.why, text=check.why
-        )
-    return _standing_of_evidence(evidence.state)
-
-
-def _standing_of_evidence(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
-    late = tuple(kind for kind, value in state.items() if value == Status.STALE)
-    if late:
-        message = f"its sources changed since ({', '.join(late)}); measure it again"
-        return Status.STALE, finding("stale", message, evidence=late)
-    if state["timing"] != Status.MISSING:
-        return Status.CURRENT, None
-    if state["capture"] == Status.DAMAGED:
-        return Status.MISSING, finding("missing.damaged", "its capture is damaged")
-    if state["capture"] == Status.MISSING:
-        return Status.MISSING, finding("missing.unmeasured", "not measured")
-    return Status.CURRENT, None
 
 
 def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:

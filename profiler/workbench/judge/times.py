@@ -29,7 +29,7 @@ from workbench.evidence.records import GraphNode
 from workbench.judge.findings import NOT_COLLECTED, Finding, at, change, finding, percent
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
-from workbench.words import ABSENT, Parameter, Regime, grouped, shown
+from workbench.words import ABSENT, HEADLINE, Parameter, Regime, grouped, shown
 
 NEARLY = 0.9  # of the variants: with deleted steps an older timing may have a few more
 
@@ -129,6 +129,17 @@ class ShapeTimes:
         known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
         least = min(known, key=lambda name: known[name].ratio, default="")
         return least, known.get(least)
+
+    def over_parent(
+        self, parent: str, variant: str
+    ) -> tuple[Ratio | None, Ratio | None, Finding, bool]:
+        """The chained ratio of a step over its parent, that at the power limit, why there is no
+        ratio, and whether a call of the step adds no time.
+        """
+        chained, alone = (
+            self.ratio(parent, variant, regime, every=True) for regime in (HEADLINE, Regime.ALONE)
+        )
+        return chained, alone, self.why_no_ratio(parent, variant), self.is_idle(variant)
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""
