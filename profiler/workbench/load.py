@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from shlex import quote
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -27,11 +26,12 @@ from workbench.errors import BadCapture, UsageError
 from workbench.evidence import store
 from workbench.evidence.convert import is_old
 from workbench.evidence.journal import Journal, known_between, load_journal
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Timing, TimingHead
-from workbench.evidence.store import EvidenceFolder, is_there
+from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Timing
+from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
 from workbench.ncu.catalog import catalog
+from workbench.study.files import is_there
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
 from workbench.study.params import UnseenShapes, unseen_shapes
@@ -396,7 +396,6 @@ class _EvidenceReader:
         self.reports = Reports(from_tables=from_tables)
         self.hashes: dict[str, str | None] = {}  # of reports, which variants share
         self.common: dict[str, _Common] = {}
-        self.captures: dict[str, Mapping[str, CaptureIndex]] = {}  # by shape
 
     def shape(
         self,
@@ -409,45 +408,35 @@ class _EvidenceReader:
         """``study`` is another view of the same one, with shapes that were drawn."""
         study = study or self.study
         parameters = study.shapes[shape].parameters
-        files = self.folder.timing_files(shape)
-        timings: tuple[TimedTogether, ...] = ()
-        prints: list[Mapping[str, str]]
-        if self.samples:
-            timings = self._timings(files, parameters)
-            prints = [timing.timing.fingerprints for timing in timings]
-        else:
-            prints = [head.fingerprints for head in map(_head, files) if is_complete(head)]
+        recorded = store.recorded_at(self.folder, shape, samples=self.samples)
+        prints = [timing.fingerprints for timing in recorded.timings.values()]
         if names is None:
-            measured = {name for timed in prints for name in timed}
-            measured |= self._captures(shape).keys()
+            measured = {name for timed in prints for name in timed} | recorded.captures.keys()
             names = [name for name in study.variants if name in measured]
+        timed = recorded.timings.items() if self.samples else ()
         return ShapeEvidence(
             shape=shape,
             parameters=parameters,
-            timings=timings,
+            timings=tuple(
+                timed_together(file, timing, self._current(timing, parameters))
+                for file, timing in timed
+            ),
             variants={
-                name: self._variant(study, shape, name, prints, captures=captures)
+                name: self._variant(
+                    study, shape, name, prints, recorded.captures.get(name), opened=captures
+                )
                 for name in dict.fromkeys(names)
             },
             work=study.work(shape) if study.shapes[shape].profiled else None,
         )
 
-    def _timings(
-        self, files: Iterable[Path], parameters: Mapping[str, Parameter]
-    ) -> tuple[TimedTogether, ...]:
-        """Without those that were cut short."""
-        loaded = []
-        for path in files:
-            timing = store.read(path, Timing)
-            if timing.is_complete:
-                present = {
-                    name
-                    for name, fingerprint in timing.fingerprints.items()
-                    if name in self.study.variants
-                    and self.prints.at(name, parameters) == fingerprint
-                }
-                loaded.append(timed_together(path.name, timing, present))
-        return tuple(loaded)
+    def _current(self, timing: Timing, parameters: Mapping[str, Parameter]) -> set[str]:
+        """Name the variants of a timing whose sources have not changed since."""
+        return {
+            name
+            for name, fingerprint in timing.fingerprints.items()
+            if name in self.study.variants and self.prints.at(name, parameters) == fingerprint
+        }
 
     def _variant(
         self,
@@ -455,15 +444,16 @@ class _EvidenceReader:
         shape: str,
         name: str,
         prints: Sequence[Mapping[str, str]],
+        index: CaptureIndex | None,
         *,
-        captures: bool,
+        opened: bool,
     ) -> VariantEvidence:
         common, fingerprint = self._common(name), self._print(study, shape, name)
         checks = common.checks
         if shape not in checks:  # a shape that was drawn
             checks = {**checks, shape: _against(common.recorded.get(shape), fingerprint)}
-        entry = self._capture_entry(shape, name, fingerprint)
-        capture, damage = self._opened(entry.current) if captures else (None, "")
+        entry = self._capture_entry(index, fingerprint)
+        capture, damage = self._opened(entry.current) if opened else (None, "")
         missing = [
             other
             for other, check in checks.items()
@@ -484,14 +474,14 @@ class _EvidenceReader:
             },
             correct=newest is not None and newest.status == CheckResult.CORRECT,
             build=common.build.current,
-            checks={at: check.current for at, check in checks.items() if check.current},
-            check_states={at: check.state for at, check in checks.items()},
+            checks={where: check.current for where, check in checks.items() if check.current},
+            check_states={where: check.state for where, check in checks.items()},
             due=tuple(always),
             unchecked=tuple(other for other in missing if other not in always),
             index=None if damage else entry.current,
             capture=capture,
             figures=figures(capture.metrics) if capture else {},
-            texts=common.texts if captures else {},
+            texts=common.texts if opened else {},
             damage=damage or entry.why,
             tables_only=capture is not None and not is_there(capture.path),
             front_ends=common.front_ends,
@@ -521,10 +511,10 @@ class _EvidenceReader:
         return self.common[name]
 
     def _capture_entry(
-        self, shape: str, name: str, fingerprint: str
+        self, index: CaptureIndex | None, fingerprint: str
     ) -> EvidenceEntry[CaptureIndex]:
         """Missing without the report and its tables; damaged where they are of another report."""
-        entry = _against(self._captures(shape).get(name), fingerprint)
+        entry = _against(index, fingerprint)
         if entry.current is None:
             return entry
         report = entry.current.report
@@ -535,11 +525,6 @@ class _EvidenceReader:
         if self.hashes[report] != entry.current.sha256:
             return EvidenceEntry(Status.DAMAGED, entry.record, f"{report} {store.EXCHANGED}")
         return entry
-
-    def _captures(self, shape: str) -> Mapping[str, CaptureIndex]:
-        if shape not in self.captures:
-            self.captures[shape] = store.captures_at(self.folder, shape)
-        return self.captures[shape]
 
     def _opened(self, index: CaptureIndex | None) -> tuple[Capture | None, str]:
         """A capture, or why it cannot be read: that costs the variant its capture alone."""
@@ -562,13 +547,3 @@ class _EvidenceReader:
         }
         first = self.shape(drawn.names[0], [step.parent, name], study=drawn.study)
         return UnseenEvidence(checks, drawn.seed, first)
-
-
-def _head(path: Path) -> Any:
-    """A timing without its samples, a quarter of the time to read."""
-    return store.read(path, TimingHead)
-
-
-def is_complete(head: Any) -> bool:
-    """As ``Timing.is_complete``."""
-    return bool(sum(not session.alone for session in head.sessions) >= head.planned)

@@ -18,9 +18,9 @@ from faulty import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.records import Captures, Timing, VariantRecord
-from workbench.evidence.store import EvidenceFolder, is_there, listed
+from workbench.evidence.store import EvidenceFolder
 from workbench.run.recording import remove_superseded, remove_unused
-from workbench.study.files import write_bytes
+from workbench.study.files import is_there, listed, write_bytes
 from workspaces import EVIDENCE, copy_of_fixture
 
 BUILD = EVIDENCE / "variants" / "fix10.json"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.evidence.store import EvidenceFolder, evidence_folders, is_there, listed
+from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.load import load
+from workbench.study.files import is_there, listed
 from workbench.study.model import Study
 from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace

@@ -9,11 +9,10 @@ from pathlib import Path
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.store import listed
 from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block
-from workbench.study.files import alone, write_bytes
+from workbench.study.files import alone, listed, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 

@@ -15,7 +15,7 @@ from workbench.app.executor import Executor, Task
 from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure
 from workbench.evidence.records import CaptureIndex
-from workbench.evidence.store import EvidenceFolder, evidence_folders, is_there
+from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.judge.commits import AtCommit, Rules, TimedPair
 from workbench.judge.gates import HARMLESS
 from workbench.judge.open_verdicts import Deciding, timed_pair
@@ -25,6 +25,7 @@ from workbench.run.compilation import build_only
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
+from workbench.study.files import is_there
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
 from workbench.study.workspace import Workspace, including

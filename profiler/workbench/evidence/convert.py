@@ -21,7 +21,8 @@ from workbench.evidence.records import (
     Provenance,
     VariantRecord,
 )
-from workbench.evidence.store import EvidenceFolder, listed
+from workbench.evidence.store import EvidenceFolder
+from workbench.study.files import listed
 
 OLD = ("builds", "checks")
 

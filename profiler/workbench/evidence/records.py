@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from workbench.study.files import REPAIR
 from workbench.words import SCHEMA_VERSION, CheckResult, NodeKind, Parameter, Regime, grouped
 
 Number = int | float
@@ -28,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """``repair`` is the way out where a file of this kind is damaged, ``schema`` its version."""
 
     schema: ClassVar[int] = SCHEMA_VERSION
-    repair: ClassVar[str] = "restore it, or delete it and measure again"
+    repair: ClassVar[str] = REPAIR
 
 
 class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):

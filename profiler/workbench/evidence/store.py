@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.errors import UsageError
 from workbench.evidence.records import (
     PACKED,
     CaptureIndex,
@@ -30,18 +29,22 @@ from workbench.evidence.records import (
     CeilingsFile,
     DerivedShape,
     Record,
+    Timing,
+    TimingHead,
     VariantRecord,
 )
 from workbench.study.files import (
     compressed,
+    contents,
     decompressed,
     decompressed_beginning,
     disk_full,
+    is_there,
     json_as_type,
-    no_file,
+    listed,
     require_inside,
     stands,
-    too_large,
+    unreadable,
     write_bytes,
 )
 from workbench.words import SCHEMA_VERSION, Parameter
@@ -52,37 +55,6 @@ EVIDENCE = "evidence"
 def gpu_slug(name: str) -> str:
     """A GPU's name as its folder has it: ``nvidia-h200``."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def listed(folder: Path, end: str = "") -> list[Path]:
-    """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
-    hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
-    """
-    try:
-        paths = list(folder.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise unreadable(folder, error) from None
-    return sorted(p for p in paths if p.name.endswith(end) and not p.name.startswith("."))
-
-
-def is_there(path: Path) -> bool:
-    """Whether there is such a file. Raises EnvironmentLacks where that cannot be known."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
-
-
-def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
-    why = (error.strerror if isinstance(error, OSError) else "") or str(error)
-    return EnvironmentLacks(
-        f"{path} cannot be read: {why}",
-        hint="`ls -ld` says who may read it; nothing was written on its account",
-    )
 
 
 @dataclass(frozen=True)
@@ -182,16 +154,6 @@ class _Header(msgspec.Struct):
 def read(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
     return decode(path, contents(path, kind.repair), kind)
-
-
-def contents(path: Path, repair: str = Record.repair) -> bytes:
-    """Raises UsageError if irregular or too large, EnvironmentLacks if it cannot be read."""
-    try:
-        if why := no_file(path) or too_large(path):
-            raise UsageError(f"{path} {why}", hint=repair)
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
 
 
 def decode(path: Path, data: bytes, kind: type[R]) -> R:
@@ -370,3 +332,23 @@ def captures_at(folder: EvidenceFolder, shape: str) -> Mapping[str, CaptureIndex
     """By variant; empty without a file."""
     path = folder.captures(shape)
     return read(path, Captures).captures if is_there(path) else {}
+
+
+@dataclass(frozen=True)
+class RecordedShape:
+    """The whole timings at a shape by their files, oldest first, and the captures by variant."""
+
+    timings: Mapping[str, Any]
+    captures: Mapping[str, CaptureIndex]
+
+
+def recorded_at(folder: EvidenceFolder, shape: str, *, samples: bool = True) -> RecordedShape:
+    """Read a shape. Without ``samples`` its timings are heads: a quarter of the time to read."""
+    kind: type[Any] = Timing if samples else TimingHead
+    timings = {path.name: read(path, kind) for path in folder.timing_files(shape)}
+    whole = {
+        name: timing
+        for name, timing in timings.items()  # a process that is killed leaves fewer sessions
+        if sum(not session.alone for session in timing.sessions) >= timing.planned
+    }
+    return RecordedShape(whole, captures_at(folder, shape))

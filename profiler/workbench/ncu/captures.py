@@ -17,18 +17,19 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
-from workbench.evidence.store import (
-    CONTENT,
-    EXCHANGED,
-    EvidenceFolder,
-    contents,
-    digest_of,
-    is_there,
-)
+from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder, digest_of
 from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
-from workbench.study.files import compressed, decompressed, json_data, stands, write_bytes
+from workbench.study.files import (
+    compressed,
+    contents,
+    decompressed,
+    is_there,
+    json_data,
+    stands,
+    write_bytes,
+)
 
 Launches = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches

@@ -34,12 +34,20 @@ from workbench.evidence.records import (
     other_ways,
     timing_name,
 )
-from workbench.evidence.store import EvidenceFolder, derived_shapes, is_there, listed
+from workbench.evidence.store import EvidenceFolder, derived_shapes
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
-from workbench.study.files import ZSTD_MAGIC, alone, compressed, delete, write_bytes
+from workbench.study.files import (
+    ZSTD_MAGIC,
+    alone,
+    compressed,
+    delete,
+    is_there,
+    listed,
+    write_bytes,
+)
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
 from workbench.words import grouped

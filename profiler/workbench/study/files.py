@@ -33,6 +33,7 @@ from workbench.errors import BadCapture, EnvironmentLacks, UsageError, nearest
 
 Filled = TypeVar("Filled")
 MOST_WHOLE = 64 << 20  # bytes of a file that is read whole
+REPAIR = "restore it, or delete it and measure again"  # of evidence
 MOST_TOML = 4 << 20  # characters of settings and ladders
 MOST_KEYS = 32  # parts of a dotted key: the memory to read it grows with their square
 _DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){{{MOST_KEYS}}}""")
@@ -66,6 +67,47 @@ def no_file(path: Path) -> str:
 def too_large(path: Path) -> str:
     """Why a file is not read; "" where it is."""
     return f"is larger than {MOST_WHOLE >> 20} MiB" if path.stat().st_size > MOST_WHOLE else ""
+
+
+def listed(folder: Path, end: str = "") -> list[Path]:
+    """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
+    hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
+    """
+    try:
+        paths = list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    return sorted(p for p in paths if p.name.endswith(end) and not p.name.startswith("."))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file. Raises EnvironmentLacks where that cannot be known."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
+    why = (error.strerror if isinstance(error, OSError) else "") or str(error)
+    return EnvironmentLacks(
+        f"{path} cannot be read: {why}",
+        hint="`ls -ld` says who may read it; nothing was written on its account",
+    )
+
+
+def contents(path: Path, repair: str = REPAIR) -> bytes:
+    """Raises UsageError if irregular or too large, EnvironmentLacks if it cannot be read."""
+    try:
+        if why := no_file(path) or too_large(path):
+            raise UsageError(f"{path} {why}", hint=repair)
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def read_text(path: Path) -> str:
