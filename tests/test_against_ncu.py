@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 
 from workbench.derive.factors import duration_parts
-from workbench.derive.figures import Figure, by_launch, figures, stall_samples
+from workbench.derive.figures import Figure, figures, stall_samples
 from workbench.evidence.store import captures_at, evidence_folders
 from workbench.judge.advice_rules import Advice, AdvisedKernel, advise, subject
 from workbench.judge.bottlenecks import bottlenecks_of
@@ -256,7 +256,7 @@ def test_shares_of_stall_samples_are_near_those_that_ncu_counts() -> None:
 def test_the_samples_of_all_lines_are_those_of_the_launch() -> None:
     shares = 0
     for launch in launches():
-        (values,) = by_launch(launch.capture.metrics).values()
+        (values,) = launch.capture.metrics.by_launch.values()
         for reason, count in stall_samples(values).items():
             assert launch.kernel.total(reason) == count, launch.name
             shares += 1

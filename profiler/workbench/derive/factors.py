@@ -28,7 +28,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workbench.derive.figures import DURATION, ISSUING, added, by_launch
+from workbench.derive.figures import DURATION, ISSUING, added
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import DURATION_METRICS
 from workbench.words import shown
@@ -126,7 +126,7 @@ class SpeedupFactors:
 
 def duration_parts(metrics: ColumnTable) -> DurationParts | None:
     """None where some launch lacks one of the counters: "not collected", never a guess."""
-    launches = by_launch(metrics).values()
+    launches = metrics.by_launch.values()
     needed = {*NEEDED, DURATION}
     if not launches or not all(needed <= values.keys() for values in launches):
         return None

@@ -13,7 +13,6 @@ which is the least error there can be.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -74,26 +73,6 @@ class Figure:
     better: str = ""
 
 
-# By the identity of a table, for as long as it is there: every figure of a capture asks for them.
-_known: dict[int, Launches] = {}
-
-
-def by_launch(metrics: ColumnTable) -> Launches:
-    """Launch number to metric name to value; of a table that does not change any more."""
-    key = id(metrics)
-    if key not in _known:
-        _known[key] = _by_launch(metrics)
-        weakref.finalize(metrics, _known.pop, key).atexit = False
-    return _known[key]
-
-
-def _by_launch(metrics: ColumnTable) -> Launches:
-    launches: dict[int, dict[str, float]] = {}
-    for launch, name, value in metrics.rows("launch", "metric", "value"):
-        launches.setdefault(int(launch), {})[str(name)] = float(value)
-    return launches
-
-
 def longest(launches: Launches) -> Mapping[str, float]:
     """The metrics of the longest launch; empty where there is none."""
     return max(launches.values(), key=lambda values: values.get(DURATION, 0.0), default={})
@@ -101,7 +80,7 @@ def longest(launches: Launches) -> Mapping[str, float]:
 
 def figures(metrics: ColumnTable) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and some that combine others."""
-    launches = by_launch(metrics)
+    launches = metrics.by_launch
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
     known = {key: value for key, value in every.items() if value is not None}
     bandwidth = _dram_bandwidth(known)
@@ -225,7 +204,7 @@ def stall_shares(metrics: ColumnTable) -> dict[str, float]:
     """Reason to its share of all warp state samples, largest first; empty if none. ``selected`` is
     a warp that issued: no stall, but part of the whole.
     """
-    launches = by_launch(metrics).values()
+    launches = metrics.by_launch.values()
     sums = totals(item for values in launches for item in stall_samples(values).items())
     total = added(sums.values())
     shares = {reason: samples / total for reason, samples in sums.items() if samples > 0}
@@ -247,7 +226,7 @@ def _largest_first(parts: Mapping[str, float]) -> dict[str, float]:
 
 def occupancy_limiters(metrics: ColumnTable) -> list[str]:
     """What allows the fewest blocks per SM, in the longest launch; several where they tie."""
-    values = longest(by_launch(metrics))
+    values = longest(metrics.by_launch)
     limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}
     least = min(limits.values(), default=0.0)
     return [LIMITERS[kind] for kind, limit in limits.items() if limit == least]
@@ -295,7 +274,7 @@ class StallTime:
 
 def stall_times(metrics: ColumnTable) -> dict[str, float]:
     """Reason to microseconds, largest first; they sum to the duration. Empty if no samples."""
-    launches = by_launch(metrics).values()
+    launches = metrics.by_launch.values()
     if not all(DURATION in values for values in launches):
         return {}
     times = totals(

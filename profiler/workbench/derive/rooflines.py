@@ -32,7 +32,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.derive.figures import DURATION, added, by_launch, longest, totals
+from workbench.derive.figures import DURATION, added, longest, totals
 from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
@@ -84,7 +84,7 @@ class Peaks:
 
 def peaks(metrics: ColumnTable) -> Peaks | None:
     """Of the longest launch; None where its SM clock was not collected."""
-    values = longest(by_launch(metrics))
+    values = longest(metrics.by_launch)
     clock = sm_clock(values)
     if clock is None:
         return None
@@ -149,7 +149,7 @@ def counted_flops(metrics: ColumnTable) -> Mapping[str, float] | None:
     cores: see ``point``. Per-cycle counts are of one replay pass and cycles of another, so that of
     two ways to multiply them the larger is taken: it errs for the variant.
     """
-    launches = list(by_launch(metrics).values())
+    launches = list(metrics.by_launch.values())
     if not launches:
         return None
     own = [found for values in launches if (found := _of(values)) is not None]
@@ -214,7 +214,7 @@ def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]
     """Level to what was used of it; none that some launch lacks. ``ceilings`` are measured, by id,
     in bytes/s; a share above one of them, as at a higher clock, is of the theoretical one instead.
     """
-    launches = list(by_launch(metrics).values())
+    launches = list(metrics.by_launch.values())
     if not launches or not all(values.get(DURATION) for values in launches):
         return {}
     seconds = added(values[DURATION] for values in launches) * 1e-9
@@ -306,7 +306,7 @@ def point(
     Levels without counters in some launch are left out. ``measured`` ceilings are by id, in FLOP/s
     and bytes/s. One that only moves bytes has no place, but a share of every level's bandwidth.
     """
-    launches = list(by_launch(metrics).values())
+    launches = list(metrics.by_launch.values())
     if not all(_is_complete(values) for values in launches):
         return None
     own = [values[DURATION] * 1e-9 for values in launches]

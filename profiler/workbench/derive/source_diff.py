@@ -30,7 +30,7 @@ from itertools import groupby
 from pathlib import PurePath
 from types import MappingProxyType
 
-from workbench.derive.figures import DURATION, ISSUING, added, by_launch, totals
+from workbench.derive.figures import DURATION, ISSUING, added, totals
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.disassembly import Code
 from workbench.words import LineKind, grouped, shown
@@ -155,7 +155,7 @@ def sample_weights(
     """Launch to the share of all samples that one of its own is, and the duration of all launches
     in nanoseconds; None where one was not timed.
     """
-    every = by_launch(metrics).items()
+    every = metrics.by_launch.items()
     durations = {launch: values[DURATION] for launch, values in every if DURATION in values}
     timed = bool(samples) and samples.keys() <= durations.keys()
     whole = added(durations.values()) if timed else added(samples.values())

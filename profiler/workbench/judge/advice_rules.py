@@ -17,7 +17,6 @@ from workbench.derive.figures import (
     STALL,
     Figure,
     added,
-    by_launch,
     figures,
     longest,
     occupancy_limiters,
@@ -182,7 +181,7 @@ def subject(
     id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
     """
     metrics = capture.metrics
-    parts, values = duration_parts(metrics), longest(by_launch(metrics))
+    parts, values = duration_parts(metrics), longest(metrics.by_launch)
     done = ((op.path, values.get(op.work, 0.0)) for op in TENSOR_OPS)
     tops: dict[str, float] = {}
     for op in TENSOR_OPS:

@@ -15,7 +15,7 @@ from statistics import geometric_mean, median
 
 import msgspec
 
-from workbench.derive.figures import DURATION, TIME, Figure, added, by_launch, figure_label
+from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
 from workbench.derive.rooflines import (
     DRAM,
     L2,
@@ -750,7 +750,7 @@ def profiled(case: Case, ghz: float | None) -> Profiled | None:
     shortest, longest, from_caches = [], [], []
     index, rate = case.evidence.index, rates_of(case).get(DRAM)
     emptied = index is None or index.was_flushed
-    for values in by_launch(capture.metrics).values():
+    for values in capture.metrics.by_launch.values():
         if DURATION not in values:
             return None
         own = values[DURATION] * 1e-3
@@ -834,7 +834,7 @@ def _operations(case: Case, work: Work) -> Gate | None:
     done = added(counted.values())
     in_halves = work.dtype not in ("float32", "float64")
     if in_halves and not any(kind.startswith(TENSOR) for kind in counted):
-        launches = by_launch(capture.metrics).values()
+        launches = capture.metrics.by_launch.values()
         done += PACKED_FLOPS * added(values.get(INSTRUCTIONS, 0.0) for values in launches)
         if done >= LEAST_WORK * work.flops:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -98,6 +98,14 @@ class ColumnTable:
     def rows(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """The values of several columns, one tuple a row."""
         return map(itemgetter(*map(self.columns.index, columns)), self.entries)
+
+    @cached_property
+    def by_launch(self) -> Mapping[int, Mapping[str, float]]:
+        """Launch number to metric name to value, of a table of metrics."""
+        launches: dict[int, dict[str, float]] = {}
+        for launch, name, value in self.rows("launch", "metric", "value"):
+            launches.setdefault(int(launch), {})[str(name)] = float(value)
+        return launches
 
     def table(self) -> pd.DataFrame:
         import pandas as pd
