@@ -91,21 +91,70 @@ def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
     return found
 
 
-def test_six_tools_and_which_of_them_only_read() -> None:
-    tools = with_client(lambda client: client.list_tools()).tools
-    reads = {tool.name: tool.annotations.read_only_hint for tool in tools}
-    assert reads == {
-        "try": False, "new": False, "step": False, "diff": True, "advise": True, "show": True
-    }  # fmt: skip
-    assert all(tool.description for tool in tools)
+def test_tools_say_what_they_take_and_which_only_read() -> None:
+    listed = with_client(lambda client: client.list_tools())
+    writes = {tool.name for tool in listed.tools if not tool.annotations.read_only_hint}
+    assert writes == {"try", "new", "step"}
+    assert len(listed.tools) == 9
+    for tool in listed.tools:
+        assert tool.description
+        assert all(each["description"] for each in tool.input_schema["properties"].values())
+    text = listed.model_dump_json(by_alias=True, exclude_none=True)
+    assert len(text) / 4 <= 1200, "tokens"
+
+
+def test_what_a_tool_cannot_do_is_an_error_with_its_exit_code() -> None:
+    async def asked(client: Client) -> list[Any]:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("advise", {"name": "fix99"}),
+            ("advise", {"name": "fix2", "studdy": "attention"}),
+            ("step", {"name": "fix3", "quick": "yes"}),
+            ("step", {"name": "fix3"}),
+            ("nosuch", {}),
+        ]
+        return [await client.call_tool(*each) for each in calls]
+
+    missing, misspelt, mistyped, wrong, nosuch = with_client(asked)
+    for refused in (missing, misspelt, mistyped, nosuch):
+        assert refused.is_error
+        assert refused.structured_content["exit_code"] == 2
+        assert refused.structured_content["error"]["code"] == "usage"
+    assert "did you mean 'study'" in misspelt.structured_content["error"]["hint"]
+    assert not wrong.is_error
+    assert wrong.structured_content["verdict"] == "wrong"
+    assert wrong.structured_content["exit_code"] == 1
+    assert json.loads(wrong.content[0].text) == wrong.structured_content
+
+
+def test_the_skill_and_the_reports_are_resources() -> None:
+    async def asked(client: Client) -> list[Any]:
+        listed = [each.uri for each in (await client.list_resources()).resources]
+        return [listed, await client.read_resource("workbench://skill")]
+
+    listed, skill = with_client(asked)
+    assert listed[0] == "workbench://skill"
+    assert skill.contents[0].text.startswith("---\nname: workbench")
+
+
+def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
+    async def asked(client: Client) -> Any:
+        said: list[str] = []
+
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            said.append(message or "")
+
+        await client.call_tool("build", {"variants": ["baseline"]}, progress_callback=hear)
+        return said
+
+    assert any("built baseline" in line for line in with_client(asked))
 
 
 def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     async def asked(client: Client) -> list[str]:
-        calls = [
-            ("advise", {"variant": "fix2"}),
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("advise", {"name": "fix2"}),
             ("diff", {"before": "fix1", "after": "fix2"}),
-            ("advise", {"variant": "fix99"}),
+            ("advise", {"name": "fix99"}),
             ("show", {"name": "--help"}),
             ("new", {"name": "a", "parent": "fix99", "change": "c"}),
             ("show", {"name": "a\0b"}),
@@ -117,7 +166,7 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     advised, compared, unknown, option, *refused, step = with_client(asked)
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
-    assert json.loads(advised) == json.loads(capsys.readouterr().out)
+    assert json.loads(advised) == {**json.loads(capsys.readouterr().out), "exit_code": 0}
     assert json.loads(compared)["after"] == "fix2"
     assert json.loads(unknown)["error"]["code"] == "usage"
     assert "--help" in json.loads(option)["error"]["message"]
@@ -125,7 +174,7 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     told = [json.loads(each)["error"] for each in refused]
     assert "unknown step 'fix99'" in told[0]["message"]
     assert told[0]["code"] == "usage"
-    assert all("cannot be passed" in each["message"] for each in told[1:])
+    assert all("too many letters" in each["message"] for each in told[1:])
     assert max(map(len, (advised, compared, unknown, *refused, step))) <= brief.LIMIT
 
 
@@ -153,10 +202,10 @@ def test_the_tool_step_has_the_two_stages_of_ablate(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(make(tmp_path / "ws", dict.fromkeys(times, GOOD)))
     gpu = StandIn(monkeypatch, lambda run: times[run.variant])
 
-    async def here(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
+    async def here(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, Any], int]:
         with redirect_stdout(io.StringIO()) as printed:
-            main([verb, *options, "--", *names])
-        return printed.getvalue()
+            code = main([*arguments])
+        return json.loads(printed.getvalue()), code
 
     async def called(arguments: dict[str, Any]) -> dict[str, Any]:
         async with Client(mcp.server()) as client:

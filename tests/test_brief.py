@@ -18,7 +18,7 @@ from standin import StandIn
 from workbench.app.executor import Local
 from workbench.app.target import Target, find_target
 from workbench.cli.main import main
-from workbench.errors import EnvironmentLacks
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
@@ -215,6 +215,10 @@ def test_the_ladder_in_short(capsys: Capsys) -> None:
 )
 def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None:
     told = answer(capsys, *arguments, code=2)
+    assert main([*arguments, "--json"]) == told["error"]["exit_code"] == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"] == told["error"]
+    assert told["error"]["message"] in err
     assert told["error"]["code"] == "usage"
     assert told["error"]["message"]
     assert told["schema_version"] == brief.VERSION
@@ -222,18 +226,20 @@ def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None
 
 @pytest.mark.parametrize("text", ["x" * 9000, "µ" * 9000, "\ud800" * 9000])
 def test_long_texts_of_any_letters_fit(text: str) -> None:
-    for data in (brief.error("tool", text, text), {"one": text, "two": [text]}):
+    for data in (brief.error(ToolFailed(text, hint=text)), {"one": text, "two": [text]}):
         told = brief.dumps(data)
         assert len(told.encode()) <= brief.LIMIT
         assert json.loads(told)["schema_version"] == brief.VERSION
-    assert json.loads(brief.dumps(brief.error("tool", text, text)))["error"]["hint"]
+    assert json.loads(brief.dumps(brief.error(ToolFailed(text, hint=text))))["error"]["hint"]
 
 
 def test_denied_counters_have_a_code_of_their_own() -> None:
-    told = brief.error("missing", "==ERROR== ERR_NVGPUCTRPERM - no permission", "ask root")
+    denied = "==ERROR== ERR_NVGPUCTRPERM - no permission"
+    told = brief.error(EnvironmentLacks(denied, hint="ask root"))
     assert told == {
         "error": {
             "code": "ncu.permission",
+            "exit_code": 3,
             "message": "==ERROR== ERR_NVGPUCTRPERM - no permission",
             "hint": "ask root",
         }

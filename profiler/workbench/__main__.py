@@ -53,7 +53,7 @@ def complain(message: str, hint: str, is_users: bool = True) -> int:
     from workbench.errors import ToolFailed, UsageError
 
     streams.prepare()
-    streams.answered = "--brief" not in sys.argv[1:]
+    streams.owe(sys.argv[1:])
     error = (UsageError if is_users else ToolFailed)(message, hint=hint)
     main.complain(error)
     streams.flush()

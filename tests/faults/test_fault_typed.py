@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 
+import mcp_types as types
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -125,8 +126,9 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
 @example("\ud800")
 @example("--help")
 def test_a_tool_for_agents_answers_any_name(name: str) -> None:
-    answer = asyncio.run(mcp.answer("show", [name], ["--brief", *ABROAD]))
-    assert json.loads(answer)["schema_version"] == brief.VERSION
+    request = types.CallToolRequestParams(name="show", arguments={"name": name})
+    called = asyncio.run(mcp.call(None, request)).structured_content
+    assert called["schema_version"] == brief.VERSION
 
 
 @settings(max_examples=examples(20, many=500))

@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, interrupt)
     streams.prepare()
-    streams.answered = "--brief" not in (sys.argv[1:] if arguments is None else arguments)
+    streams.owe(sys.argv[1:] if arguments is None else arguments)
     streams.waiting.start()
     try:
         code = run(arguments)
@@ -183,13 +183,15 @@ def misused(error: Any) -> None:
 
 
 def complain(error: WorkbenchError) -> None:
-    """On stderr; a command that owes a brief answer gets it on stdout."""
+    """On stderr, for --json on stdout too; for --brief on stdout alone."""
     streams.waiting.stop()
-    if not streams.answered:
+    if owed := streams.owed:
         from workbench.cli.printing import show_failure
 
         with suppress(OSError):
-            return show_failure(error.code, error.message, error.hint)
+            show_failure(error)
+            if owed == "--brief":
+                return
 
     for kind, text in {"error": error.message, "  ran": error.ran, "hint": error.hint}.items():
         if text:

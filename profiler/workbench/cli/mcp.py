@@ -1,42 +1,108 @@
-"""``workbench mcp``: six verbs as tools of the Model Context Protocol, over stdio.
+"""``workbench mcp``: verbs as tools of the Model Context Protocol, over stdio.
 
-A tool runs its verb in a process of its own, with ``--brief``: what a kernel does to its process
-stays there, and so does what it prints.
+A tool's arguments are options of its verb, with their help. It runs the verb in a process of its
+own, with ``--brief``: what a kernel does to its process stays there, and so does what it prints.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
+from workbench.cli.main import command
 from workbench.cli.options import McpOptions
-from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError
+from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, unknown
 from workbench.words import OWN_EXTRA
 
 if TYPE_CHECKING:
-    from mcp.server import MCPServer
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
 
 INSTRUCTIONS = """Measure GPU kernels: correctness against float64, time with an interval, Nsight
-Compute profile, verdict. Change one thing a step. Answers are JSON of at most 4 KB, of show 8."""
+Compute profile, verdict. Change one thing a step. Call `doctor`, then `try` for a file that exists,
+or `list` and the loop `advise`, `new`, `step` in a workspace. Answers are JSON of at most 4 KB, of
+show 8; `next_command` says how to go on."""
+MOST_ARGUMENT = 1 << 17  # bytes: Linux takes no longer one
+Say = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A verb as a tool: ``options`` are those that a call may give, each under its own name or, one
+    value of a list, under that in ``called``.
+    """
+
+    verb: str
+    about: str
+    options: tuple[str, ...]
+    only_reads: bool = False
+    called: Mapping[str, str] = field(default_factory=dict)
+
+
+TOOLS: Mapping[str, Tool] = {
+    "doctor": Tool("doctor", "What works on this machine. Call it first.", (), only_reads=True),
+    "list": Tool("list", "Studies, variants, and their evidence.", ("study",), only_reads=True),
+    "try": Tool(
+        "try",
+        "Check, time and profile a file that exists.",
+        ("source", "inputs", "versus", "launch", "shape", "quick"),
+    ),
+    "new": Tool(
+        "new",
+        "Copy a step as a new one, to be edited. Predict before it is measured: time=0.7..0.9.",
+        ("name", "parent", "change", "predict", "study"),
+    ),
+    "build": Tool("build", "Compile; needs no GPU.", ("variants", "study"), only_reads=True),
+    "step": Tool(
+        "ablate",
+        "Build, check, time and judge a step beside its parent; profile it near the best one.",
+        ("fixes", "study", "shape", "quick"),
+        called={"fixes": "name"},
+    ),
+    "advise": Tool(
+        "advise",
+        "What limits a measured variant, the line, and the kinds of change to try next.",
+        ("name", "study", "shape"),
+        only_reads=True,
+    ),
+    "diff": Tool(
+        "diff",
+        "Explain the time difference of two steps, or of two .ncu-rep files.",
+        ("before", "after", "study", "shape"),
+        only_reads=True,
+    ),
+    "show": Tool("show", "All figures of one.", ("name", "study", "shape"), only_reads=True),
+}
 
 
 def run(options: McpOptions) -> None:
     """Until stdin closes. Raises EnvironmentLacks without the SDK."""
     try:
+        from mcp.server.stdio import stdio_server
+
         served = server()
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
             f"the Python package '{error.name}' is missing",
             hint=OWN_EXTRA.format("agents"),
         ) from error
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, stop)
-    served.run("stdio")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await served.run(read, write, served.create_initialization_options())
+
+    asyncio.run(serve())
 
 
 def stop(*_: object) -> None:
@@ -44,95 +110,202 @@ def stop(*_: object) -> None:
     os._exit(Interrupted.exit_code)
 
 
-async def answer(verb: str, names: Sequence[str], options: Sequence[str]) -> str:
-    """What a verb prints; its stderr, as an error, where that is nothing. A name is no option."""
-    from workbench.reporters.formats import failed
+def parameters(tool: Tool) -> dict[str, Any]:
+    """The arguments of a tool, as Typer knows them, by name."""
+    known = {each.name: each for each in command().commands[tool.verb].params}
+    return {tool.called.get(name, name): known[name] for name in tool.options}
 
-    command = [sys.executable, "-P", "-m", "workbench", verb, *options, "--", *names]
+
+def schema(tool: Tool) -> dict[str, Any]:
+    """JSON Schema of a tool's arguments."""
+    known = parameters(tool)
+    properties = {}
+    for name, each in known.items():
+        kind: dict[str, Any] = {"type": "boolean" if getattr(each, "is_flag", False) else "string"}
+        if is_list(each) and name not in tool.called.values():
+            kind = {"type": "array", "items": kind}
+        properties[name] = {**kind, "description": each.help}
+    needed = [name for name, each in known.items() if each.required or name in tool.called.values()]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": needed,
+        "additionalProperties": False,
+    }
+
+
+def is_list(parameter: Any) -> bool:
+    return parameter.nargs == -1 or bool(getattr(parameter, "multiple", False))
+
+
+def typed(tool: Tool, given: Mapping[str, Any]) -> list[str]:
+    """The command line of a call. Raises UsageError for an argument that the tool has not, and for
+    one of another type.
+    """
+    known, options, names = parameters(tool), list[str](), list[str]()
+    for name, value in given.items():
+        if name not in known:
+            raise unknown("argument", name, known)
+        values = value if isinstance(value, list) else [value]
+        wanted = bool if getattr(known[name], "is_flag", False) else str
+        if any(not isinstance(each, wanted) for each in values):
+            raise UsageError(f"'{name}' takes a {wanted.__name__}, not {json.dumps(value)}")
+        if wanted is str and not all(map(is_passed, values)):
+            raise UsageError(f"'{name}' cannot be passed on: a null byte, or too many letters")
+        if known[name].param_type_name == "argument":
+            names += values
+        elif wanted is bool:
+            options += [known[name].opts[0]] if value else []
+        else:
+            options += [part for each in values for part in (known[name].opts[0], each)]
+    return [tool.verb, *options, "--brief", "--", *names]
+
+
+def is_passed(text: str) -> bool:
+    """Whether a command line takes it."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return b"\0" not in data and len(data) < MOST_ARGUMENT
+
+
+async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict[str, Any], int]:
+    """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
+    ``say`` hears each line of stderr as it comes.
+    """
     pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "workbench", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+    )
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-        )
-    except (ValueError, OSError) as error:  # a null byte in a name, or too many letters
-        why = f"these arguments cannot be passed to a command: {error}"
-        return failed(UsageError.code, why, "name a file or a step")
-    try:
-        out, err = await process.communicate()
+        out, lines = await asyncio.gather(_all_of(process.stdout), _lines_of(process.stderr, say))
+        code = await process.wait()
     finally:
         if process.returncode is None:
             process.terminate()  # the client gave up
-    why, _, hint = err.decode(errors="replace").strip().partition("\nhint: ")
-    said = out.decode(errors="replace").strip()
-    kinds = {kind.exit_code: kind.code for kind in (UsageError, EnvironmentLacks)}
-    code = kinds.get(process.returncode or 0, ToolFailed.code)
-    return said or failed(code, why.removeprefix("error: "), hint)
+    with suppress(ValueError):
+        return json.loads(out), code
+    why, _, hint = "\n".join(lines).partition("\nhint: ")
+    return error_of(ToolFailed(why.removeprefix("error: "), hint=hint)), code
 
 
-def given(**options: str | None) -> list[str]:
-    """Options of a verb: those that have a value."""
-    return [part for name, value in options.items() if value for part in (f"--{name}", value)]
+async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    return await stream.read()
 
 
-def server() -> MCPServer:
-    from mcp.server import MCPServer
-    from mcp.types import ToolAnnotations
+async def _lines_of(stream: asyncio.StreamReader | None, say: Say | None) -> list[str]:
+    assert stream is not None
+    lines = []
+    async for line in _decoded(stream):
+        lines.append(line)
+        if say:
+            await say(line)
+    return lines
 
-    made = MCPServer("workbench", instructions=INSTRUCTIONS, version=__version__)
-    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    works = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 
-    @made.tool("try", annotations=works, structured_output=False)
-    async def try_(
-        source: str,
-        inputs: list[str] | None = None,
-        versus: str | None = None,
-        launch: str | None = None,
-        quick: bool = True,
-    ) -> str:
-        """Check, time and profile FILE:FUNCTION that exists. inputs: 'x=randn(4096,8192)'; versus:
-        'torch.softmax'; launch, for a .cu file: 'name[grid, block](x, out, n)'.
-        """
-        each = [part for one in inputs or [] for part in ("--input", one)]
-        fast = ["--quick"] if quick else []
-        return await answer(
-            "try", [source], [*each, *given(vs=versus, launch=launch), *fast, "--brief"]
+async def _decoded(stream: asyncio.StreamReader) -> AsyncIterator[str]:
+    async for line in stream:
+        if text := line.decode(errors="replace").strip():
+            yield text
+
+
+def error_of(error: UsageError | ToolFailed) -> dict[str, Any]:
+    from workbench.reporters.formats import failed
+
+    return dict(json.loads(failed(error)))
+
+
+async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+    """Run a tool. Its failure is a result, which the model reads: it says how to go on."""
+    import mcp_types as types
+
+    try:
+        if request.name not in TOOLS:
+            raise unknown("tool", request.name, TOOLS)
+        arguments = typed(TOOLS[request.name], request.arguments or {})
+    except UsageError as error:
+        data, code = error_of(error), error.exit_code
+    else:
+        count = 0
+
+        async def say(line: str) -> None:
+            nonlocal count
+            count += 1
+            await context.session.report_progress(count, message=line)
+
+        data, code = await answer(arguments, say)
+    data["exit_code"] = code
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=json.dumps(data, separators=(",", ":")))],
+        structured_content=data,
+        is_error=code not in ANSWERS or set(data) <= {"schema_version", "error", "exit_code"},
+    )
+
+
+ANSWERS = (0, 1, 5)  # yes, no, cannot tell
+
+
+def resources() -> dict[str, Path]:
+    """The skill, and the report of each study of the workspace, by their addresses."""
+    from workbench.app.new import AGENTS, starters
+    from workbench.study.workspace import find_workspace
+
+    known = {"workbench://skill": starters() / "agents" / AGENTS["SKILL.md"].name}
+    with suppress(UsageError):
+        reports = find_workspace(None).root / "reports"
+        for path in sorted(reports.glob("*/OPTIMIZATION_REPORT.md")):
+            known[f"workbench://report/{path.parent.name}"] = path
+    return known
+
+
+def server() -> Server[Any]:
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+
+    reads = types.ToolAnnotations(read_only_hint=True)
+    writes = types.ToolAnnotations(destructive_hint=False)
+    tools = [
+        types.Tool(
+            name=name,
+            description=tool.about,
+            input_schema=schema(tool),
+            output_schema={"type": "object"},
+            annotations=reads if tool.only_reads else writes,
         )
+        for name, tool in TOOLS.items()
+    ]
 
-    @made.tool(annotations=works, structured_output=False)
-    async def new(
-        name: str, parent: str, change: str, predict: str | None = None, study: str | None = None
-    ) -> str:
-        """Copy the step `parent` as the step `name`, to be edited. change: one line; predict:
-        'time=0.7..0.9', a factor of the parent, written before it is measured.
-        """
-        more = given(change=change, predict=predict, study=study)
-        return await answer("new", [name], ["--from", parent, *more, "--json"])
+    async def list_tools(*_: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
 
-    @made.tool(annotations=works, structured_output=False)
-    async def step(name: str, study: str | None = None, quick: bool = False) -> str:
-        """Build, check, time and judge a step beside its parent; profile it if it is near the
-        best one.
-        """
-        fast = ["--quick"] if quick else []
-        return await answer("ablate", [name], [*given(study=study), *fast, "--brief"])
+    async def list_resources(*_: object) -> types.ListResourcesResult:
+        listed = [
+            types.Resource(uri=uri, name=uri.partition("://")[2], mime_type="text/markdown")
+            for uri in resources()
+        ]
+        return types.ListResourcesResult(resources=listed)
 
-    @made.tool(annotations=reads, structured_output=False)
-    async def diff(before: str, after: str, study: str | None = None) -> str:
-        """Explain the time difference of two steps, or of two .ncu-rep files."""
-        return await answer("diff", [before, after], [*given(study=study), "--brief"])
+    async def read_resource(
+        _: object, request: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        known = resources()
+        if request.uri not in known:
+            raise unknown("resource", request.uri, known)
+        text = known[request.uri].read_text(encoding="utf-8")
+        content = types.TextResourceContents(uri=request.uri, text=text, mime_type="text/markdown")
+        return types.ReadResourceResult(contents=[content])
 
-    @made.tool(annotations=reads, structured_output=False)
-    async def advise(variant: str, study: str | None = None) -> str:
-        """What limits a measured variant, the line, and the kinds of change to try next."""
-        return await answer("advise", [variant], [*given(study=study), "--brief"])
-
-    @made.tool(annotations=reads, structured_output=False)
-    async def show(name: str) -> str:
-        """All figures of a variant, an evidence id or an .ncu-rep file."""
-        return await answer("show", [name], ["--brief"])
-
-    return made
+    return Server(
+        "workbench",
+        instructions=INSTRUCTIONS,
+        version=__version__,
+        on_list_tools=list_tools,
+        on_call_tool=call,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+    )

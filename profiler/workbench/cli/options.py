@@ -358,7 +358,7 @@ class StatusOptions(Briefed):
 
 @dataclass(frozen=True)
 class McpOptions:
-    """Serve six tools for coding agents over stdio (MCP).
+    """Serve tools for coding agents over stdio (MCP).
 
-    They are try, new, step, diff, advise and show, with the answers of --brief.
+    They are the verbs of the loop, with the answers of --brief.
     """

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from workbench.cli import streams
 from workbench.cli.streams import note, printing
+from workbench.errors import WorkbenchError
 
 
 @printing()
 def show(options: object, result: object) -> None:
-    """In the format of the options. After a brief answer an error goes to stderr alone."""
+    """In the format of the options. After an answer in JSON an error goes to stderr alone."""
     from workbench.reporters import formats
 
     verb = type(options).__name__.removesuffix("Options").lower()
     formats.print_result(verb, result, options, note)
-    if getattr(options, "brief", False):
-        streams.answered = True
+    streams.owed = ""
 
 
 @printing()
-def show_failure(code: str, message: str, hint: str) -> None:
-    """The brief answer of a command that failed."""
+def show_failure(error: WorkbenchError) -> None:
+    """The answer of a command that failed, in the form that is owed."""
     from workbench.reporters import formats
 
-    print(formats.failed(code, message, hint))
-    streams.answered = True
+    print(formats.failed(error, short=streams.owed == "--brief"))
+    streams.owed = ""

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.study.model import Study
 
 NAMES = ("stdin", "stdout", "stderr")
-answered = True  # whether a brief answer was printed, or none is owed
+owed = ""  # "--brief" or "--json" where stdout owes an answer in that form
 READER_GONE = 141  # as of a process that SIGPIPE ended
 
 
@@ -110,6 +110,12 @@ def printing() -> Iterator[None]:
         raise
     except OSError as error:
         raise NotWritten(error.errno, error.strerror) from error
+
+
+def owe(arguments: Sequence[str]) -> None:
+    """Note which answer stdout owes to a command line."""
+    global owed
+    owed = next((form for form in ("--brief", "--json") if form in arguments), "")
 
 
 def prepare() -> None:

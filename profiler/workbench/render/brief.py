@@ -328,15 +328,17 @@ def _compared(found: Comparison) -> Data:
 PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
 
 
-def error(code: str, message: str, hint: str) -> Data:
-    kind = "ncu.permission" if PERMISSION in message else code
-    found = {"code": kind, "message": _cut(message, LIMIT // 2)}
-    return {"error": {**found, "hint": _cut(hint, LIMIT // 4)} if hint else found}
-
-
-def unprofiled(why: WorkbenchError | None) -> Data:
-    """Of an answer without a profile."""
-    return error(why.code, why.message, why.hint) if why else {}
+def error(why: WorkbenchError | None) -> Data:
+    """Why there is no answer, or no profile in it; empty without an error."""
+    if why is None:
+        return {}
+    kind = "ncu.permission" if PERMISSION in why.message else why.code
+    known: Data = {
+        "code": kind,
+        "exit_code": why.exit_code,
+        "message": _cut(why.message, LIMIT // 2),
+    }
+    return {"error": {**known, "hint": _cut(why.hint, LIMIT // 4)} if why.hint else known}
 
 
 def _cut(text: str, most: int) -> str:

@@ -29,7 +29,7 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
         "provisional": result.provisional or None,
         "seconds": in_short.number(result.seconds),
         "failures": in_short.failed(result.failures),
-        **in_short.unprofiled(result.unprofiled),
+        **in_short.error(result.unprofiled),
     }
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
+from workbench.errors import WorkbenchError
 from workbench.render.document.blocks import Block
 from workbench.render.numbers import printable_lines
 
@@ -78,8 +79,8 @@ def console() -> Console:
     return Console(highlight=False)
 
 
-def failed(code: str, message: str, hint: str) -> str:
-    """The brief answer of a command that failed."""
-    from workbench.render import brief
+def failed(error: WorkbenchError, *, short: bool = True) -> str:
+    """The answer of a command that failed."""
+    from workbench.render import as_json, brief
 
-    return brief.dumps(brief.error(code, message, hint))
+    return brief.dumps(brief.error(error)) if short else as_json.dumps(brief.error(error))

@@ -73,7 +73,7 @@ def brief(done: Attempt) -> dict[str, object]:
         ]
         or None,
         "workspace": str(done.folder),
-        **in_short.unprofiled(done.unprofiled),
+        **in_short.error(done.unprofiled),
     }
 
 
