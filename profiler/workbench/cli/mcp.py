@@ -110,54 +110,75 @@ def stop(*_: object) -> None:
     os._exit(Interrupted.exit_code)
 
 
-def parameters(tool: Tool) -> dict[str, Any]:
-    """The arguments of a tool, as Typer knows them, by name."""
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of a tool; ``option`` is "" for one that a command line has without a name."""
+
+    about: str
+    option: str
+    is_flag: bool
+    is_list: bool
+    is_required: bool
+
+    @property
+    def schema(self) -> dict[str, object]:
+        kind: dict[str, object] = {"type": "boolean" if self.is_flag else "string"}
+        listed = {"type": "array", "items": kind} if self.is_list else kind
+        return {**listed, "description": self.about}
+
+
+def parameters(tool: Tool) -> dict[str, Parameter]:
+    """The arguments of a tool by name, as Typer knows the options of its verb."""
     known = {each.name: each for each in command().commands[tool.verb].params}
-    return {tool.called.get(name, name): known[name] for name in tool.options}
+    made = {}
+    for name in tool.options:
+        called, of_typer = tool.called.get(name, name), known[name]
+        several = of_typer.nargs == -1 or getattr(of_typer, "multiple", False)
+        made[called] = Parameter(
+            of_typer.help,
+            "" if of_typer.param_type_name == "argument" else of_typer.opts[0],
+            getattr(of_typer, "is_flag", False),
+            several and called == name,
+            of_typer.required or called != name,
+        )
+    return made
 
 
-def schema(tool: Tool) -> dict[str, Any]:
+def schema(tool: Tool) -> dict[str, object]:
     """JSON Schema of a tool's arguments."""
     known = parameters(tool)
-    properties = {}
-    for name, each in known.items():
-        kind: dict[str, Any] = {"type": "boolean" if getattr(each, "is_flag", False) else "string"}
-        if is_list(each) and name not in tool.called.values():
-            kind = {"type": "array", "items": kind}
-        properties[name] = {**kind, "description": each.help}
-    needed = [name for name, each in known.items() if each.required or name in tool.called.values()]
     return {
         "type": "object",
-        "properties": properties,
-        "required": needed,
+        "properties": {name: each.schema for name, each in known.items()},
+        "required": [name for name, each in known.items() if each.is_required],
         "additionalProperties": False,
     }
 
 
-def is_list(parameter: Any) -> bool:
-    return parameter.nargs == -1 or bool(getattr(parameter, "multiple", False))
-
-
-def typed(tool: Tool, given: Mapping[str, Any]) -> list[str]:
+def typed(tool: Tool, values: Mapping[str, object]) -> list[str]:
     """The command line of a call. Raises UsageError for an argument that the tool has not, and for
     one of another type.
     """
     known, options, names = parameters(tool), list[str](), list[str]()
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in known:
             raise unknown("argument", name, known)
-        values = value if isinstance(value, list) else [value]
-        wanted = bool if getattr(known[name], "is_flag", False) else str
-        if any(not isinstance(each, wanted) for each in values):
-            raise UsageError(f"'{name}' takes a {wanted.__name__}, not {json.dumps(value)}")
-        if wanted is str and not all(map(is_passed, values)):
+        wanted = known[name]
+        if wanted.is_flag:
+            if not isinstance(value, bool):
+                raise UsageError(f"'{name}' is true or false, not {json.dumps(value)}")
+            options += [wanted.option] if value else []
+            continue
+        every = value if isinstance(value, list) and wanted.is_list else [value]
+        texts = [text for text in every if isinstance(text, str)]
+        if len(texts) < len(every):
+            raise UsageError(f"'{name}' is a text, not {json.dumps(value)}")
+        if not all(map(is_passed, texts)):
             raise UsageError(f"'{name}' cannot be passed on: a null byte, or too many letters")
-        if known[name].param_type_name == "argument":
-            names += values
-        elif wanted is bool:
-            options += [known[name].opts[0]] if value else []
+        if wanted.option:
+            options += [part for text in texts for part in (wanted.option, text)]
         else:
-            options += [part for each in values for part in (known[name].opts[0], each)]
+            names += texts
     return [tool.verb, *options, "--brief", "--", *names]
 
 
@@ -170,7 +191,7 @@ def is_passed(text: str) -> bool:
     return b"\0" not in data and len(data) < MOST_ARGUMENT
 
 
-async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict[str, Any], int]:
+async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict[str, object], int]:
     """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
     ``say`` hears each line of stderr as it comes.
     """
@@ -214,7 +235,7 @@ async def _decoded(stream: asyncio.StreamReader) -> AsyncIterator[str]:
             yield text
 
 
-def error_of(error: UsageError | ToolFailed) -> dict[str, Any]:
+def error_of(error: UsageError | ToolFailed) -> dict[str, object]:
     from workbench.reporters.formats import failed
 
     return dict(json.loads(failed(error)))

@@ -42,7 +42,7 @@ def source_of(function: Callable[..., Any]) -> str:
 class _Cells:
     """Collects definitions of a notebook, each after those that it names."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, object]) -> None:
         self.names = names
         self.imports: dict[str, None] = {}
         self.definitions: dict[str, str] = {}
