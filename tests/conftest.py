@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -25,6 +26,8 @@ from workbench.study.workspace import CONFIG_FILE, Workspace
 from workspaces import copy_of_fixture
 
 ROOT = Path(__file__).parents[1]
+# Small tensors on several threads: these wait for each other, longer than they compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
