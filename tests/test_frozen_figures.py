@@ -136,6 +136,13 @@ def today(path: str) -> str | None:
     return path
 
 
+# Lines of Triton had no costs, since they stand in a file of Python.
+TRITON = "diff online fused --study softmax --json"
+OF_LINES = re.compile(
+    r"/(hunks|outside_hunks|unchanged_lines)/.*((before|after)/(cost/)?\w+|host)$"
+)
+
+
 def value_today(command: str, path: str, value: float | str | None) -> float | str | None:
     """A figure of b7de5af7 as it is now: the same, but for the verdict that became four."""
     if value != "rejected":
@@ -180,6 +187,8 @@ def test_figures_are_those_of_the_frozen_commit(
 
     def same(path: str, value: float | str | None) -> bool:
         known, of = now.get(path), OF_SESSIONS.fullmatch(path)
+        if command == TRITON and OF_LINES.match(path) and value in (None, True):
+            return known == value or isinstance(known, float | int)
         if known == value or not of or not (open_here or any(name in path for name in names)):
             return known == value
         if of[2] == "speedup_over_parent" and "/regimes/" not in path:

@@ -54,8 +54,8 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     found, sources = pages.recorded()
     document = report(found, sources.diffs)
     told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
-    assert titles == [*told[:2], CODE, *told[2:], "Every figure of every variant"]
-    assert titles[:2] == ["Time by step", "Steps, with diffs and stall time by line"]
+    assert titles == [*told[:3], CODE, *told[3:], "Every figure of every variant"]
+    assert titles[1:3] == ["Time by variant", "Steps, with diffs and stall time by line"]
 
 
 def test_landmarks_captions_and_names() -> None:
@@ -310,7 +310,7 @@ def test_what_was_not_collected_is_said() -> None:
     words = outline(bare).words
     assert "not collected" in words
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b", words.replace("None was made", ""))
-    assert "No step was kept yet." in outline(ablation(0)).words
+    assert "No variant was rejected." in outline(ablation(0)).words
 
 
 def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None:

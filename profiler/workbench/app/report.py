@@ -45,12 +45,14 @@ def reported(
     found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
     workspace = target.workspace
     folder = workspace.reports(target.study, found.shape, target.part)
-    files = {REPORT: render_report(found, template_environment(workspace.template_folders))}
-    if page or (folder / PAGE).is_file():
+    is_paged = page or (folder / PAGE).is_file()
+    sources = ladder_sources(evidence, found, None if is_paged else found.path)
+    templates = template_environment(workspace.template_folders)
+    files = {REPORT: render_report(found, templates, sources.diffs)}
+    if is_paged:
         from workbench.render.document.ladder_report import report
         from workbench.render.page import render_page
 
-        sources = ladder_sources(evidence, found)
         document = report(found, sources.diffs)
         environment = template_environment(workspace.template_folders, html=True)
         files[PAGE] = render_page(document, found, sources, environment)

@@ -485,8 +485,9 @@ class Hunk:
     @property
     @shown
     def host(self) -> bool:
-        """Whether it is code of the CPU, which has no cost on the GPU."""
-        return is_host(self.files[1] or self.files[0])
+        """Whether it is code of the CPU, which has no cost on the GPU, as Triton's has."""
+        counted = any(cost.samples is not None for cost in (self.before, self.after))
+        return is_host(self.files[1] or self.files[0]) and not counted
 
     @property
     @shown
@@ -617,7 +618,9 @@ class Text:
 def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
     """An empty one where the side has no such file."""
     whole, names = _parsed(side.texts.get(file, ""), python)
-    costs = NO_COSTS if is_host(file) else side.costs or NO_COSTS
+    costs = side.costs or NO_COSTS
+    if is_host(file) and not any(name == file for name, _ in costs.lines):
+        costs = NO_COSTS
     lines = [
         SourceRow(line=i + 1, text=whole.lines[i], cost=costs.of(file, i + 1), code=whole.code[i])
         for i, name in enumerate(names)

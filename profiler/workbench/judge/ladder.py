@@ -966,14 +966,19 @@ def judge_pair(snapshot: LadderEvidence, config: Config, before: Row, after: Row
     )
 
 
-def ladder_sources(snapshot: LadderEvidence, ablation: Ablation) -> Sources:
-    """The sources of every variant with what their lines cost, and each step's diff, at the shape
-    whose captures decide about it. ``snapshot`` is what was judged, taken with its sources.
+def ladder_sources(
+    snapshot: LadderEvidence, ablation: Ablation, rows: Sequence[Row] | None = None
+) -> Sources:
+    """The sources of every variant with what their lines cost, and the diff of each step, or of the
+    ``rows`` alone, at the shape whose captures decide about it. ``snapshot`` is what was judged,
+    taken with its sources.
     """
     table = snapshot.shapes[snapshot.shape]
-    sides = {row.variant: side(table, row.variant) for row in ablation.everything}
+    shown = {row.variant for row in rows or ablation.everything}
+    shown |= {row.step.parent or "" for row in rows or () if row.step}
+    sides = {r.variant: side(table, r.variant) for r in ablation.everything if r.variant in shown}
     diffs, elsewhere = {}, {}
-    for row in ablation.rows:
+    for row in ablation.rows if rows is None else rows:
         if row.step is None or row.step.parent is None:
             continue
         pair = sides[row.step.parent], sides[row.variant]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.derive.source_diff import SourceDiff
 from workbench.derive.speedup import LEVEL
 from workbench.evidence.records import ShippedTime
 from workbench.judge.ladder import Ablation
 from workbench.render import markdown
 from workbench.render.document.blocks import Section
-from workbench.render.document.ladder_report import summary
+from workbench.render.document.ladder_report import NO_DIFFS, summary
 from workbench.render.numbers import harmless, number
 from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
 from workbench.words import ABSENT
@@ -41,13 +42,17 @@ def template_environment(folders: list[Path], *, html: bool = False) -> jinja2.E
     )
 
 
-def render_report(ablation: Ablation, environment: jinja2.Environment) -> str:
-    """The summary as Markdown.
+def render_report(
+    ablation: Ablation,
+    environment: jinja2.Environment,
+    diffs: Mapping[str, SourceDiff] = NO_DIFFS,
+) -> str:
+    """The summary as Markdown; ``diffs`` has a step's diff against its parent.
 
     The template gets ``title``, ``sections`` (key to Markdown, in order, each with its heading) and
     ``facts`` (study, shape, gpu, date, source).
     """
-    document = summary(ablation)
+    document = summary(ablation, diffs)
     text = environment.get_template(TEMPLATE).render(
         title=markdown.spans(document.title),
         sections={

@@ -1,23 +1,26 @@
 """The documents of a judged ladder: ``summary`` for ``OPTIMIZATION_REPORT.md``, ``report`` for the
 page; and how the figures were measured, their limits, the environment, and how to reproduce them.
 
-Keys of the sections, in order: result, ladder, steps (on the page alone, with one section
-``step-<variant>`` each), lessons, failures, next, roofline, method.
+Keys of the sections, in order: result, possible, ladder, changes (``steps`` on the page, with one
+section ``step-<variant>`` each), failures, fastest, roofline, next, method.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
+from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import SourceDiff
 from workbench.evidence.records import METHOD
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row, ShapeLadder
+from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, limits, step, timings
+from workbench.render.document import advice, changes, limits, step, timings
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -35,42 +38,117 @@ from workbench.render.document.blocks import (
     field,
     joined,
     line,
+    numeric,
     paragraph,
     paragraphs,
     table,
     words,
 )
 from workbench.render.document.captions import caption_of
-from workbench.render.document.ladder_view import fitted
+from workbench.render.document.ladder_view import fitted, shapes_table
 from workbench.render.document.phrases import judged, steps, took, verdict
 from workbench.render.document.step import anchor, step_section
-from workbench.render.numbers import number
-from workbench.words import ABSENT
+from workbench.render.numbers import number, percent
+from workbench.words import ABSENT, Verdict
+
+NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
     """``diffs`` has a step's diff against its parent."""
     title = line("All variants and columns at ", code(ablation.shape))
     whole = Fold(title, (ladder_table(ablation),))
-    return _document(ablation, (whole,), (_steps(ablation, diffs),))
+    return _document(ablation, (whole,), _steps(ablation, diffs))
 
 
-def summary(ablation: Ablation) -> Document:
-    return _document(ablation, (), ())
+def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> Document:
+    """As ``report``, with the changes on the path to the best variant in place of all steps."""
+    shown = [row for row in ablation.path if row.verdict != Verdict.BASELINE]
+    parts: list[Block] = [changes.change(row, ablation, diffs.get(row.variant)) for row in shown]
+    blocks = parts or [paragraph("No variant was kept yet.")]
+    return _document(ablation, (), Section("changes", words("The changes"), tuple(blocks)))
 
 
-def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Sequence[Section]) -> Document:
+def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) -> Document:
     sections = (
-        Section("result", (), (paragraph(said.answer(ablation)),)),
-        Section("ladder", words("Time by step"), (*_ladder(ablation), *more_rows)),
-        *steps,
-        _bullets("lessons", "Lessons", said.lessons(ablation), "No step was kept yet."),
-        _bullets("failures", "What did not work", said.failures(ablation), "No step was rejected."),
-        Section("next", words(advice.TITLE), advice.next_steps(ablation)),
+        Section("result", (), (paragraph(said.answer(ablation)), *sizes(ablation))),
+        Section("possible", words("What is possible"), tuple(possible(ablation))),
+        Section("ladder", words("Time by variant"), (*_ladder(ablation), *more_rows)),
+        steps,
+        _failures(ablation),
+        Section("fastest", words("Limits of the fastest reference"), tuple(_fastest(ablation))),
         Section("roofline", words("Roofline and stall time"), _limits(ablation)),
+        Section("next", words(advice.TITLE), advice.next_steps(ablation)),
         Section("method", words("Method and limits"), tuple(method(ablation))),
     )
     return Document(line(ablation.title or ablation.study), sections, facts(ablation))
+
+
+def sizes(ablation: Ablation) -> list[Block]:
+    """The best variant at every size where it was timed, if there are several."""
+    across = ablation.across
+    return [shapes_table(ablation)] if across and len(across.shapes) > 1 else []
+
+
+def possible(ablation: Ablation) -> Iterator[Block]:
+    """What one call must compute and move, the time that this takes at the peaks of the GPU, and
+    the share of that which the best variant and each reference reach.
+    """
+    work, peaks, best = ablation.work, ablation.ceilings, ablation.best
+    mhz = best.time.sm_clock_mhz if best and best.time else None
+    if work is None or peaks is None or best is None:
+        yield paragraph(f"The work of a call, or the peaks of the GPU, are {ABSENT}.")
+        return
+    speed = mhz * 1e6 / peaks.sm_clock if mhz else 1.0
+    fits = work.bytes <= (ablation.environment.l2_bytes or 0)
+    roof, level = ARITHMETIC.get(work.dtype, ""), L2 if fits else DRAM
+    moves = 1e6 * work.bytes / peaks.rates[level]
+    bounds = [(moves, f"{number(moves)} µs at the {level.upper()} peak "
+               f"({number(peaks.rates[level] / 1e12)} TB/s)")]  # fmt: skip
+    amount = f"moves at least {number(work.bytes / 1e6)} MB"
+    if work.flops and roof in peaks.rates:
+        rate = peaks.rates[roof] * speed
+        computes = 1e6 * work.flops / rate
+        text = f"{number(computes)} µs at the {roof} peak ({number(rate / 1e12)} TFLOP/s)"
+        bounds.insert(0, (computes, text))
+        amount = f"computes {number(work.flops / 1e9)} GFLOP and {amount}"
+    clock = f"{number((mhz or peaks.sm_clock / 1e6) / 1e3)} GHz"
+    bound = max(time for time, _ in bounds)
+    yield paragraph(
+        f"One call {amount}. At {clock}, the SM clock while it was timed, that takes ",
+        " and ".join(text for _, text in bounds),
+        f". So {number(bound)} µs is the least",
+        ", with the inputs in L2, where the kernel before leaves them." if fits else ".",
+    )
+    rows = (best, *ablation.references)
+    timed = sorted((r.time.value, r.variant) for r in rows if r.time)
+    fields: list[Field[tuple[float, str]]] = [
+        field("variant", "variant", lambda known: code(known[1])),
+        numeric("time", "time", lambda known: number(known[0]), unit="µs"),
+        numeric("share", "share of what is possible", lambda known: percent(bound / known[0])),
+    ]
+    yield table("possible", fields, timed, key=lambda known: known[1])
+
+
+def _failures(ablation: Ablation) -> Section:
+    shown = said.failures(ablation)
+    blocks = Bullets(shown) if shown else paragraph("No variant was rejected.")
+    return Section("failures", words("What did not work"), (blocks,))
+
+
+def _fastest(ablation: Ablation) -> Iterator[Block]:
+    """The three largest limits of the fastest reference by its own capture."""
+    timed = sorted((r.time.value, r.variant) for r in ablation.references if r.time)
+    row = ablation.row(timed[0][1]) if timed else None
+    if row is None:
+        yield paragraph(f"Time of a reference: {ABSENT}.")
+        return
+    limit = f"{row.title or row.variant} takes {took(row)}. By its own capture: "
+    if not row.bottlenecks:
+        yield paragraph(f"{limit}{ABSENT}.")
+        return
+    yield paragraph(limit)
+    yield limits.bullets(row.bottlenecks[:3])
 
 
 def facts(ablation: Ablation) -> dict[str, str]:
@@ -81,11 +159,6 @@ def facts(ablation: Ablation) -> dict[str, str]:
         "date": ablation.date,
         "source": ablation.source,
     }
-
-
-def _bullets(key: str, title: str, parts: tuple[Text, ...], nothing: str) -> Section:
-    blocks = Bullets(parts) if parts else paragraph(nothing)
-    return Section(key, words(title), (blocks,))
 
 
 def _ladder(ablation: Ablation) -> list[Block]:
@@ -309,22 +382,18 @@ def _clocks(ablation: Ablation) -> str:
 
 
 def reproduction(ablation: Ablation) -> list[Block]:
-    named = [row.variant for row in steps(ablation)]
-    where = ["--study", ablation.study, "--shape", ablation.shape]
-    commands = (
-        ["pip", "install", "-e", ".[gpu]"],
-        ["workbench", "doctor"],
-        ["workbench", "ablate", *named, *where],
-        ["workbench", "report", *where],
-    )
+    where = ["--study", ablation.study]
+    part = [row.variant for row in steps(ablation)] if ablation.across is None else []
+    at = ["--shape", ablation.shape] if ablation.across is None else []
     return [
-        CodeBlock("\n".join(map(shlex.join, commands)), "console"),
+        CodeBlock(shlex.join(["workbench", "ablate", *part, *where, *at]), "console"),
         paragraph(
-            "Run these in a checkout. With a GPU, ",
-            code("ablate"),
-            " measures what is not recorded; without one, ",
+            "Run this in a checkout after ",
             code("pip install -e ."),
-            " is enough and the recorded evidence is used. The page has each step's diff: ",
+            ", with ",
+            code(".[gpu]"),
+            " on a machine with a GPU. It measures what is not recorded. The page has every ",
+            "variant's whole diff: ",
             code(f"workbench report --open --study {ablation.study}"),
             ".",
         ),

@@ -26,7 +26,7 @@ from workbench.render.document.blocks import (
     table,
     warned,
 )
-from workbench.render.document.phrases import shape_name, shape_words, with_cycles
+from workbench.render.document.phrases import shape_name, shape_words
 from workbench.render.numbers import factor, interval, number
 from workbench.words import ABSENT
 
@@ -148,15 +148,10 @@ def across(judged: Ablation) -> list[Section]:
     return [Section("shapes", title, (shapes_table(judged), paragraph(result.across(judged))))]
 
 
-def _at_shape(result: AtShape) -> str:
-    over = with_cycles(result.speedup_over_fastest)
-    return f"{over}, {interval(result.alone)} alone" if result.alone else over
-
-
 FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
 BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
 SHAPES: list[Field[AtShape]] = [
-    numeric("time", "time, chained", lambda s: number(s.microseconds.value), unit="µs"),
+    numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
     field(
         "reference",
         "fastest reference",
@@ -167,7 +162,7 @@ SHAPES: list[Field[AtShape]] = [
         ),
         unit="µs",
     ),
-    numeric("ratio", "vs it [95 % interval]", _at_shape),
+    numeric("ratio", "vs it [95 % interval]", lambda s: interval(s.claimed)),
     numeric(
         "error",
         "error ÷ reference's",
@@ -187,10 +182,16 @@ def shapes_table(ablation: Ablation) -> Table:
     shape: Field[AtShape] = field(
         "shape",
         f"shape ({shape_words(common)})" if common else "shape",
-        lambda s: shape_words({k: v for k, v in s.parameters.items() if k not in common}),
+        lambda s: _size(s, common, ablation),
     )
     time, *others = SHAPES
     return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+
+
+def _size(at: AtShape, common: Mapping[str, object], ablation: Ablation) -> str:
+    """Its parameters, behind its name where that says more."""
+    named = "" if shape_name(at.shape, ablation) != at.shape else f"{at.shape}: "
+    return named + shape_words({k: v for k, v in at.parameters.items() if k not in common})
 
 
 def shared(shapes: Sequence[Mapping[str, object]]) -> Mapping[str, object]:

@@ -240,6 +240,12 @@ def shape_name(shape: str, ablation: Ablation) -> str:
     return shape_words(dict(item for item in known.items() if item != usual))
 
 
+def described(shape: str, ablation: Ablation) -> str:
+    """As ``shape_name``; behind a name that says something else stand its parameters."""
+    name, known = shape_name(shape, ablation), ablation.shapes.get(shape, {})
+    return f"{name} ({shape_words(known)})" if known and name == shape else name
+
+
 def brief_shape(shape: str, ablation: Ablation) -> str:
     """``S=2048``: the parameters in which a shape differs from the table's, without leading ones
     that follow from the others; its name where that says more, or where they are too long.

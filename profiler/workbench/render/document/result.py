@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from workbench.derive.speedup import Ratio
 from workbench.judge.findings import sentence
@@ -19,7 +19,9 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.phrases import (
+    brief_shape,
     call_of,
+    described,
     in_turn_and_alone,
     names,
     parent_of,
@@ -30,11 +32,14 @@ from workbench.render.document.phrases import (
     verdict,
     with_cycles,
 )
-from workbench.render.numbers import factor, interval, ratio
+from workbench.render.numbers import factor, interval, number, ratio
 from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
 
-MOST_LESSONS, MOST_FAILURES = 8, 13
-NAMES = "One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve Thirteen"
+MOST_FAILURES = 13
+NAMES = (
+    "One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve Thirteen Fourteen Fifteen "
+    "Sixteen Seventeen Eighteen Nineteen Twenty"
+)
 COUNTS = dict(enumerate(NAMES.split(), start=1))
 
 
@@ -148,54 +153,54 @@ def with_cold_l2(ablation: Ablation) -> Text:
     return line(f"With a cold L2: {over} the speed of ", code(cold.fastest), ".")
 
 
-def lessons(ablation: Ablation) -> tuple[Text, ...]:
-    """The first sentence of the lessons of kept steps, of many those that gained most."""
-    kept = [r for r in steps(ablation) if r.verdict == Verdict.KEPT and r.step and r.step.lesson]
-    shown = _first(ablation, kept, lambda row: -_gained(row), MOST_LESSONS)
-    return tuple(line(code(row.variant), ": ", _lesson(row)) for row in shown)
-
-
-def _first(
-    ablation: Ablation, rows: Sequence[Row], key: Callable[[Row], float], most: int
-) -> list[Row]:
-    """In their order: of those on the path to the best the first by a key, then of others."""
-    path = {row.variant for row in ablation.path}
-    ordered = sorted(rows, key=lambda row: (row.variant not in path, key(row)))
-    chosen = {row.variant for row in ordered[:most]}
-    return [row for row in rows if row.variant in chosen]
-
-
-def _gained(row: Row) -> float:
-    over = row.deciding_speedup or row.over_parent
-    return over.ratio if over else 0.0
-
-
 def _lesson(row: Row) -> Text:
     return first_sentence(row.step.lesson) if row.step and row.step.lesson.strip() else ()
 
 
 def failures(ablation: Ablation) -> tuple[Text, ...]:
-    """Rejected steps, each with its reason and its lesson, of many those judged at this shape."""
-    every = [row for row in steps(ablation) if row.verdict and row.verdict.is_rejected]
-    shown = _first(ablation, every, lambda row: bool(row.judged_at), MOST_FAILURES)
-    more = len(every) - len(shown)
+    """Rejected steps beside the path, each with its reason, the counter that explains it, and its
+    lesson; of many those judged at this shape.
+    """
+    rejected = (row for row in steps(ablation) if row.verdict and row.verdict.is_rejected)
+    every = [row for row in rejected if row not in ablation.path]
+    near = sorted(every, key=lambda row: bool(row.judged_at))
+    chosen = near[:MOST_FAILURES]
+    more = len(every) - len(chosen)
     rest = line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
-    return (*map(_failure, shown), *[rest] * bool(more))
+    shown = (_failure(row, ablation) for row in every if row in chosen)
+    return (*shown, *[rest] * bool(more))
 
 
-def _failure(row: Row) -> Text:
-    where = line(" at ", code(row.judged_at)) if row.judged_at else ()
+def _failure(row: Row, ablation: Ablation) -> Text:
+    where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
     change = row.step.key_change if row.step else row.title
-    head = line(code(row.variant), f" ({verdict(row)}", where, "), ", authored(change), ": ")
-    return line(head, _reason(row), ". ", _lesson(row))
+    head = line(code(row.variant), f" ({verdict(row)}{where}), ", authored(change), ": ")
+    return line(head, _reason(row, ablation), ". ", *lost_most(row), _lesson(row))
 
 
-def _reason(row: Row) -> Text:
+def lost_most(row: Row) -> Iterator[str | Text]:
+    """The factor that cost most of what a slower step lost, with its metric."""
+    known = row.against_parent.decomposition if row.against_parent else None
+    least = min(known.factors, key=lambda part: part.gain) if known else None
+    if least and least.gain < 1 and row.verdict in (Verdict.SLOWER, Verdict.NO_GAIN):
+        ends = f"{number(least.before)} to {number(least.after)} {least.unit}"
+        yield line(
+            f"{least.label}: {ends} ({factor(least.gain)}), ",
+            code(least.metric.partition(" / (")[0]),
+            ". ",
+        )
+
+
+def _reason(row: Row, ablation: Ablation) -> Text:
     """The gate that it failed; of a slower one the ratio with its interval."""
     if row.status == Status.FAILED and not row.judged_at:
         return words(sentence(row.problem))
     over = row.deciding_speedup or row.over_parent
     failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
+    if row.verdict == Verdict.INACCURATE and row.accuracy:
+        least = row.accuracy
+        where = described(least.shape, ablation) + (f", {least.kind}" if least.kind else "")
+        return words(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
     if over is not None and all(gate.name == FASTER for gate in failed):
         return line(f"{interval(over)} the speed of ", code(parent_of(row)))
     return words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)

@@ -27,7 +27,7 @@ WORDS = {
     "instructions": ("fewer instructions", "more instructions", "instructions"),
     "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
     "balance": ("more SMs", "fewer SMs", "SMs"),
-    "busiest": ("shorter head/tail", "longer head/tail", "head/tail"),
+    "busiest": ("shorter start and end", "longer start and end", "start and end"),
     "active": ("more time active", "less time active", "time active"),
     "clock": ("higher clock", "lower clock", "clock"),
 }
@@ -93,7 +93,7 @@ LARGEST_CHANGES: list[Field[FigureChange]] = [
     numeric("before", "before", lambda m: quantity_cell(m.before, m.unit)),
     numeric("after", "after", lambda m: quantity_cell(m.after, m.unit)),
     numeric("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE),
-    numeric("surprise", "surprise (σ)", lambda m: figure_cell(m.surprise, surprise(m))),
+    numeric("surprise", "beyond noise (σ)", lambda m: figure_cell(m.surprise, surprise(m))),
     field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
 ]
 
@@ -114,7 +114,7 @@ def largest_changes(pair: Comparison) -> list[Block]:
     if not top:
         blocks = [paragraph("No figure moved beyond the noise of a capture.")]
     if pair.largest_changes.launch:
-        blocks.append(paragraph(f"Launched otherwise: {launch(pair)}."))
+        blocks.append(paragraph(f"Launch: {launch(pair)}."))
     if paced := ", ".join(pair.largest_changes.following_duration):
         text = f"Only following the duration, with the amount unchanged: {paced}."
         blocks.append(paragraph(text))
