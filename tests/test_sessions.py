@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -279,7 +280,7 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
 @pytest.mark.parametrize("code", [CONTEXT_LOST, 1])
 def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., Served]) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
-        os._exit(code)
+        ctypes.CDLL(None).syscall(231, code)  # exit_group, which nothing can refuse
 
     events, found = serve(fate, ["baseline"], [])
     assert found == code
@@ -288,7 +289,7 @@ def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., S
 
 def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        signal.raise_signal(signal.SIGKILL)
         return set()
 
     assert serve(fate, ["baseline"], [])[1] == -signal.SIGKILL
@@ -533,6 +534,24 @@ def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
     card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
     timed.run(3)
     assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
+
+
+def test_a_round_that_no_stream_takes_is_waited_for_in_parts(monkeypatch: Patch) -> None:
+    """A launch that no stream has room for would wait where nobody tells who hangs."""
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = FakeCard()
+    instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(250)]
+    told: list[tuple[int, int | None]] = []
+    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    card.at = [0]
+    waited: list[int] = []
+    monkeypatch.setattr(card, "wait", lambda done, tell: waited.append(card.replays))
+    timed.run(0)
+    assert waited[0] <= 2 * rounds.MOST_QUEUED < card.replays == 1000
+    timed.run(1)
+    timed.finish()
+    assert timed.seconds == pytest.approx(250 * 4e-5)  # of round 1, in which few graphs run
+    assert {len(column.microseconds) for column in timed.columns.values()} == {1, 2}
 
 
 class FakeEvent:

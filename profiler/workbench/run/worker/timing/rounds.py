@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -24,6 +25,9 @@ SLOW_ROUNDS = (0, 1)  # in which those take part whose calls are slow
 # One round runs while the next is queued. A GPU at its power limit recovers while it waits: after
 # 1 ms without work, a call of 1.6 ms takes 10 % less (docs/measuring.md, "A referee").
 QUEUED = 2
+# A stream takes about a thousand launches. One more waits in the driver, where nobody can tell who
+# hangs: so longer rounds are queued and read in parts.
+MOST_QUEUED = 400
 GRAPHS = len(IN_TURN) + 1  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
 # Of a kernel alone: a GPU needs about a second to settle at its power limit, which is five windows.
@@ -105,12 +109,16 @@ class Rounds:
         self.columns: dict[tuple[int, Regime], Column] = defaultdict(Column)
         self.clock: list[float] = []  # MHz, the mean of each round
         self.seconds = 0.0  # on the GPU, in the last round that was read
+        self.part = 0.0  # of a round that is not read to its end
 
     def run(self, number: int) -> None:
         """Queue a round. Those below zero only warm up."""
         slow = number in SLOW_ROUNDS
         taking_part = [i for i, one in enumerate(self.instances) if slow or not one.is_slow]
-        self.queue(order_of(taking_part or range(len(self.instances)), number))
+        order = order_of(taking_part or range(len(self.instances)), number)
+        size = math.ceil(len(order) / math.ceil(len(order) / MOST_QUEUED))
+        for first in range(0, len(order), size):
+            self.queue(order[first : first + size])
 
     def alone(self, instance: int) -> None:
         """Replay its chained graph and no other, in windows, until their times have settled."""
@@ -162,7 +170,9 @@ class Rounds:
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
         self.clock.append(float(times.cycles.sum() / times.nanoseconds.sum() * 1e3))
-        self.seconds = float(times.nanoseconds.sum()) * 1e-9
+        self.part += float(times.nanoseconds.sum()) * 1e-9
+        if not (self.queued and self.queued[0][0][0].round == order[0].round):
+            self.seconds, self.part = self.part, 0.0
         for at, one in enumerate(order):
             if one.round < 0:
                 continue
