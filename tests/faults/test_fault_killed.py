@@ -1,0 +1,356 @@
+"""kill -9 at the instants at which a verb writes: nothing is lost, nothing is left behind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+import fake_nvml
+import hosts
+from answers import Patch
+from commits import Repository, repository
+from faulty import examples
+from killing import ORDER, VICTIMS, arm
+from standin import StandIn, stand_in_for_jobs
+from test_children import MARK, marked, until
+from test_ssh import ended
+from workbench import __main__, answered
+from workbench.run import side_jobs
+from workbench.run.protocol import TrialJob
+from workspaces import FIXTURE, GOOD, make
+
+KILLS = examples(1, many=45)
+REMOTE_KILLS = examples(1, many=40)
+MODULE = """from workbench import cuda
+
+params = cuda.params(warps=4)
+kernel = cuda.kernel("baseline.cu", "scale", defines=params)
+
+
+def run(x):
+    return x
+"""
+
+
+@dataclass
+class Place:
+    """A folder with a workspace, in which a verb runs and is killed."""
+
+    top: Path
+    stdin: str = os.devnull
+    is_server: bool = False
+
+    def __post_init__(self) -> None:
+        self.root, self.scratch = self.top / "ws", self.top / "scratch"
+        self.scratch.mkdir(parents=True)
+        self.counts = self.top / "counts"
+        self.mark = uuid.uuid4().hex
+
+    def fork(
+        self,
+        words: list[str],
+        instant: int = 0,
+        victim: str = "verb",
+        meanwhile: Callable[[int], object] = lambda child: None,
+    ) -> int:
+        """Run a verb in a fork of this process, in a session of its own; its exit code."""
+        self.counts.write_bytes(bytes(8))
+        answered.page.has_answer = answered.page.has_status = False
+        answered.page.folders = answered.page.path = b""
+        if (child := os.fork()) == 0:
+            code = 99
+            try:
+                os.setsid()
+                os.chdir(self.root)
+                log = os.open(self.top / "log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+                os.dup2(os.open(self.stdin, os.O_RDONLY), 0)
+                for stream in (1, 2):
+                    os.dup2(log, stream)
+                sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+                os.environ |= {MARK: self.mark, "TMPDIR": str(self.scratch)}
+                tempfile.tempdir = None
+                sys.argv = ["workbench", *words]
+                if self.is_server:  # its verbs are armed
+                    victim = victim if victim == "group" else str(os.getpid())
+                    os.environ[ORDER] = f"{self.counts}\t{instant}\t{victim}"
+                else:
+                    arm(self.counts, instant, victim)
+                code = __main__.main()
+            finally:
+                with suppress(BaseException):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code & 0xFF)
+        self.session = child
+        meanwhile(child)
+        status = os.waitpid(child, 0)[1]
+        assert until(lambda: not self.left()), self.left()
+        return os.waitstatus_to_exitcode(status)
+
+    def left(self) -> set[int]:
+        """Processes that are left of the verb: forks by their session, others by the mark."""
+        found = marked(self.mark)
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, IndexError):
+                stat = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(stat[3]) == self.session and stat[0] != "Z":
+                    found.add(int(folder.name))
+        return found
+
+    @property
+    def instants(self) -> int:
+        return int.from_bytes(self.counts.read_bytes(), "little")
+
+    def files(self) -> dict[str, bytes]:
+        """Without the dates in names, and parts of files, which their next writer deletes."""
+        return {
+            re.sub(r"\d{8}T\d{6}Z", "DATE", str(path.relative_to(self.top))): path.read_bytes()
+            for path in self.top.rglob("*")
+            if path.is_file() and not path.name.endswith(".part") and ".git" not in path.parts
+            and path.parent != self.top and "__pycache__" not in path.parts
+        }  # fmt: skip
+
+
+@dataclass
+class Verb:
+    words: tuple[str, ...]
+    make: Callable[[Path], object]
+    again: tuple[int, ...] = (0,)  # exit codes of the same command afterwards
+    code: int = 0
+    is_whole: bool = False  # all that it writes is there, or nothing
+
+
+def study(root: Path) -> Path:
+    return make(root, {"baseline": GOOD}, {"fix": MODULE})
+
+
+def commits(root: Path) -> Repository:
+    made = repository(make(root, {"baseline": GOOD, "fix": GOOD}))
+    made.edit("kernels/scale/fix.cu", "2", "3")
+    return made
+
+
+def tried(root: Path) -> None:
+    study(root)
+    (root / "twice.py").write_text("def f(x):\n    return x * 2\n")
+
+
+def nothing(root: Path) -> None:
+    root.mkdir()
+
+
+TRANSPOSE = ("--study", "transpose", "--as", "transpose-h200", "--project", str(FIXTURE))
+VERBS = {
+    "check": Verb(("check"), study),
+    "ablate": Verb(("ablate"), study),
+    "sweep": Verb(("sweep", "fix[warps=2|8]"), study),
+    "new": Verb(
+        ("new", "fix2", "--from", "fix", "--change", "x"), study, (0, 2)
+    ),
+    "ship": Verb(("ship", "chosen", *TRANSPOSE, "--to", "shipped"), nothing, (0, 2), is_whole=True),
+    "gate": Verb(("gate", "HEAD~1"), commits, (1,), code=1),
+    "try": Verb(
+        ("try", "twice.py:f", "--input", "x=randn(64)", "--keep", "twice"), tried, (0, 2)
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def measured(monkeypatch: Patch, tmp_path: Path, builds_here: None, trials_here: None) -> StandIn:
+    """A stand-in for the GPU, and for the worker of ``ship``, which compiles only once."""
+    real: Any = side_jobs.run_worker
+    kept = tmp_path / "cubins"
+    ends: list[Any] = []
+
+    def once(scratch: Path, job: Any, *given: Any) -> Any:
+        if isinstance(job, TrialJob):
+            return real(scratch, structs.replace(job, device="cpu"), *given)
+        shutil.copytree(kept, scratch / side_jobs.CUBINS)
+        return ends[0]
+
+    def compiled() -> None:
+        from workbench.run.process import run_worker
+
+        def keep(scratch: Path, *given: Any) -> Any:
+            ends.append(run_worker(scratch, *given))
+            shutil.copytree(scratch / side_jobs.CUBINS, kept)
+            return ends[0]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(side_jobs, "run_worker", keep)
+            Place(tmp_path / "first")
+            from workbench.cli.main import main
+
+            to = ("--to", str(tmp_path / "first" / "shipped"))
+            assert main(["ship", "chosen", *TRANSPOSE, *to]) == 0
+
+    gpu = StandIn(monkeypatch, lambda run: {"baseline": 10.0, "fix": 8.0}.get(run.variant, 5.0))
+    stand_in_for_jobs(monkeypatch)
+    monkeypatch.setattr(gpu, "compiled", compiled, raising=False)
+    monkeypatch.setattr(side_jobs, "run_worker", once)
+    return gpu
+
+
+def instants(total: int, number: int) -> Iterator[int]:
+    """Spread over all, one drawn of each part."""
+    for part in range(number):
+        first = total * part // number
+        yield random.SystemRandom().randint(first + 1, max(first + 1, total * (part + 1) // number))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_that_is_killed_as_it_writes(
+    name: str, measured: StandIn, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    verb = VERBS[name]
+    if name == "ship":
+        measured.compiled()  # type: ignore[attr-defined]
+    whole = Place(tmp_path / "whole")
+    verb.make(whole.root)
+    code, total, expected = whole.fork([*verb.words]), whole.instants, set(whole.files())
+    assert code == verb.code, (whole.top / "log").read_text()
+    assert total > 3
+    landed = 0
+    for number, instant in enumerate(instants(total, KILLS)):
+        place = Place(tmp_path / str(number))
+        verb.make(place.root)
+        before = place.files()
+        killed = place.fork([*verb.words], instant, VICTIMS[number % len(VICTIMS)])
+        landed += killed != code
+        assert not list(place.scratch.iterdir())
+        if verb.is_whole:
+            assert set(place.files()) in (set(), expected)
+        monkeypatch.setattr(measured, "seconds", itertools.count(1000))
+        again = place.fork([*verb.words])
+        text = (place.top / "log").read_text()
+        assert again in verb.again, text
+        after = place.files()
+        assert set(after) >= expected
+        lost = [each for each in before if each not in after]
+        assert not lost
+        kernels = [each for each in before if "/kernels/" in each]
+        assert [after[each] for each in kernels] == [before[each] for each in kernels]
+        if name == "gate":
+            trees = repository(place.root).git("worktree", "list").splitlines()
+            assert len(trees) == 1
+        shutil.rmtree(place.top)
+    print(f"{name}: {KILLS} kills at {total} instants, {landed} before the end")
+    assert landed
+
+
+@pytest.mark.slow
+def test_a_command_that_measures_over_ssh_is_killed(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch
+) -> None:
+    """At instants at which it writes, and at any, over a real sshd."""
+    tests, standin = Path(__file__).parents[1], tmp_path_factory.mktemp("standin")
+    root = tmp_path_factory.mktemp("host")
+    given = {
+        "PYTHONPATH": f"{tests / 'onremote'}:{tests}",
+        "WORKBENCH_STANDIN": str(standin),
+        fake_nvml.FILE: str(root / "nvml.json"),
+    }
+    with hosts.running(root, given) as host:
+        host.use(monkeypatch)
+        words = ["check", "--on", host.on]
+        whole = Place(tmp_path / "whole")
+        study(whole.root)
+        began = time.monotonic()
+        assert whole.fork(words) == 0, (whole.top / "log").read_text()
+        seconds, total, expected = time.monotonic() - began, whole.instants, set(whole.files())
+        landed = 0
+        for number, instant in enumerate(instants(total, REMOTE_KILLS)):
+            place = Place(tmp_path / str(number))
+            study(place.root)
+            before = place.files()
+            if number % 2:
+                victim = VICTIMS[number // 2 % len(VICTIMS)]
+                landed += place.fork(words, instant, victim) != 0
+            else:
+                late = random.SystemRandom().uniform(0.0, seconds)
+
+                def kill(child: int, late: float = late) -> None:
+                    time.sleep(late)
+                    os.kill(child, signal.SIGKILL)
+
+                landed += place.fork(words, meanwhile=kill) != 0
+            assert ended(host)
+            assert not list(place.scratch.iterdir())
+            after = place.files()
+            assert {name: after.get(name) for name in before} == before
+            if number % 4 == 0:
+                assert place.fork(words) == 0, (place.top / "log").read_text()
+                assert set(place.files()) >= expected
+            shutil.rmtree(place.top)
+        print(f"over ssh: {REMOTE_KILLS} kills, {total} instants, {landed} before the end")
+        assert landed
+
+
+def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path, monkeypatch: Patch) -> None:
+    tests = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{tests / 'onkill'}:{tests}")
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    hello |= {"clientInfo": {"name": "a", "version": "1"}}
+    call = {"name": "new", "arguments": {"name": "fix2", "parent": "fix", "change": "x"}}
+    requests: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+    ]
+
+    def asked(place: Place, instant: int, victim: str) -> int:
+        def ask(child: int) -> None:
+            with suppress(BrokenPipeError), Path(place.stdin).open("w") as stdin:
+                for request in requests:
+                    print(json.dumps({"jsonrpc": "2.0", **request}), file=stdin, flush=True)
+                until(lambda: '"id":2' in (place.top / "log").read_text() or is_gone(child))
+
+        return place.fork(["mcp"], instant, victim, ask)
+
+    def started(top: Path) -> Place:
+        place = Place(top, str(top / "stdin"), is_server=True)
+        study(place.root)
+        os.mkfifo(place.stdin)
+        return place
+
+    whole = started(tmp_path / "whole")
+    assert asked(whole, 0, "server") == 0, (whole.top / "log").read_text()
+    total, expected = whole.instants, set(whole.files())
+    assert any("fix2" in name for name in expected)
+    landed = 0
+    for number, instant in enumerate(instants(total, KILLS)):
+        place = started(tmp_path / str(number))
+        before = place.files()
+        landed += asked(place, instant, ("server", "group")[number % 2]) != 0
+        after = place.files()
+        assert {name for name in before if name not in after} == set()
+        changed = {name for name in before if before[name] != after[name]}
+        assert changed <= {"ws/ablations/scale/ablation.toml"}
+        assert not list(place.scratch.iterdir())
+        place.is_server, place.stdin = False, os.devnull
+        assert place.fork(["list"]) == 0, (place.top / "log").read_text()
+        shutil.rmtree(place.top)
+    print(f"mcp: {KILLS} kills at {total} instants, {landed} before the end")
+    assert landed
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a child has ended; it is still to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
