@@ -166,6 +166,14 @@ def test_nvidia_smi_is_quoted_if_nvml_fails(
     assert (row.result, row.found, row.fix) == ("fail", "none", "install NVIDIA's driver")
 
 
+def test_an_nvidia_smi_that_hangs_is_given_up(
+    listed: Install, smi: Callable[[str], None], monkeypatch: Patch
+) -> None:
+    smi("exec /bin/sleep 600")
+    monkeypatch.setattr(gpu, "TOOL_SECONDS", 0.5)
+    assert "nvidia-smi does not run: nvidia-smi timed out after 0.5 seconds" in gpu.why_none()
+
+
 def test_a_working_nvml_runs_no_nvidia_smi(
     listed: Install, smi: Callable[[str], None], monkeypatch: Patch
 ) -> None:

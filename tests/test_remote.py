@@ -99,6 +99,21 @@ def ctrl_c_when(is_time: Callable[[], object]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def test_an_ssh_that_says_nothing_is_given_up(
+    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    """It does not even read what is sent, which is more than a pipe holds."""
+    monkeypatch.setattr(bootstrap, "FIRST_SECONDS", 1.0)
+    (folder := tmp_path / "silent").mkdir()
+    (folder / "ssh").write_text("#!/bin/sh\nexec sleep 600\n")
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    began = time.monotonic()
+    said = error_of(capsys, "doctor", "--on", HOST, code=3)
+    assert "ssh does not reach gpu1, or lost it: nothing came for 1 s" in said
+    assert time.monotonic() - began < 30
+
+
 # ---- zips --------------------------------------------------------------------------------------
 def task(root: Path, **given: Any) -> Task:
     workspace_ = find_workspace(root)

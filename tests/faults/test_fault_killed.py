@@ -158,8 +158,8 @@ def nothing(root: Path) -> None:
 
 TRANSPOSE = ("--study", "transpose", "--as", "transpose-h200", "--project", str(FIXTURE))
 VERBS = {
-    "check": Verb(("check"), study),
-    "ablate": Verb(("ablate"), study),
+    "check": Verb(("check",), study),
+    "ablate": Verb(("ablate",), study),
     "sweep": Verb(("sweep", "fix[warps=2|8]"), study),
     "new": Verb(
         ("new", "fix2", "--from", "fix", "--change", "x"), study, (0, 2)

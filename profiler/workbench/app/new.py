@@ -69,10 +69,17 @@ def copied(study: Study, parent: Variant, name: str) -> tuple[dict[Path, str], l
         only = len(kernels) == 1 and f"{name}{path.suffix}" not in renamed.values()
         renamed[path.name] = f"{name}{path.suffix}" if only else f"{name}_{path.name}"
     texts = {study.folder / renamed[p.name]: _with(read_text(p), renamed) for p in [module, *own]}
-    for path in texts:
-        if stands(path):
-            raise UsageError(f"{path} is there already", hint="move it away, or take another name")
+    for path, text in texts.items():
+        require_free(path, text)
     return texts, [path.name for path in others if path not in own]
+
+
+def require_free(path: Path, text: str) -> None:
+    """Raises UsageError where a file is there, but for the same one: a `new` that was killed before
+    it had added the step has left it.
+    """
+    if stands(path) and read_text(path) != text:
+        raise UsageError(f"{path} is there already", hint="move it away, or take another name")
 
 
 def _with(text: str, renamed: Mapping[str, str]) -> str:
@@ -112,7 +119,10 @@ def with_step(path: Path, text: str, added: str) -> str:
     not understood is refused, not spoilt. Raises UsageError.
     """
     wanted = tomllib.loads(text)
-    wanted["step"] = [*wanted.get("step", []), *tomllib.loads(added)["step"]]
+    steps, (new,) = wanted.get("step", []), tomllib.loads(added)["step"]
+    if new["variant"] in [step.get("variant") for step in steps]:
+        raise UsageError(f"{path} has a step {new['variant']!r}", hint="take another name")
+    wanted["step"] = [*steps, new]
     end = "\r\n" if "\r\n" in text else "\n"
     longer = f"{text.rstrip()}\n\n{added.strip()}\n".replace("\r\n", "\n").replace("\n", end)
     with suppress(tomllib.TOMLDecodeError):
@@ -277,7 +287,7 @@ def added(study: Study, step: Step, files: Mapping[Path, str]) -> None:
         longer = with_step(ladder, ladder.read_bytes().decode(), step_text(step))
         for path, text in files.items():
             if not write_new(path, text.encode(), study.folder, made):
-                raise UsageError(f"{path} is there already", hint="take another name")
+                require_free(path, text)
         write_bytes(ladder, longer.encode())
 
 

@@ -28,7 +28,9 @@ from contextlib import suppress
 from pathlib import Path
 
 NOTE = "workbench: "  # before a line for the user
-NO_PACKAGES = 98  # exit code where pip fails
+HELLO = "workbench:"  # the first line, before anything takes long
+NO_PACKAGES, SILENT = 98, 96  # exit codes where pip fails, and where no line came
+FIRST_SECONDS = 120.0  # for the first line: ssh itself notices a connection that ends later
 KEPT_SECONDS = 7 * 86400.0  # for other versions of the workbench
 LONGEST_LINE = 1 << 26  # bytes of an event: a session of many variants
 MAX_BYTES = 1 << 30  # of a zip, and of all files in it
@@ -51,6 +53,7 @@ def exchange(
     Ctrl-C kills the worker, and so does one before the job was sent: nothing is measured then.
     """
     lines: deque[str] = deque(maxlen=20)
+    heard, silent = threading.Event(), threading.Event()
     with tempfile.TemporaryFile() as out:  # a buffer of this process might lose data at Ctrl-C
         process = subprocess.Popen(
             command,
@@ -61,8 +64,17 @@ def exchange(
             start_new_session=True,  # Ctrl-C is for this process, which ends the worker in order
         )
         assert process.stdin is not None
-        listener = threading.Thread(target=listen, args=(process.stderr, take, lines), daemon=True)
+
+        def give_up() -> None:
+            if not heard.wait(FIRST_SECONDS):
+                silent.set()
+                os.kill(process.pid, signal.SIGKILL)
+
+        listener = threading.Thread(
+            target=listen, args=(process.stderr, take, lines, heard), daemon=True
+        )
         listener.start()
+        threading.Thread(target=give_up, daemon=True).start()
         try:
             with process.stdin as stdin, suppress(OSError):  # it has ended, and says why
                 left = memoryview(data)
@@ -78,10 +90,11 @@ def exchange(
             pass
         if not has_ended(process.pid):
             os.kill(process.pid, signal.SIGKILL)
+        heard.set()
         code = process.wait()
         listener.join()
         result = out.read(MAX_BYTES) if zipfile.is_zipfile(out) and not out.seek(0) else b""
-    return result, code, "\n".join(lines)
+    return result, SILENT if silent.is_set() else code, "\n".join(lines)
 
 
 def has_ended(pid: int) -> bool:
@@ -89,11 +102,14 @@ def has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def listen(stderr: io.RawIOBase, take: Callable[[str], bool], lines: deque[str]) -> None:
+def listen(
+    stderr: io.RawIOBase, take: Callable[[str], bool], lines: deque[str], heard: threading.Event
+) -> None:
     with io.BufferedReader(stderr) as pipe:
         while line := pipe.readline(LONGEST_LINE):
+            heard.set()
             text = line.decode(errors="replace").rstrip()
-            if text and not take(text):
+            if text not in ("", HELLO) and not take(text):
                 lines.append(text)
 
 
@@ -115,6 +131,7 @@ def run(program: str, data: bytes) -> bytes:
 
 def main(size: int, requirements: list[str]) -> None:
     """``size`` of the workbench's zip in bytes; ``requirements`` as pip takes them."""
+    print(HELLO, file=sys.stderr, flush=True)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = cache / "workbench" / "remote"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)

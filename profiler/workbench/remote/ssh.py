@@ -16,7 +16,13 @@ from workbench.remote.remote_target import AGAIN, Answers, Remote, packed_code, 
 from workbench.run.protocol import decode
 
 DESTINATION = re.compile(r"(?P<host>[\w][\w.@%-]*)(:(?P<python>~?[\w./+-]+))?")
-OPTIONS = ("-C", "-oBatchMode=yes", "-oServerAliveInterval=15", "-oServerAliveCountMax=4")
+OPTIONS = (
+    "-C",
+    "-oBatchMode=yes",
+    "-oServerAliveInterval=15",
+    "-oServerAliveCountMax=4",
+    "-oControlMaster=no",
+)
 PYTHONS = "python3 python3.14 python3.13 python3.12 python3.11"
 NO_PYTHON, NO_CONNECTION = 97, 255
 
@@ -58,7 +64,9 @@ class SshHost(Remote):
     def failure(self, code: int, said: str) -> WorkbenchError:
         """Return why there is no result, by ssh's exit code and the last lines."""
         last, host = said.rpartition("\n")[2] or "it says nothing", self.host
-        if code == NO_CONNECTION:
+        if code == bootstrap.SILENT:
+            last = f"nothing came for {bootstrap.FIRST_SECONDS:g} s"
+        if code in (NO_CONNECTION, bootstrap.SILENT):
             hint = f"`ssh {host} true` must work without a question; then {AGAIN}"
             return EnvironmentLacks(f"ssh does not reach {host}, or lost it: {last}", hint=hint)
         if code not in (NO_PYTHON, bootstrap.NO_PACKAGES):
