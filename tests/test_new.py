@@ -158,6 +158,19 @@ def test_a_file_that_is_there_is_not_overwritten(root: Path, capsys: Capsys) -> 
     assert "fix2.cu is there already" in fails(capsys, root, "fix2", "--from", "fix1", *CHANGE)
 
 
+def test_what_a_killed_command_left_is_used_by_the_next(root: Path) -> None:
+    """It was killed before it had copied the last file, and had added the step."""
+    ladder, module = root / "ablations/rmsnorm/ablation.toml", root / "kernels/rmsnorm/fix2.py"
+    before = ladder.read_text()
+    assert new(root, "fix2", "--from", "fix1", *CHANGE) == 0
+    whole = ladder.read_text(), module.read_text()
+    ladder.write_text(before)
+    module.unlink()
+    assert new(root, "fix2", "--from", "fix1", *CHANGE) == 0
+    assert (ladder.read_text(), module.read_text()) == whole
+    assert new(root, "fix2", "--from", "fix1", *CHANGE) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -281,6 +281,7 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
 def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., Served]) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
         ctypes.CDLL(None).syscall(231, code)  # exit_group, which nothing can refuse
+        return set()
 
     events, found = serve(fate, ["baseline"], [])
     assert found == code

@@ -34,6 +34,7 @@ from test_ssh import ended
 from workbench import __main__, answered
 from workbench.run import side_jobs
 from workbench.run.protocol import TrialJob
+from workbench.shipped.facts import CUBINS
 from workspaces import FIXTURE, GOOD, make
 
 KILLS = examples(1, many=45)
@@ -175,14 +176,14 @@ VERBS = {
 @pytest.fixture
 def measured(monkeypatch: Patch, tmp_path: Path, builds_here: None, trials_here: None) -> StandIn:
     """A stand-in for the GPU, and for the worker of ``ship``, which compiles only once."""
-    real: Any = side_jobs.run_worker
+    real: Any = vars(side_jobs)["run_worker"]
     kept = tmp_path / "cubins"
     ends: list[Any] = []
 
     def once(scratch: Path, job: Any, *given: Any) -> Any:
         if isinstance(job, TrialJob):
             return real(scratch, structs.replace(job, device="cpu"), *given)
-        shutil.copytree(kept, scratch / side_jobs.CUBINS)
+        shutil.copytree(kept, scratch / CUBINS)
         return ends[0]
 
     def compiled() -> None:
@@ -190,7 +191,7 @@ def measured(monkeypatch: Patch, tmp_path: Path, builds_here: None, trials_here:
 
         def keep(scratch: Path, *given: Any) -> Any:
             ends.append(run_worker(scratch, *given))
-            shutil.copytree(scratch / side_jobs.CUBINS, kept)
+            shutil.copytree(scratch / CUBINS, kept)
             return ends[0]
 
         with monkeypatch.context() as patched:

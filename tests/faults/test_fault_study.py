@@ -366,3 +366,52 @@ def read_or_refused(root: Path, file: str) -> None:
         assert refused.hint
     assert sys.stdout is stdout
     assert os.fstat(1)
+
+
+MODEL = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def get_init_inputs():
+    return []
+
+
+def get_inputs():
+    {}
+    return [torch.randn(64)]
+"""
+ENDS = {
+    "a module": ("x.py:f", "import os; os._exit(0)\ndef f(x):\n    return x\n", "x.py:1 ends its"),
+    "a function": ("x.py:f", "def f(x):\n    raise KeyboardInterrupt\n", "x.py:2 ends its process"),
+    "a crash": (
+        "x.py:f",
+        "import ctypes\ndef f(x):\n    ctypes.string_at(0)\n",
+        "(x.py:3, exit -11)",
+    ),
+    "descriptors": ("x.py:f", "import os\ndef f(x):\n    os.closerange(0, 300)\n", "x.py:3: "),
+    "a helper": (
+        "x.py:f",
+        "import helper\ndef f(x):\n    helper.go()\n",
+        "(helper.py:3, exit -11)",
+    ),
+    "inputs": ("x.py", MODEL.format("import posix; posix._exit(0)"), "x.py:14 ends its process"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "place"), ENDS.values(), ids=ENDS)
+def test_what_ends_the_process_of_a_trial_has_its_line(
+    name: str, text: str, place: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """In a worker of its own."""
+    (tmp_path / "x.py").write_text(text)
+    (tmp_path / "helper.py").write_text("import ctypes\ndef go():\n    ctypes.string_at(0)\n")
+    given = ["--input", "x=randn(64)"] if ":" in name else []
+    code = main(["try", str(tmp_path / name), *given, "--quick"])
+    err = capsys.readouterr().err
+    assert place in err
+    assert code in (1, 2)
+    assert "the worker stopped" not in err

@@ -35,6 +35,7 @@ KEPT_SECONDS = 7 * 86400.0  # for other versions of the workbench
 LONGEST_LINE = 1 << 26  # bytes of an event: a session of many variants
 MAX_BYTES = 1 << 30  # of a zip, and of all files in it
 POLL_SECONDS = 0.2
+LISTEN_SECONDS = 10.0  # for the last lines: whatever ssh has started may keep its stderr open
 STOP_SECONDS = 60.0  # for ncu to write its report
 END_SECONDS = STOP_SECONDS + 15.0  # for the result of a stopped worker to arrive
 WANTED = ("executing", "long-running", "resumed")  # states of a Dask task that is not cancelled
@@ -92,7 +93,7 @@ def exchange(
             os.kill(process.pid, signal.SIGKILL)
         heard.set()
         code = process.wait()
-        listener.join()
+        listener.join(LISTEN_SECONDS)
         result = out.read(MAX_BYTES) if zipfile.is_zipfile(out) and not out.seek(0) else b""
     return result, SILENT if silent.is_set() else code, "\n".join(lines)
 
