@@ -12,6 +12,7 @@ import pytest
 
 from answers import Patch
 from handmade import build_of, built_kernel, made_index
+from workbench import bounds
 from workbench.cli.progress import Progress
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel, Provenance
@@ -23,7 +24,7 @@ from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources, resources_of
 from workbench.run import measurement
 from workbench.run.measurement import Plan
-from workbench.run.process import COMPILING_SECONDS, STARTING_SECONDS, Worker, compiler_environment
+from workbench.run.process import Worker, compiler_environment
 from workbench.run.protocol import Hello, Start
 from workbench.study.config import Gates
 from workbench.study.front_ends import why_no_lines
@@ -238,11 +239,11 @@ def test_compilers_are_told_to_keep_lines_and_where_to_build() -> None:
 def test_a_call_that_compiles_is_given_time() -> None:
     worker = object.__new__(Worker)
     worker.events = []
-    assert worker.allowed(5) == STARTING_SECONDS  # importing is no variant's fault
+    assert worker.allowed(5) == bounds.STARTING_SECONDS  # importing is no variant's fault
     worker.events.append(Hello(pid=1))
-    assert worker.allowed(5) == STARTING_SECONDS
+    assert worker.allowed(5) == bounds.STARTING_SECONDS
     worker.events.append(Start(variant="a", phase=Phase.CHECK, compiling=True))
-    assert worker.allowed(5) == COMPILING_SECONDS >= 300
+    assert worker.allowed(5) == bounds.COMPILING_SECONDS >= 300
     worker.events.append(Start(variant="a", phase=Phase.CHECK))
     assert worker.allowed(5) == 5
 

@@ -14,6 +14,7 @@ import pytest
 
 from answers import Capsys, Patch, both_of
 from snapshots import timing
+from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.records import (
@@ -29,7 +30,7 @@ from workbench.evidence.records import (
 from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.run import recording
 from workbench.run.recording import provenance
-from workbench.study.files import ALWAYS, compressed, write_bytes
+from workbench.study.files import compressed, write_bytes
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
 SHAPE = "b2h8s512d64"
@@ -88,7 +89,7 @@ def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: 
 
 def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json.zst"
-    path.write_bytes(compressed(bytes(ALWAYS + 1)))
+    path.write_bytes(compressed(bytes(bounds.HELD_ALWAYS + 1)))
     with pytest.raises(UsageError, match="holds too much"):
         store.read(path, Timing)
 

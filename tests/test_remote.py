@@ -169,7 +169,7 @@ def test_a_zip_that_is_too_large_is_not_unpacked(monkeypatch: Patch) -> None:
     large = pack(Result(), {"1": bytes(1 << 20), "2": b"2", "3": b"3"})
     assert unpack(large, Result)
     with monkeypatch.context() as patched:
-        patched.setattr(worker, "MAX_FILES", 3)
+        patched.setattr("workbench.bounds.JOB_FILES", 3)
         with pytest.raises(ToolFailed, match="too large"):
             unpack(large, Result)
     monkeypatch.setattr(worker, "MAX_BYTES", 1 << 19)

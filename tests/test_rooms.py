@@ -13,6 +13,7 @@ ENGINE = Path(__file__).parents[1] / "profiler" / "workbench"
 ROOMS = (
     "errors",
     "words",
+    "bounds",
     "answered",
     "children",
     "cuda",

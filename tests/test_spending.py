@@ -209,13 +209,19 @@ def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys:
 def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("WORKBENCH_FOLDER", str(tmp_path / "own"))
     both: Sequence[Gpu] = [card(0), card(1)]
-    with locked(both) as one, locked(both) as other:
-        assert {one, other} == set(both)
 
-        def gives_up(text: str) -> None:
-            raise TimeoutError(text)
+    def gives_up(text: str) -> None:
+        raise TimeoutError(text)
 
-        with pytest.raises(TimeoutError, match="waiting: another"), locked(both, gives_up):
-            pass
+    def as_another_command() -> None:
+        monkeypatch.setattr("workbench.study.files._ranks", threading.local())
+
+    with locked(both) as one:
+        as_another_command()
+        with locked(both) as other:
+            assert {one, other} == set(both)
+            as_another_command()
+            with pytest.raises(TimeoutError, match="waiting: another"), locked(both, gives_up):
+                pass
     with locked(both) as again:
         assert again == both[0]

@@ -190,10 +190,10 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
 def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(monkeypatch: Patch) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
     line_table._tables.cache_clear()
-    monkeypatch.setattr(line_table, "MOST_LINES", 1)
+    monkeypatch.setattr("workbench.bounds.LINE_BYTES", 1)
     assert tables_in(report) == []
     line_table._tables.cache_clear()
-    monkeypatch.setattr(line_table, "MOST", 1)
+    monkeypatch.setattr("workbench.bounds.LINES_IN", 1)
     assert tables_in(report) == []
     line_table._tables.cache_clear()
 

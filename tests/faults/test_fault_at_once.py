@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 from snapshots import session as timed_session
 from workbench.app import judge, report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
+from workbench.cli.main import main
 from workbench.errors import UsageError
+from workbench.evidence.convert import convert
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.advice_rules import AdviceRecord, KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
-from workbench.study.files import alone
+from workbench.study import files
+from workbench.study.files import Rank, alone, locked, without_locks
 from workbench.study.workspace import find_workspace
 from workbench.words import Change
 from workspaces import GOOD, make
@@ -88,13 +92,30 @@ def of_timing(root: Path) -> Use:
     return recorder.folder.root, lambda: recorder.session(event, 1)
 
 
+def of_dropped(root: Path) -> Use:
+    recorder = recorder_of(root)
+    event = TimedSession(session=timed_session(1, {"fix1": 5.0}), nodes={})
+    recorder.session(event, 1)
+    return recorder.folder.root, recorder.drop_timing
+
+
+def of_convert(root: Path) -> Use:
+    folder = EvidenceFolder(root / "ablations/scale/evidence/h100")
+    (folder.root / "checks").mkdir(parents=True)
+    (folder.root / "checks/fix1.json").write_text('{"shapes": {}}')
+    return folder.root, lambda: convert(folder)
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
     "of",
-    [of_new, of_init, of_agents, of_advice, of_report, of_keep, of_predictions, of_timing],
+    [
+        *(of_new, of_init, of_agents, of_advice, of_report, of_keep, of_predictions, of_timing),
+        *(of_dropped, of_convert),
+    ],
     ids=lambda of: of.__name__,
 )
 def test_a_command_waits_for_another_that_is_writing(of: Callable[[Path], Use], root: Path) -> None:
@@ -118,3 +139,58 @@ def test_of_two_that_keep_a_study_at_once_the_second_is_refused(root: Path) -> N
     with pytest.raises(UsageError, match="is there already"):
         keep()
     assert (into / "kernels/scale/study.py").stat() == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(Rank.FOLDER, Rank.FOLDER), (Rank.FOLDER, Rank.GPU), (Rank.GPU, Rank.SCRATCH)],
+)
+def test_locks_are_taken_in_one_order(first: Rank, second: Rank, tmp_path: Path) -> None:
+    """Every lock of every other test is taken through the same function."""
+    (other := tmp_path / "other").mkdir()
+    with (
+        locked(tmp_path, first),
+        pytest.raises(AssertionError, match="is locked after"),
+        locked(other, second),
+    ):
+        pass
+    with locked(tmp_path, second):  # the order is that of locks that are held
+        pass
+
+
+def test_no_lock_is_taken_elsewhere() -> None:
+    """The text of the bootstrap runs alone, and holds nothing else meanwhile."""
+    engine = Path(files.__file__).parents[1]
+    takes = {path.name for path in engine.rglob("*.py") if "flock(" in path.read_text()}
+    assert takes == {"files.py", "bootstrap.py"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_reported(
+    number: int, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    without_locks.clear()
+    try:
+        assert main(["new", "fix9", "--from", "fix1", "--change", "x"]) == 0
+    finally:
+        without_locks.clear()
+    told = capsys.readouterr().err
+    assert f"{root}/ablations/scale: this file system has no locks" in told
+    assert "run one command at a time" in told
+
+
+def test_a_lock_that_fails_otherwise_is_an_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    before = contents(root)
+    assert main(["new", "fix9", "--from", "fix1", "--change", "x"]) == 3
+    assert "Input/output error" in capsys.readouterr().err
+    assert contents(root) == before

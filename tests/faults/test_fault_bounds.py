@@ -4,6 +4,7 @@ killed run left goes.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import time
@@ -11,31 +12,35 @@ from pathlib import Path
 
 import pytest
 
-from answers import Capsys, error_of, text_of
+from answers import Capsys, Patch, error_of, text_of
 from commits import repository
+from workbench import bounds
 from workbench.app.executor import Reporter
 from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
+from workbench.problems import detect
+from workbench.problems.problem import Request
 from workbench.remote import cluster
+from workbench.render.templates import TEMPLATE
 from workbench.run.repository import SCRATCH, repository_of
-from workbench.study.files import MOST_FRAMES, check_compressed, compressed, locked, read_toml
+from workbench.study.files import check_compressed, compressed, read_toml
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
 from workspaces import CAUSAL, GOOD, make, recorded_report
 
 
-@pytest.mark.parametrize(
-    "text",
-    [".".join(["a"] * 33) + " = 1\n", "[" + ".".join(["a"] * 33) + "]\n", "#" * (5 << 20)],
-    ids=["key", "table", "size"],
-)
-def test_settings_are_neither_deep_nor_large(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["a", '"a b"', "'a.b'", '"a\\"b"', "é"])
+def test_settings_are_neither_deep_nor_large(part: str, tmp_path: Path) -> None:
     """A key of 60,000 parts took 6 GB to read."""
     path = tmp_path / "workbench.toml"
-    path.write_text(text)
-    with pytest.raises(UsageError, match=r"workbench\.toml is larger than 4 MiB, or has a key"):
+    for text in ("{} = 1\n", "[{}]\n", "x = {{ {} = 1 }}\n"):
+        path.write_text(text.format(" . ".join([part] * 33)))
+        with pytest.raises(UsageError, match=r"workbench\.toml has a key of more than 32 parts"):
+            read_toml(path)
+    path.write_text("#" * (5 << 20))
+    with pytest.raises(UsageError, match=r"workbench\.toml is larger than 4 MiB"):
         read_toml(path)
 
 
@@ -49,10 +54,60 @@ def test_a_source_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     root = make(tmp_path, {"baseline": GOOD})
     os.truncate(root / "kernels/scale/baseline.cu", 2 << 30)
     study = find_workspace(root).study()
-    with pytest.raises(
-        UsageError, match=r"baseline\.cu is a source of 2048 MiB; read are up to 16"
-    ):
+    with pytest.raises(UsageError, match=r"baseline\.cu is larger than 16 MiB"):
         Fingerprints(study).of_sources("baseline")
+
+
+@pytest.mark.parametrize("name", ["a.cu", "a.py", "a.json"])
+def test_no_endless_or_large_file_is_tried(name: str, tmp_path: Path) -> None:
+    """A pipe made ``try`` wait for ever, and a file of 2 GB filled the memory."""
+    path, given = tmp_path / name, () if name == "a.json" else ("x=randn(4)",)
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match=f"{name} is no regular file"):
+        detect.read(Request(path, inputs=given))
+    path.unlink()
+    path.touch()
+    os.truncate(path, 2 << 30)
+    with pytest.raises(UsageError, match=f"{name} is larger than (16|64) MiB"):
+        detect.read(Request(path, inputs=given))
+
+
+def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text('#include "b.cuh"\n__global__ void k(float *x) {}\n')
+    (tmp_path / "b.cuh").touch()
+    os.truncate(tmp_path / "b.cuh", 2 << 30)
+    with pytest.raises(UsageError, match=r"b\.cuh is larger than 16 MiB"):
+        detect.read(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("\n{{ 1 / 0 }}", "j2:2 cannot be rendered: ZeroDivisionError"),
+        ("{{ nothing }}", "j2:1 cannot be rendered: UndefinedError"),
+        ("{% for", "j2:1 cannot be rendered: TemplateSyntaxError"),
+        (
+            "{% for x in range(10**12) %}{% endfor %}",
+            "it takes longer than 1 s",
+        ),
+        (3 << 30, "j2 is larger than 4 MiB"),
+        (None, "j2 is no regular file"),
+    ],
+    ids=["divides", "undefined", "syntax", "endless", "large", "pipe"],
+)
+def test_a_template_of_the_user_is_bounded_and_named(
+    template: str | int | None, told: str, workspace: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 1.0)
+    path = workspace / "templates" / TEMPLATE
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if template is None:
+        os.mkfifo(path)
+    else:
+        path.write_text(template if isinstance(template, str) else "")
+        os.truncate(path, template) if isinstance(template, int) else None
+    assert told in error_of(capsys, "report", project=workspace, code=2)
 
 
 def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:
@@ -60,13 +115,13 @@ def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:
     began = time.process_time()
     found, notes = store.decode_lines(Path("journal.jsonl"), b"{}\n" * 500_000, JournalEntry)
     assert time.process_time() - began < 5
-    assert (found, len(notes)) == ([], store.MOST_BAD_LINES + 1)
+    assert (found, len(notes)) == ([], bounds.BAD_LINES + 1)
     assert notes[-1] == "journal.jsonl is not read from line 1001 on: too many are damaged"
 
 
 def test_a_report_of_empty_frames_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ncu-repz"
-    path.write_bytes(compressed(b"") * (MOST_FRAMES + 1))
+    path.write_bytes(compressed(b"") * (bounds.FRAMES + 1))
     with pytest.raises(BadCapture, match="more than 100000 frames"):
         check_compressed(path)
 
@@ -80,16 +135,19 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
 
 
 def test_worktrees_of_killed_runs_go_and_those_in_use_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     scale = repository(make(tmp_path / "ws", {"baseline": GOOD}))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     dead, live = (tmp_path / f"{SCRATCH}{name}" for name in ("dead", "live"))
     for folder in (dead, live):
         scale.git("worktree", "add", "--detach", str(folder / "0"), "HEAD")
-    with locked(live), repository_of(find_workspace(scale.workspace)).worktrees():
+    handle = os.open(live, os.O_RDONLY)  # as another command
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with repository_of(find_workspace(scale.workspace)).worktrees():
         assert not dead.exists()
         assert live.is_dir()
+    os.close(handle)
     assert scale.git("worktree", "list").count("\n") == 1
     shutil.rmtree(live)
 
@@ -102,7 +160,7 @@ def test_a_report_whose_path_is_not_utf8_is_read(tmp_path: Path, capsys: Capsys)
 
 
 def test_a_folder_that_was_deleted_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     (gone := tmp_path / "gone").mkdir()
     monkeypatch.chdir(gone)

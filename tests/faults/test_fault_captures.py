@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from faulty import examples
+from workbench import bounds
 from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
@@ -24,8 +25,6 @@ from workbench.ncu import reader
 from workbench.ncu.report_file import Launch, chunks, read_report
 from workbench.run.recording import kept_report
 from workbench.study.files import (
-    ALWAYS,
-    MOST_HELD,
     ZSTD_MAGIC,
     decompressed,
     decompressed_pieces,
@@ -65,8 +64,9 @@ def unless_refused(path: Path) -> bytes | None:
 HANGS = """
 import sys
 from pathlib import Path
+from workbench import bounds
 from workbench.ncu import reader
-reader.LIMIT_S = 0.2
+bounds.REPORT_SECONDS = 0.2
 with reader.limited(Path(sys.argv[1])):
     pass
 print("in time", flush=True)
@@ -88,8 +88,9 @@ PROBE = """
 import os, random, sys
 from pathlib import Path
 from workbench.cli.main import main
+from workbench import bounds
 from workbench.ncu import reader
-reader.LIMIT_S = 4.0
+bounds.REPORT_SECONDS = 4.0
 import ncu_report, pandas
 source, folder, first, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 whole = source.read_bytes()
@@ -213,7 +214,7 @@ def test_tables_of_zeros_without_end_are_no_tables() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 1 << 30, 1 << 40])
 def test_no_file_may_hold_more_than_the_bound(size: int) -> None:
-    assert ALWAYS <= most_held(size) <= MOST_HELD
+    assert bounds.HELD_ALWAYS <= most_held(size) <= bounds.HELD
 
 
 def test_what_breaks_off_behind_its_beginning_is_a_bad_capture(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_endless_import_is_stopped(
 ) -> None:
     import signal
 
-    monkeypatch.setattr("workbench.study.users_code.SECONDS", 0.2)
+    monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.2)
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_text("while True:\n    pass\n")
     before = signal.getsignal(signal.SIGALRM)
@@ -81,8 +81,8 @@ def test_an_endless_import_is_stopped(
 def test_an_import_that_catches_the_first_stop_gets_another(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.study.users_code.SECONDS", 0.1)
-    monkeypatch.setattr("workbench.study.users_code.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.1)
+    monkeypatch.setattr("workbench.bounds.STUDY_AGAIN_SECONDS", 0.1)
     make(tmp_path, {"baseline": GOOD})
     endless = "    while True:\n        pass\n"
     study_file(tmp_path).write_text(f"try:\n{endless}except BaseException:\n{endless}")

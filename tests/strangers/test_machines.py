@@ -211,14 +211,14 @@ def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: Patch) ->
     tool = tmp_path / "ncu"
     tool.write_text("#!/bin/sh\nsleep 20\necho Version 2026.1.0\n")
     tool.chmod(0o755)
-    monkeypatch.setattr(machine, "TOOL_SECONDS", 0.2)
+    monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
     assert machine.ncu_version("./ncu") is None
     assert time.monotonic() - began < 10
     tool.write_text("#!/bin/sh\necho Version 2026.1.0\n")
     machine.ncu_version.cache_clear()
-    monkeypatch.setattr(machine, "TOOL_SECONDS", 20.0)
+    monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 20.0)
     assert machine.ncu_version("./ncu") == "2026.1.0"
 
 

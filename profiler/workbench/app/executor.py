@@ -250,8 +250,8 @@ class Local(Executor):
         on the GPU.
         """
         gpu = machine.find_gpu()
-        run = self.begin(task, gpu.name if gpu else "")
-        with self.alone_on_the_gpu():
+        with self.alone_on_the_gpu():  # or two commands would spend the same rest of a budget
+            run = self.begin(task, gpu.name if gpu else "")
             started = time.monotonic()
             try:
                 yield

@@ -64,6 +64,8 @@ def verb(name: str, given: type) -> Callable[..., None]:
         except Interrupted as error:
             streams.note(str(error))
             code = error.exit_code
+        finally:
+            report_without_locks()
         if code:
             raise typer.Exit(code)
 
@@ -90,6 +92,12 @@ def _root(
 
 for _name, _options in VERBS.items():
     app.command(name=_name)(verb(_name, _options))
+
+
+def report_without_locks() -> None:
+    files = sys.modules.get("workbench.study.files")  # nothing is locked without it
+    for path in files.without_locks if files else ():
+        streams.note(f"{path}: this file system has no locks: run one command at a time there")
 
 
 @cache

@@ -22,7 +22,7 @@ from workbench.evidence.records import (
     VariantRecord,
 )
 from workbench.evidence.store import EvidenceFolder
-from workbench.study.files import listed
+from workbench.study.files import alone, listed
 
 OLD = ("builds", "checks")
 
@@ -34,6 +34,11 @@ def is_old(folder: EvidenceFolder) -> bool:
 
 def convert(folder: EvidenceFolder) -> None:
     """Raises UsageError for a file that is damaged, before any is deleted."""
+    with alone(folder.root):
+        _convert(folder)
+
+
+def _convert(folder: EvidenceFolder) -> None:
     files = [path for name in OLD for path in listed(folder.root / name, ".json")]
     for name in dict.fromkeys(path.stem for path in files):
         build, checks = (folder.root / old / f"{name}.json" for old in OLD)

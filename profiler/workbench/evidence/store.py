@@ -7,13 +7,11 @@ disk together.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence.records import (
     PACKED,
@@ -34,11 +33,13 @@ from workbench.evidence.records import (
     VariantRecord,
 )
 from workbench.study.files import (
+    Rank,
     compressed,
     contents,
     decompressed,
     decompressed_beginning,
     disk_full,
+    held,
     is_there,
     json_as_type,
     listed,
@@ -138,7 +139,6 @@ R = TypeVar("R", bound=Record)
 _NUMBERS = re.compile(r"\[\n(?: +[-+.\deE]+,?\n)+ *\]")  # no string of JSON has a line end
 
 CONTENT = b',"content":"'  # what stands in tables between their report's sha256 and their own
-MOST_BAD_LINES = 1000  # of a file: they are read a hundred times as slowly as others
 _REPORT = re.compile(rb'"of":{[^}]*"report":"([0-9a-f]{64})"')
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
@@ -259,14 +259,13 @@ def append(path: Path, *records: Record) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            size = os.fstat(handle).st_size
-            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            whole = b"\n" * torn + b"".join(lines)
-            if os.write(handle, whole) != len(whole):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(handle)
+            with held(handle, Rank.FILE, path):
+                size = os.fstat(handle).st_size
+                torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+                whole = b"\n" * torn + b"".join(lines)
+                if os.write(handle, whole) != len(whole):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
@@ -285,7 +284,7 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
-        if len(parts) == MOST_BAD_LINES:
+        if len(parts) == bounds.BAD_LINES:
             parts.append(f"{path.name} is not read from line {number} on: too many are damaged")
             break
         try:

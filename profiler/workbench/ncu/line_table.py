@@ -21,13 +21,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from workbench import bounds
 from workbench.cuda.cubin import MAGIC, sections
 from workbench.errors import BadCapture
 from workbench.evidence.store import digest_of
 from workbench.study.files import decompressed_pieces
 
 VERSIONS = (2, 3, 4)
-MOST_ROWS = 1 << 20  # of one table; a kernel of ten thousand instructions has as many rows
 SET_ADDRESS, END_SEQUENCE = 2, 1
 INLINED_CALL, FUNCTION_NAME = 0x90, 0x91
 
@@ -193,7 +193,7 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
         name = head.files[state.file - 1] if 0 < state.file <= len(head.files) else ""
         function = _name(strings, state.function) if state.inlined_at else ""
         every.append(LineEntry(state.address, Frame(name, state.line, function), state.inlined_at))
-        if len(every) > MOST_ROWS:
+        if len(every) > bounds.LINE_ROWS:
             raise ValueError("a line table with too many rows")
     parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
     from_zero = (
@@ -260,8 +260,6 @@ def _name(strings: bytes, at: int) -> str:
     return strings[at:end].decode("utf-8", "replace") if end >= 0 else ""
 
 
-MOST = 1 << 28  # bytes of a report that are looked through
-MOST_LINES = 1 << 22  # bytes of line tables that are read, some seconds each million
 LINES, STRINGS = ".debug_line", ".debug_str"
 
 
@@ -274,7 +272,7 @@ def tables_in(path: Path) -> list[LineTable]:
 def _tables(path: Path, digest: str) -> list[LineTable]:
     content = _content(path)
     found: list[LineTable] = []
-    left = MOST_LINES
+    left = bounds.LINE_BYTES
     at = content.find(MAGIC)
     while at >= 0:
         with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
@@ -293,7 +291,7 @@ def _content(path: Path) -> bytes:
     try:
         for piece in decompressed_pieces(path):
             size += len(piece)
-            if size > MOST:
+            if size > bounds.LINES_IN:
                 return b""
             held.append(piece)
     except (OSError, BadCapture):

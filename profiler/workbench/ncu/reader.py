@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench import bounds
 from workbench.children import temporary_folder
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel
@@ -178,7 +179,6 @@ def launches_by_range(path: Path) -> dict[str, int]:
     return dict(Counter(names))
 
 
-LIMIT_S = 30.0  # of this process at work, so that a machine with much else to do is no damage
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
@@ -197,7 +197,7 @@ def limited(path: Path) -> Iterator[None]:
     libc.signal.restype = ctypes.c_void_p
     entry = ctypes.cast(handler, ctypes.c_void_p)
     before = {number: libc.signal(number, entry) for number in (signal.SIGPROF, *CRASHES)}
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, bounds.REPORT_SECONDS)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from workbench import bounds
 from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries
@@ -22,11 +23,14 @@ from workbench.problems.user_files import (
     read_output,
     together,
 )
+from workbench.study.files import read_text
 
 
 def read(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
+    read_text(path, bounds.SOURCE)  # says what is wrong with the file itself
+    files = together(path)
     kernels = entries(expand_includes(path))
     if not kernels:
         raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
@@ -63,7 +67,6 @@ def read(request: Request) -> Problem:
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
     compared = find_versus(request, path.parent)
-    files = together(path)
     references = modules([compared], files)
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"

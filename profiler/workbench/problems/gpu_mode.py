@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import (
@@ -23,7 +24,7 @@ from workbench.problems.user_files import (
     modules,
     parsed,
 )
-from workbench.study.files import read_text
+from workbench.study.files import read_text, require_readable, stands
 from workbench.words import OWN_EXTRA, Parameter
 
 TASK = "task.yml"
@@ -121,7 +122,7 @@ def _task(path: Path) -> TaskSpec:
         raise EnvironmentLacks(
             f"{path} is YAML, and PyYAML is not installed", hint=INSTALL
         ) from None
-    text = read_text(path)
+    text = read_text(path, bounds.SETTINGS)
     try:
         task = msgspec.convert(yaml.safe_load(text), TaskSpec)
     except msgspec.ValidationError as error:
@@ -157,14 +158,15 @@ def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
         if source == SUBMISSION or name == EVAL:
             continue
         file = folder / source
-        if not file.is_file():
+        if not stands(file):
             raise UsageError(
                 f"{folder.name}/{TASK} names {source}, which is not there",
                 hint="a task is a folder of its checkout: the files around it belong to it",
             )
+        require_readable(file, bounds.BESIDE)
         found[name] = file.read_bytes()
     found.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
-    return found | {SUBMITTED: submission.read_bytes()}
+    return found | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
 
 
 def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:

@@ -20,9 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
-from workbench.study.files import no_file, read_text, stands
+from workbench.study.files import no_file, read_text, require_readable, stands
 from workbench.study.front_ends import how_to_install
 from workbench.study.workspace import folder_name
 from workbench.words import Parameter
@@ -239,22 +240,22 @@ _NAMED_FILE = re.compile(r"""["']([\w./-]+\.\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 TEXT = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc")
 INIT = "__init__.py"
-LARGEST = 256 << 20  # bytes of a file that comes along without being asked for
 
 
 def parsed(path: Path) -> ast.Module:
     """Raises UsageError for what is no file or no Python, with the user's own line."""
-    text = read_text(path)
+    text = read_text(path, bounds.SOURCE)
     try:
         return ast.parse(text, filename=str(path))
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise UsageError(
-            f"{path}:{error.lineno}: SyntaxError: {error.msg}{f': {line}' if line else ''}",
+            f"{path}:{error.lineno}: SyntaxError: {error.msg}{f': {line[:200]}' if line else ''}",
             hint="fix this line",
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"{path} cannot be read as Python: {error}") from None
+        why = str(error) or "nested too deeply"
+        raise UsageError(f"{path} cannot be read as Python: {why}") from None
 
 
 def package_root(path: Path) -> Path:
@@ -306,7 +307,9 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
         file = folder / name
         if name in found or name.startswith("..") or no_file(file):
             continue
-        if file.stat().st_size > LARGEST:
+        if file.suffix in TEXT:
+            require_readable(file, bounds.SOURCE)
+        elif file.stat().st_size > bounds.BESIDE:
             continue
         if name == STUDY_FILE:
             raise UsageError(

@@ -26,7 +26,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from workbench import children
+from workbench import bounds, children
 from workbench.app.doctor import Diagnosis, diagnosis
 from workbench.app.executor import Task, perform
 from workbench.errors import ToolFailed, WorkbenchError
@@ -46,7 +46,6 @@ from workbench.study.workspace import CONFIG_FILE, find_workspace, including
 from workbench.words import Parameter
 
 HEAD = "head.json"
-MAX_FILES = 10_000
 BAD_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, TypeError, ValueError)
 
 H = TypeVar("H", bound=msgspec.Struct)
@@ -108,7 +107,7 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
-            if len(entries) > MAX_FILES or sum(e.file_size for e in entries) > MAX_BYTES:
+            if len(entries) > bounds.JOB_FILES or sum(e.file_size for e in entries) > MAX_BYTES:
                 raise ToolFailed("a zip is too large", hint=f"{MAX_BYTES >> 20} MiB at most")
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ValueError("a file is compressed")

@@ -52,6 +52,7 @@ from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import in_turn_and_alone, kind, took
 from workbench.render.document.variant import figure_value
 from workbench.render.numbers import fine, harmless, percent, with_unit
+from workbench.render.templates import rendered
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
@@ -139,7 +140,7 @@ def opened_first(ablation: Ablation) -> str:
 def render(content: PageContent, environment: jinja2.Environment) -> str:
     """The page as HTML. The same values give the same bytes."""
     files = PageFiles(content.sides)
-    scripts = {name: environment.get_template(name).render() for name in (THEME, SCRIPT)}
+    scripts = {name: rendered(environment, name) for name in (THEME, SCRIPT)}
     every = [block for block in content.document.blocks if isinstance(block, Section)]
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
@@ -147,7 +148,9 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
     after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
     steps = {step.variant: step.key for section in sections for step in steps_of(section)}
     writer = html.Writer({chart.name: chart.inline() for chart in content.charts}, steps)
-    text = environment.get_template(TEMPLATE).render(
+    text = rendered(
+        environment,
+        TEMPLATE,
         title=plain(content.document.title),
         study=content.brand,
         place=content.place,
@@ -173,7 +176,7 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
         data=_data(content, files),
         theme=Markup(scripts[THEME]),
         script=Markup(scripts[SCRIPT]),
-        style=Markup(environment.get_template(STYLE).render()),
+        style=Markup(rendered(environment, STYLE)),
         hashes=[Markup(b64encode(sha256(s.encode()).digest()).decode()) for s in scripts.values()],
     )
     return text.rstrip() + "\n"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from workbench import bounds
 from workbench.derive.source_diff import SourceDiff
 from workbench.derive.speedup import LEVEL
 from workbench.evidence.records import ShippedTime
@@ -16,6 +17,8 @@ from workbench.render.document.blocks import Section
 from workbench.render.document.ladder_report import NO_DIFFS, summary
 from workbench.render.numbers import harmless, number
 from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
+from workbench.study.files import require_readable, stands
+from workbench.study.users_code import users_code
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
@@ -42,6 +45,17 @@ def template_environment(folders: list[Path], *, html: bool = False) -> jinja2.E
     )
 
 
+def rendered(environment: jinja2.Environment, template: str, **values: Any) -> str:
+    """The text of a template. Raises UsageError with the line of one that is the user's and wrong,
+    or takes too long.
+    """
+    folders = map(Path, environment.loader.searchpath)  # type: ignore[union-attr]
+    path = next(p for folder in folders if stands(p := folder / template))
+    require_readable(path, bounds.SETTINGS)
+    with users_code(path, "cannot be rendered"):
+        return environment.get_template(template).render(values)
+
+
 def render_report(
     ablation: Ablation,
     environment: jinja2.Environment,
@@ -53,7 +67,9 @@ def render_report(
     ``facts`` (study, shape, gpu, date, source).
     """
     document = summary(ablation, diffs)
-    text = environment.get_template(TEMPLATE).render(
+    text = rendered(
+        environment,
+        TEMPLATE,
         title=markdown.spans(document.title),
         sections={
             each.key: markdown.section(each)
@@ -130,8 +146,7 @@ def texts(found: PackageText, environment: jinja2.Environment) -> Mapping[str, s
         "README.md": "README.md.j2",
     }
     return {
-        path: environment.get_template(f"{FOLDER}/{name}").render(given)
-        for path, name in named.items()
+        path: rendered(environment, f"{FOLDER}/{name}", **given) for path, name in named.items()
     }
 
 

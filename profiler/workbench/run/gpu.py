@@ -5,7 +5,6 @@ measures on which: one process of a user at a time.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import itertools
 import os
 import platform
@@ -15,18 +14,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import gpu_slug
+from workbench.study.files import Rank, held
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"
 PACKAGE = "nvidia-ml-py"
-TOOL_SECONDS = 30.0  # for nvidia-smi and ncu to say what they are
 REASON = "nvmlClocksEventReason"
 
 
@@ -226,7 +226,7 @@ def nvidia_smi() -> str:
 
     if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is not on PATH"
-    code, text = ran(["nvidia-smi", "-L"], "/", TOOL_SECONDS)
+    code, text = ran(["nvidia-smi", "-L"], "/", bounds.TOOL_SECONDS)
     if code is None:
         return f"nvidia-smi does not run: {text}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -321,16 +321,14 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
     for attempt in itertools.count():
         for gpu in wanted:
             handle = os.open(locks / f"{_named(gpu)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                continue
-            try:
+            with ExitStack() as stack:
+                stack.callback(os.close, handle)
+                try:
+                    stack.enter_context(held(handle, Rank.GPU, locks, wait=False))
+                except BlockingIOError:
+                    continue
                 yield gpu
-            finally:
-                os.close(handle)
-            return
+                return
         if attempt == 0:
             note(f"waiting: another command measures on this {wanted[0].name}")
         time.sleep(POLL_SECONDS)

@@ -8,10 +8,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks
 from workbench.evidence.store import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
-from workbench.run.gpu import TOOL_SECONDS, Gpu, first_gpu, why_none
+from workbench.run.gpu import Gpu, first_gpu, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
@@ -63,7 +64,7 @@ def ncu_version(ncu: str) -> str | None:
     """Such as ``2025.3.1``; None where ncu does not run."""
     from workbench.cuda.nvcc import ran  # with the whole package
 
-    text = ran([ncu, "--version"], ".", TOOL_SECONDS)[1]
+    text = ran([ncu, "--version"], ".", bounds.TOOL_SECONDS)[1]
     match = re.search(r"Version (\d+(?:\.\d+)+)", text)
     return ".".join(match[1].split(".")[:3]) if match else None
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from workbench import bounds
 from workbench.children import exit_code, kill_tree
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
@@ -80,9 +81,6 @@ def compiler_environment(folder: Path, given: Mapping[str, str]) -> dict[str, st
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
-STARTING_SECONDS = 120.0  # of silence until more than a greeting is heard: it imports
-COMPILING_SECONDS = 600.0  # of silence while a front end compiles, or an autotuner chooses
-LOG_BYTES = 16 << 20  # of a log that are kept, and its end
 MAIN = "workbench.run.worker.job_worker"
 MODULES = {
     CeilingsJob: "workbench.run.worker.benchmarks",
@@ -242,7 +240,7 @@ class Worker:
         self.output_counts = prefix is not None or isinstance(job, CeilingsJob)
         self.events: list[Event] = []
         self.pieces: list[str] = []
-        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=LOG_BYTES)
+        self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=bounds.LOG)
         while _spares and not prefix:
             self.process = _spares.pop(0)
             assert self.process.stdin is not None
@@ -270,7 +268,7 @@ class Worker:
         """Whether anything came that says that it is alive."""
         text = self.log.read()
         if text:
-            kept = self.pieces if self.log.position <= LOG_BYTES else self.pieces[:-1]
+            kept = self.pieces if self.log.position <= bounds.LOG else self.pieces[:-1]
             self.pieces = [*kept, text]
         fresh = [decode(line) for line in self.tail.lines()]
         self.events.extend(fresh)
@@ -282,9 +280,9 @@ class Worker:
         """Of silence, by what was heard last: ``limit_seconds`` is that of a variant."""
         last = self.events[-1] if self.events else None
         if last is None or isinstance(last, Hello):
-            return max(limit_seconds, STARTING_SECONDS)
+            return max(limit_seconds, bounds.STARTING_SECONDS)
         is_compiling = isinstance(last, Start) and last.compiling
-        return max(limit_seconds, COMPILING_SECONDS if is_compiling else 0.0)
+        return max(limit_seconds, bounds.COMPILING_SECONDS if is_compiling else 0.0)
 
     def watch(self, limit_seconds: float, on_event: Callable[[Event], None]) -> WorkerEnd:
         """Wait for its end.

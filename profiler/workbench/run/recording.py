@@ -230,11 +230,12 @@ class Recorder:
         because its sessions displeased must still count as a recording.
         """
         if self._timing is not None and self._on_record is not None:
-            if self._on_record.together:
-                name = timing_name(self._timing.name)
-                entry = journal.timing_entry(name, self._on_record, cut_short=True)
-                journal.append(self.folder, entry)
-            self._timing.unlink(missing_ok=True)
+            with alone(self.folder.root):
+                if self._on_record.together:
+                    name = timing_name(self._timing.name)
+                    entry = journal.timing_entry(name, self._on_record, cut_short=True)
+                    journal.append(self.folder, entry)
+                self._timing.unlink(missing_ok=True)
         self._sessions, self._nodes, self._ways = [], {}, {}
         self._timing = self._on_record = None
 

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import disk_usage
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
-from workbench.study.files import alone, locked, readable_text
+from workbench.study.files import Rank, locked, readable_text
 from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import shown
 
-SECONDS = 120.0  # for one call of git
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
 SCRATCH = "workbench-commits-"
 # What git tells its hooks: another command would take them for its own repository and index.
@@ -140,7 +140,7 @@ class Repository:
         self._remove_abandoned()
         self.git("worktree", "prune")
         try:
-            with empty_scratch(SCRATCH) as scratch, alone(scratch):
+            with empty_scratch(SCRATCH) as scratch, locked(scratch, Rank.SCRATCH):
                 yield Worktrees(self, scratch.resolve())
         finally:
             with suppress(ToolFailed):
@@ -151,8 +151,11 @@ class Repository:
         for line in self.git("worktree", "list", "--porcelain").splitlines():
             scratch = Path(line.removeprefix("worktree ")).parent
             if line.startswith("worktree ") and scratch.name.startswith(SCRATCH):
-                with suppress(OSError), locked(scratch, wait=False):  # gone, or in use
-                    shutil.rmtree(scratch)
+                with (
+                    suppress(OSError),  # gone, or in use
+                    locked(scratch, Rank.SCRATCH, wait=False) as can_lock,
+                ):
+                    shutil.rmtree(scratch) if can_lock else None
 
     def worded(self, message: str, root: Path, commit: Commit) -> str:
         """Name the files of a commit's workspace at ``root`` as git does: COMMIT:PATH."""
@@ -240,7 +243,7 @@ def _git(folder: Path, *arguments: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=SECONDS,
+            timeout=bounds.GIT_SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
             env=_environment(),
@@ -248,7 +251,7 @@ def _git(folder: Path, *arguments: str) -> str:
     except FileNotFoundError:
         raise EnvironmentLacks("git is not installed", hint="install git, then try again") from None
     except subprocess.TimeoutExpired:
-        raise ToolFailed(f"git {arguments[0]} took longer than {SECONDS:g} s") from None
+        raise ToolFailed(f"git {arguments[0]} took longer than {bounds.GIT_SECONDS:g} s") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
         said = "\n".join(lines if len(lines) <= 6 else [*lines[:3], "...", *lines[-2:]])

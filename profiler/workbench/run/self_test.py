@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench import bounds
 from workbench.children import temporary_folder
 from workbench.cuda import nvcc
 from workbench.cuda.compiler import arch_of
@@ -25,7 +26,6 @@ NCU_STEPS = {
     "ncu, one counter": ("--metrics", "gpu__time_duration.sum"),
     "ncu, full set": ("--set", "full"),
 }
-SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def failed(step: str, code: int | None, log: str) -> Outcome:
 
 
 def ran(command: Sequence[str], folder: Path) -> tuple[int | None, str]:
-    return nvcc.ran(command, folder, SECONDS, worker_environment(folder))
+    return nvcc.ran(command, folder, bounds.SELF_TEST_SECONDS, worker_environment(folder))
 
 
 def use_kernel(arch: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from workbench import bounds
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Ceiling, CeilingsFile, Environment
@@ -48,14 +49,13 @@ CEILINGS = (
     "tensor tf32",
     "tensor fp8",
 )
-SECONDS = 60.0  # the longest one ceiling may take, its compilation included
 HINT = "`workbench doctor` checks the GPU, the driver and the packages"
 
 
 def calibrate(
     folder: EvidenceFolder,
     on_event: Callable[[Event], None],
-    limit: float = SECONDS,
+    limit: float = bounds.CEILING_SECONDS,
     wanted: Sequence[str] = CEILINGS,
 ) -> CeilingsFile:
     """Measure the ceilings that are ``wanted``, and write them to ``ceilings.json``; returns that.
@@ -96,9 +96,6 @@ def calibrate(
     return file
 
 
-TRIAL_SECONDS = 300.0  # the longest silence: an extension may be compiled in it
-
-
 def trial_of(
     study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool, ranges: bool = False
 ) -> TrialJob:
@@ -123,11 +120,12 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     """
     require_torch()
     with scratch_folder(study, builds, extensions=True) as scratch:
-        outcome = run_worker(scratch, job, TRIAL_SECONDS, lambda event: None)
+        outcome = run_worker(scratch, job, bounds.TRIAL_SECONDS, lambda event: None)
     if outcome.silent_for and not outcome.of(Learned):
         line = f" ({outcome.line})" if outcome.line else ""
         raise GateFailed(
-            f"nothing came back for {TRIAL_SECONDS:g} s{line}", hint="does it wait for something?"
+            f"nothing came back for {bounds.TRIAL_SECONDS:g} s{line}",
+            hint="does it wait for something?",
         )
     own = virtual_name(study.name, "")  # a file is called as the user's is
     return answer_of(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
@@ -157,15 +155,12 @@ def check_on_cpu(
     shapes = tuple(sorted((n for n in sizes if sizes[n] <= LARGEST_ON_CPU), key=sizes.__getitem__))
     job = structs.replace(job, on_cpu=True, check_shapes=shapes)
     with scratch_folder(study) as scratch:
-        outcome = run_worker(scratch, job, TRIAL_SECONDS, on_event)
+        outcome = run_worker(scratch, job, bounds.TRIAL_SECONDS, on_event)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if not outcome.finished:
         raise worker_stopped(outcome)
     return outcome.of(Checked), outcome.of(Failed)
-
-
-SHIP_SECONDS = 600.0  # the longest silence: all kernels are compiled in it
 
 
 def packable(
@@ -196,7 +191,7 @@ def packable(
         reference_params=dict(reference.params) if reference else {},
     )
     with scratch_folder(study) as scratch:
-        outcome = run_worker(scratch, job, SHIP_SECONDS, lambda event: None)
+        outcome = run_worker(scratch, job, bounds.SHIP_SECONDS, lambda event: None)
         if (scratch / CUBINS).is_dir():
             shutil.copytree(scratch / CUBINS, cubins)
     return answer_of(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")

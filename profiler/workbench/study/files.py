@@ -15,11 +15,13 @@ import os
 import re
 import stat
 import tempfile
+import threading
 import time
 import tomllib
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -28,17 +30,14 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
+from workbench import bounds
 from workbench.cuda.includes import source_text
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, nearest
 
 Filled = TypeVar("Filled")
-MOST_WHOLE = 64 << 20  # bytes of a file that is read whole
 REPAIR = "restore it, or delete it and measure again"  # of evidence
-MOST_TOML = 4 << 20  # characters of settings and ladders
-MOST_KEYS = 32  # parts of a dotted key: the memory to read it grows with their square
-_DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){{{MOST_KEYS}}}""")
-MOST_SOURCE = 16 << 20  # bytes of a file that a variant or a study names
-NAME_BYTES = 200  # of a name that becomes a file's, with its ending
+_KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:{_KEY}[ \t]*\.[ \t]*){{{bounds.KEY_PARTS}}}""")
 
 
 def stands(path: Path) -> bool:
@@ -64,9 +63,15 @@ def no_file(path: Path) -> str:
     return "" if stat.S_ISREG(mode) else "is no regular file"
 
 
-def too_large(path: Path) -> str:
-    """Why a file is not read; "" where it is."""
-    return f"is larger than {MOST_WHOLE >> 20} MiB" if path.stat().st_size > MOST_WHOLE else ""
+def require_readable(
+    path: Path, most: int = bounds.FILE, hint: str = "is it the right file?"
+) -> None:
+    """Raises UsageError for what is no file, and for a file of more than ``most`` bytes."""
+    if why := no_file(path):
+        raise UsageError(f"{path} {why}", hint=hint)
+    if path.stat().st_size > most:
+        what = f"{path} is larger than {most >> 20} MiB, the limit of such a file"
+        raise UsageError(what, hint=hint)
 
 
 def listed(folder: Path, end: str = "") -> list[Path]:
@@ -103,19 +108,17 @@ def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
 def contents(path: Path, repair: str = REPAIR) -> bytes:
     """Raises UsageError if irregular or too large, EnvironmentLacks if it cannot be read."""
     try:
-        if why := no_file(path) or too_large(path):
-            raise UsageError(f"{path} {why}", hint=repair)
+        require_readable(path, bounds.FILE, repair)
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int = bounds.FILE) -> str:
     """Raises UsageError for what is no file, is too large, may not be read, or is not UTF-8: with
     the byte.
     """
-    if why := no_file(path) or too_large(path):
-        raise UsageError(f"{path} {why}", hint="put a text file there")
+    require_readable(path, most)
     try:
         return source_text(path, str(path))
     except OSError as error:
@@ -133,16 +136,16 @@ def is_plain_name(name: str) -> bool:
     """Whether a name can be that of a file, and of none outside of its folder."""
     inside = name.isprintable() and not name.startswith(".") and not {"/", "\\"} & set(name)
     try:
-        return inside and 0 < len(os.fsencode(name)) <= NAME_BYTES
+        return inside and 0 < len(os.fsencode(name)) <= bounds.NAME_BYTES
     except UnicodeError:
         return False
 
 
 def read_toml(path: Path) -> dict[str, object]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
-    text = read_text(path)
-    if len(text) > MOST_TOML or _DEEP_KEY.search(text):
-        why = f"is larger than {MOST_TOML >> 20} MiB, or has a key of more than {MOST_KEYS} parts"
+    text = read_text(path, bounds.SETTINGS)
+    if _DEEP_KEY.search(text):
+        why = f"has a key of more than {bounds.KEY_PARTS} parts"
         raise UsageError(f"{path} {why}", hint="no setting and no ladder needs that")
     try:
         return tomllib.loads(text)
@@ -262,11 +265,49 @@ def delete(path: Path, recorded: Collection[str]) -> None:
         path.unlink()
 
 
+class Rank(IntEnum):
+    """What is locked, in the order in which a process takes locks. Two commands with different
+    orders could wait for each other for ever, and so could two with two folders: one lock of each.
+    """
+
+    SCRATCH = 1  # the folder of a run, which its successors leave alone
+    GPU = 2
+    FOLDER = 3
+    FILE = 4  # that lines are added to
+
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+without_locks: dict[Path, None] = {}  # what could not be locked, for the command to report
+_ranks = threading.local()
+
+
+@contextmanager
+def held(handle: int, rank: Rank, path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock an open file or folder, and say whether its file system can. Raises BlockingIOError
+    where it does not ``wait`` and somebody else has the lock.
+    """
+    before = getattr(_ranks, "last", 0)
+    assert rank > before, f"{rank.name} is locked after {Rank(before).name}"
+    can_lock = True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        can_lock = False
+        without_locks[path] = None
+    _ranks.last = rank
+    try:
+        yield can_lock
+    finally:
+        _ranks.last = before
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Lock a folder, which is made if it is not there: nobody else is inside meanwhile. Every use
     case that writes or deletes files because of what it read holds the lock of the folder above
-    them all. Not to be nested. Raises EnvironmentLacks where the disk is full.
+    them all. Raises EnvironmentLacks where the disk is full.
     """
     require_inside(folder)
     try:
@@ -278,16 +319,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Raises BlockingIOError where it does not ``wait`` and somebody else is inside."""
+def locked(folder: Path, rank: Rank = Rank.FOLDER, *, wait: bool = True) -> Iterator[bool]:
+    """As ``held``."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:  # a file system without locks
-            if not wait:
-                raise
-        yield
+        with held(handle, rank, folder, wait=wait) as can_lock:
+            yield can_lock
     finally:
         os.close(handle)
 
@@ -389,7 +426,6 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 T = TypeVar("T")
-MOST_MEMORY = 512 << 20  # bytes of memory that what is read may take
 ENTRY, OBJECT = 60, 240  # bytes that an entry of a list, and an object, takes at the most
 
 
@@ -421,11 +457,11 @@ def json_data(data: bytes | str, *, finite: bool = True) -> Any:
 
 
 def _require_room(data: bytes) -> None:
-    if len(data) * (1 + OBJECT) <= MOST_MEMORY:  # counting takes as long as decoding
+    if len(data) * (1 + OBJECT) <= bounds.JSON_MEMORY:  # counting takes as long as decoding
         return
     entries = data.count(b",") + data.count(b"[")
-    if len(data) + ENTRY * entries + OBJECT * data.count(b"{") > MOST_MEMORY:
-        raise ValueError(f"it would take more than {MOST_MEMORY >> 20} MiB of memory")
+    if len(data) + ENTRY * entries + OBJECT * data.count(b"{") > bounds.JSON_MEMORY:
+        raise ValueError(f"it would take more than {bounds.JSON_MEMORY >> 20} MiB of memory")
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -442,20 +478,15 @@ def _refuse(constant: str) -> None:
 
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-MOST_HELD = 4 << 30  # bytes that any file may hold
-MOST_DECOMPRESSED = 256 << 20  # of those that are read whole
-RATIO = 1000  # times its size; reports have 25, their tables 16
-ALWAYS = 64 << 20  # bytes that are no burden, whatever the ratio
 CHUNK = 1 << 22
 WINDOW_LOG = 27  # ZSTD_WINDOWLOG_LIMIT_DEFAULT
 ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
-MOST_FRAMES = 100_000  # of a file: an empty one takes 180 times its size to read
 READ_BYTES = 1 << 11  # bytes that cannot hold more than 64 MB
 
 
 def most_held(size: int) -> int:
     """How many bytes a compressed file of ``size`` bytes may hold."""
-    return min(MOST_HELD, max(ALWAYS, RATIO * size))
+    return min(bounds.HELD, max(bounds.HELD_ALWAYS, bounds.HELD_RATIO * size))
 
 
 def is_compressed(path: Path) -> bool:
@@ -502,8 +533,8 @@ def _decompressed_frames(path: Path) -> Iterator[bytes]:
             rest = b""
             if frame.eof:
                 frames += 1
-                if frames > MOST_FRAMES:
-                    raise zstandard.ZstdError(f"it has more than {MOST_FRAMES} frames")
+                if frames > bounds.FRAMES:
+                    raise zstandard.ZstdError(f"it has more than {bounds.FRAMES} frames")
                 frame = zstandard.ZstdDecompressor().decompressobj()
             yield frame.decompress(data)
             rest = frame.unused_data
@@ -532,11 +563,8 @@ def decompressed(data: bytes) -> bytes:
     import zstandard
 
     try:
-        if (
-            not 0
-            < zstandard.frame_content_size(data)
-            <= min(MOST_DECOMPRESSED, most_held(len(data)))
-        ):
+        most = min(bounds.HELD_WHOLE, most_held(len(data)))
+        if not 0 < zstandard.frame_content_size(data) <= most:
             raise ValueError("it does not say what it holds, or holds too much")
         return zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:

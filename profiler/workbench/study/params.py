@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.files import is_plain_name, readable_text
 from workbench.study.model import Shape, Study, Variant, base_name, tolerance_at
@@ -135,8 +136,6 @@ def value_text(value: Parameter) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-MOST = 200  # combinations: each is built, checked and timed beside all others
-MOST_STEPS = 10_000  # of one range, so that a slip is an error, not a long wait
 ROOM = 1e-9  # of a step, that rounding may take
 NARROW = "narrow it: give parameters fewer values"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]+)(?P<how>[*+])(?P<by>.+)")
@@ -188,7 +187,7 @@ def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
         )
     steps = math.log(high / low) / math.log(by) if geometric else (high - low) / by
     count = math.floor(steps + ROOM) + 1
-    if count > MOST_STEPS:
+    if count > bounds.RANGE_VALUES:
         raise UsageError(f"{said} has {count} values", hint=NARROW)
     return [low * by**i if geometric else low + by * i for i in range(count)]
 
@@ -201,7 +200,7 @@ def is_space(name: str) -> bool:
 def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> Axes:
     """The axes of a variant's name, those of several values and of one.
 
-    Raises UsageError for a name that is no such, and for more than ``MOST`` combinations.
+    Raises UsageError for a name that is no such, and for too many combinations.
     """
     *_, axes = _read(folder, name, known)
     require_few(name, axes)
@@ -209,10 +208,10 @@ def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> Axes:
 
 
 def require_few(name: str, axes: Axes, hint: str = NARROW) -> None:
-    """Raises UsageError for more than ``MOST`` combinations."""
+    """Raises UsageError for too many combinations."""
     count = math.prod(map(len, axes.values()))
-    if count > MOST:
-        raise UsageError(f"{name} has {count} combinations, more than {MOST}", hint=hint)
+    if count > (most := bounds.COMBINATIONS):
+        raise UsageError(f"{name} has {count} combinations, more than {most}", hint=hint)
 
 
 def combinations(axes: Axes) -> Iterator[dict[str, Parameter]]:

@@ -16,9 +16,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from workbench import bounds
 from workbench.cuda.includes import within
-from workbench.errors import UsageError
-from workbench.study.files import MOST_SOURCE, no_file, read_text, readable_text
+from workbench.study.files import no_file, read_text, readable_text, require_readable
 from workbench.study.model import Study, Variant
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 from workbench.words import Parameter
@@ -65,11 +65,7 @@ def named_from(folder: Path, first: str) -> list[Path]:
         path = folder / name
         if path in found or not within(folder, name) or no_file(path):
             continue
-        if (size := path.stat().st_size) > MOST_SOURCE:
-            raise UsageError(
-                f"{path} is a source of {size >> 20} MiB; read are up to {MOST_SOURCE >> 20} MiB",
-                hint="a kernel needs no such file: make large data in inputs()",
-            )
+        require_readable(path, bounds.SOURCE)
         found[path] = None
         if path.suffix == ".py":
             queue += [(one, False) for one in _named(readable_text(path))]

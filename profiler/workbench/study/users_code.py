@@ -18,12 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench import answered
+from workbench import answered, bounds
 from workbench.errors import UsageError
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SECONDS = 30.0  # for an import, or a call, of study.py
-AGAIN_SECONDS = 1.0  # the code may have caught the first one
 LAST_SECONDS = 10.0  # more, after which code that is not Python's is ended
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
@@ -42,13 +40,13 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     """Whatever is raised inside, but by Ctrl-C, becomes a UsageError with the file and its line.
 
     ``doing`` is what went wrong, such as "could not be imported". Prints go to stderr, and what
-    takes longer than ``SECONDS`` is stopped.
+    takes longer than ``STUDY_SECONDS`` is stopped.
     """
     signals: list[int] = []
     try:
         with (
-            answered.runs(path), noting_crashes(), prints_to_stderr(), time_limit(SECONDS),
-            kept_whole(), noted(signals),
+            answered.runs(path), noting_crashes(), prints_to_stderr(), time_limit(), kept_whole(),
+            noted(signals),
         ):  # fmt: skip
             yield
     except UsageError:
@@ -65,7 +63,7 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
 
 def in_words(error: BaseException) -> str:
     if isinstance(error, TooLong):
-        return f"it takes longer than {SECONDS:g} s"
+        return f"it takes longer than {bounds.STUDY_SECONDS:g} s"
     try:
         text = str(error)
     except Exception:  # users' exceptions are users' code too
@@ -120,7 +118,7 @@ def noting_crashes() -> Iterator[None]:
         yield
         return
     faulthandler.enable(answered.crash, all_threads=False)
-    last = SECONDS + LAST_SECONDS
+    last = bounds.STUDY_SECONDS + LAST_SECONDS
     faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
     try:
         yield
@@ -254,8 +252,8 @@ def noted(signals: list[int]) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TooLong inside after that long; without effect beside the main thread."""
+def time_limit() -> Iterator[None]:
+    """Raises TooLong inside after ``STUDY_SECONDS``; without effect beside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -264,7 +262,9 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise TooLong
 
     handler = signal.signal(signal.SIGALRM, stop)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+    left, interval = signal.setitimer(
+        signal.ITIMER_REAL, bounds.STUDY_SECONDS, bounds.STUDY_AGAIN_SECONDS
+    )
     try:
         yield
     finally:
