@@ -125,7 +125,7 @@ def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
         ),
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
-        (["show", "text.txt"], 4, "holds no profiled kernel", "profile it again"),
+        (["show", "text.txt"], 4, "is no Nsight Compute report", "an .ncu-rep file or a variant"),
         (
             ["show", PACKED, "--kernel", "atention_forward"],
             2,

@@ -7,10 +7,11 @@ import dataclasses
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
-from functools import lru_cache
-from itertools import pairwise
+from functools import lru_cache, partial
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,26 @@ import pytest
 import pages
 from answers import Capsys, Patch, error_of, not_none
 from synthetic import ablation, not_current
+from workbench.app.show import profiled
 from workbench.cli.main import main
+from workbench.derive.matching import groups
 from workbench.derive.source_diff import Sources, source_diff
 from workbench.judge.ladder import Ablation
+from workbench.ncu.capture import find_metric
+from workbench.ncu.report_file import read_report
+from workbench.render.chart import svg
+from workbench.render.chart.memory import memory
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report
 from workbench.render.document.variant import figure_value
-from workbench.render.numbers import factor, interval
+from workbench.render.numbers import factor, interval, speed
+from workbench.render.numbers import number as digits
 from workbench.render.page import CODE, render_page
 from workbench.render.templates import template_environment
 from workbench.study.sources import virtual_name
 from workbench.words import Verdict
-from workspaces import ROOT, copy_of_fixture
+from workspaces import FIXTURE, ROOT, copy_of_fixture
 
 MOST_BYTES = 5_000_000
 
@@ -54,7 +62,7 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     found, sources = pages.recorded()
     document = report(found, sources.diffs)
     told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
-    assert titles == [*told[:3], CODE, *told[3:], "Every figure of every variant"]
+    assert titles == [*told[:3], CODE, *told[3:], "Every figure, side by side"]
     assert titles[1:3] == ["Time by variant", "Steps, with diffs and stall time by line"]
 
 
@@ -345,6 +353,8 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert not page.exists()
     asked: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
 
     def browser(url: str) -> bool:
         asked.append(url)
@@ -359,8 +369,104 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     page.write_text("of yesterday")
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert "step-fix1" in page.read_text(encoding="utf-8")
+    capsys.readouterr()
     monkeypatch.setattr("webbrowser.open", lambda url: False)
-    assert "hint: open " in error_of(capsys, "report", "fix1", "--open", project=root, code=3)
+    assert main(["report", "fix1", "--open", "--project", str(root)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+
+
+REPORT = next((FIXTURE / "ablations/softmax/evidence").glob("*/reports/*.ncu-repz"))
+
+
+@pytest.fixture
+def report_file(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A report in a folder of its own, on a machine that nobody sits at."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail("there is no display"))
+    return Path(shutil.copy(REPORT, tmp_path / "softmax.ncu-repz"))
+
+
+def test_a_report_of_anyone_has_a_page(report_file: Path, capsys: Capsys) -> None:
+    assert main(["show", report_file.name, "--open"]) == 0
+    path = report_file.with_name("softmax.html")
+    said = capsys.readouterr()
+    assert said.out == f"{path}\n"
+    assert said.err == "wrote softmax.html\n"
+    text = path.read_text(encoding="utf-8")
+    page, report = pages.Outline(text), read_report(report_file)
+    assert [words for level, words in page.headings if level == 2][:2] == [
+        "Launches",
+        "Kernels: limits, memory, stalls",
+    ]
+    found = groups(report.launches)
+    for group in found:
+        name = f"launch {group.typical.index}"
+        assert name in page.data["heat"]
+        figure = f'data-chart="memory-{group.typical.index}"'
+        assert text.count(figure) == 3  # a figure, with a chart for a page and for a phone
+    assert 'data-chart="roofline"' in text
+    assert page.data["sources"]
+    path.write_text("mine")
+    hint = "hint: move it away, or run the same command in another folder"
+    assert hint in error_of(capsys, "show", report_file.name, "--open", code=2)
+    assert path.read_text() == "mine"
+    error_of(capsys, "show", report_file.name, "--open", "--json", code=2)
+    error_of(capsys, "show", "fix1", "--open", project=FIXTURE, code=2)
+
+
+def test_two_reports_stand_side_by_side_on_a_page(report_file: Path, capsys: Capsys) -> None:
+    other = shutil.copy(report_file, "other.ncu-repz")
+    first, last = (group.typical.index for group in groups(read_report(report_file).launches)[:2])
+    pair = f"--launch={first}:{last}"
+    assert main(["diff", report_file.name, str(other), pair, "--open"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path.name == "softmax-other.html"
+    page = pages.Outline(path.read_text(encoding="utf-8"))
+    after = f"after, launch {last}"
+    (changed, *_) = page.data["diffs"][after]
+    assert changed["heat"] == [f"before, launch {first}", after]
+    assert all(page.data["heat"][name] for name in changed["heat"])
+    assert any(a.get("data-diff") == after for a in page.all("div"))
+    for name in (f"memory-{last}", f"stall-time-{last}"):
+        assert any(a.get("data-chart") == name for a in page.all("svg"))
+
+
+def test_the_memory_chart_has_the_metrics_of_the_report() -> None:
+    """Each with its rate: bytes over the duration."""
+    path = next((FIXTURE / "ablations/transpose/evidence").glob("*/reports/*.ncu-repz"))
+    report = read_report(path)
+    launch = groups(report.launches)[0].typical
+    figures = profiled(report, launch).details.figures
+
+    def metric(name: str) -> float:
+        (row,) = find_metric(report.path, (launch.index,), name)
+        return float(str(row.value))
+
+    drawn = svg.Drawing("memory", "", "", partial(memory, kernels={"a": figures}))
+    for width in (svg.WIDTH, svg.PHONE):
+        told = [element.words for element in pages.elements(drawn, "text", width)]
+        seconds = 1e-9 * metric("gpu__time_duration.sum")
+        for words, name, scale in (
+            ("loads", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 32),
+            ("stores", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 32),
+            ("writes", "l1tex__m_l1tex2xbar_write_bytes.sum", 1),
+        ):
+            moved = scale * metric(name)
+            assert moved > 1e5
+            at = told.index(words)
+            assert told[at + 1 : at + 3] == [
+                f"{digits(moved / 1e6)} MB",
+                speed(moved / seconds / 1e12),
+            ]
+        last = len(told) - 1 - told[::-1].index("reads")
+        assert told[last + 1] == f"{digits(metric('dram__bytes_read.sum') / 1e6)} MB"
+        rate = f"hit rate {digits(metric('lts__t_sector_hit_rate.pct'))} %"
+        assert rate in told
+        texts = pages.elements(drawn, "text", width)
+        assert all(e.box.x1 <= width for e in texts)
+        assert not any(pages.overlap(a.box, b.box) for a, b in combinations(texts, 2))
 
 
 def test_own_template_wins(tmp_path: Path) -> None:

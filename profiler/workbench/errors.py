@@ -71,14 +71,22 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
 
 
+FEW, NEAR = 12, 4  # names that a hint lists where none is close: all of a few, or the nearest
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the closest of the known names, or all of them when none is close."""
+    """A hint naming the closest of the known names; all of a few where none is close, and of many
+    those nearest to it.
+    """
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
-    shown = ", ".join(sorted(names, key=lambda each: (name not in each, each))[:12])
-    return f"known: {shown}{', ...' if len(names) > 12 else ''}" if names else "none is known here"
+    if len(names) <= FEW:
+        return f"known: {', '.join(sorted(names))}" if names else "none is known here"
+    near = sorted(each for each in names if name.lower() in each.lower())
+    near = near or difflib.get_close_matches(name, names, n=NEAR, cutoff=0)
+    return f"nearest: {', '.join(near[:NEAR])}; there are {len(names)}"
 
 
 def with_hint(why: str, hint: str) -> str:

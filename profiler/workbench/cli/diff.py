@@ -29,6 +29,8 @@ def run(options: DiffOptions) -> None:
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
         raise UsageError("--kernel and --launch are for reports", hint=hint)
+    if options.open_:
+        raise UsageError("--open is for reports", hint="`workbench report --open` has the variants")
     return variants(options)
 
 
@@ -49,5 +51,12 @@ def variants(options: DiffOptions) -> None:
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
     matching = pairs(before, after, options.kernel, options.launch)
     known = warnings(before, after, matching)
-    show(options, ReportPairResult(before, after, matching, known))
+    result = ReportPairResult(before, after, matching, known)
+    if options.open_:
+        from workbench.cli.report import open_content
+        from workbench.reporters.diff import page
+
+        require_pairs(matching)
+        return open_content(page(result), options, before.name, after.name)
+    show(options, result)
     require_pairs(matching)

@@ -50,6 +50,7 @@ Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; de
 Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
 
 
+OPEN = "For .ncu-rep files: write a page with charts and open it in the browser."
 OF_TYPER = "typer"  # the key of a field's metadata
 
 
@@ -275,6 +276,7 @@ class ShowOptions(Briefed, Recorded):
     sass: bool = flag("--sass", "With --source: also the SASS of each line.")
     kernel: Kernel = None
     launch: int | None = option("--launch", "For .ncu-rep files: launch number, from 0.", "N")
+    open_: bool = flag("--open", OPEN)
     csv: Csv = False
 
 
@@ -290,6 +292,7 @@ class DiffOptions(Briefed, Recorded):
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
     kernel: Kernel = None
     launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
+    open_: bool = flag("--open", OPEN)
 
 
 @dataclass(frozen=True)

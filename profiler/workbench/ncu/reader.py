@@ -72,9 +72,11 @@ def open_report(path: Path) -> Any:
     """As ``load``. Raises BadCapture for a report without launches, too."""
     context = load(path)
     if context.num_ranges() == 0:
-        raise BadCapture(
-            f"{path} holds no profiled kernel: empty, cut short or no report", hint=CUT
-        )
+        if path.suffix not in (".ncu-rep", ".ncu-repz"):
+            raise BadCapture(
+                f"{path} is no Nsight Compute report", hint="name an .ncu-rep file or a variant"
+            )
+        raise BadCapture(f"{path} holds no profiled kernel: empty or cut short", hint=CUT)
     return context
 
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
+GENERATOR = '<meta name="generator" content="workbench">'
 CODE = "Sources, line by line"
 COMMENTS = "comments or blanks only"
 
@@ -211,7 +212,7 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
     columns: list[Field[Figure]] = [field("figure", "figure", head)]
     columns += [numeric(name, name, partial(cell, name)) for name in figures]
     columns.append(field("metric", "ncu metric", lambda figure: figure.metric))
-    title = words("Every figure of every variant")
+    title = words("Every figure, side by side")
     shown = table("figures", columns, known.values(), key=lambda figure: figure.id)
     return [Section("figures", title, (shown,))]
 

@@ -31,6 +31,7 @@ HOT = 0.05
 WARM = 0.01
 LEAST = 0.0005  # a share that rounds to 0.0 % is left blank
 REASON = 16
+HEAD = [(f"    {'share':>5} {'mostly':<18} {'executed':>8}  {'at':<6}  instruction", "bold")]
 STYLES = {"-": "red", "+": "green", " ": ""}
 HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
 
@@ -146,6 +147,7 @@ def sources(
             yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
             yield from ([(note, "yellow")] for note in [notes.get(file, "")] if note)
             yield [("", "")]
+            yield from [HEAD] * bool(sass)
             for line in lines:
                 yield source_line(line, width)
                 yield from (instruction(one, width) for one in sass.get((file, line.line), ()))
@@ -173,10 +175,12 @@ def hottest(
         every = [one for found in sass.values() for one in found]
         every = sorted(every, key=lambda x: (-(x.share or 0.0), x.launch, x.address))[:most]
         yield [(f"no line is known; the {len(every)} hottest instructions:", "bold")]
+        yield HEAD
         yield from (instruction(one, width) for one in every)
         return
     yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
     yield [("", "")]
+    yield from [HEAD] * bool(sass)
     for file, line in ranked:
         name = f"{base(file)}:{line.line}"
         text = clip(printable(line.text.strip()), None if width is None else width - 51)

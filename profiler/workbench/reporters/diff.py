@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workbench.app.outcomes import PairResult, ReportPairResult
-from workbench.app.show import SIDES, read_pair
+from workbench.app.show import profiled, read_pair
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentences
@@ -14,7 +14,9 @@ from workbench.render import brief as in_short
 from workbench.render import pair_answers, source_lines
 from workbench.render.document import hunks, launches, pair, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph
-from workbench.render.document.launches import DETAILED, PairRead, left_out
+from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
+from workbench.render.launch_page import MOST, diff_page
+from workbench.render.page import PageContent
 
 
 def data(result: PairResult | ReportPairResult) -> object:
@@ -54,6 +56,16 @@ def blocks(result: PairResult | ReportPairResult, options: Any) -> Iterator[Bloc
     yield from pair.variants(result.pair, result.changes, source=options.source)
     if options.source:
         yield from _source(result.changes, names)
+
+
+def page(result: ReportPairResult) -> PageContent:
+    reports = result.before, result.after
+    read = []
+    for group in result.matching.groups[:MOST]:
+        launches_ = group.typical.before, group.typical.after
+        one, other = (profiled(*each) for each in zip(reports, launches_, strict=True))
+        read.append((_read(result, group), one, other))
+    return diff_page(reports, result.matching, result.warnings, read)
 
 
 def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:

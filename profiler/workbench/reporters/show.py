@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
-from workbench.app.show import Metric, read
+from workbench.app.show import Metric, profiled, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
 from workbench.render import answers, source_lines
@@ -18,6 +18,8 @@ from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, V
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
 from workbench.render.document.launches import DETAILED, Details, left_out
+from workbench.render.launch_page import MOST, show_page
+from workbench.render.page import PageContent
 from workbench.render.source_lines import hottest_first
 
 HOTTEST = 10  # lines before the sources
@@ -71,6 +73,13 @@ def blocks(result: Shown, options: Any) -> Iterator[Block]:
             yield variant.metric_table(result.metrics)
         case LinesResult():
             yield from _lines(result, options)
+
+
+def page(result: ReportResult) -> PageContent:
+    typical = (group.typical for group in result.groups[:MOST])
+    return show_page(
+        result.report, result.groups, [profiled(result.report, launch) for launch in typical]
+    )
 
 
 def _report(result: ReportResult, options: Any) -> Iterator[Block]:

@@ -34,6 +34,7 @@ from workbench.words import ABSENT
 KERNEL_WIDTH = 60
 TITLE_WIDTH = 200
 INDICES = 6
+SIDES = ("before", "after")  # the names of files are too long to head a column
 DETAILED = 3  # kernels shown in full where none was chosen
 
 
