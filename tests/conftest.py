@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import faulty
+import property_cases
 from answers import Capsys, Patch, Told, json_of
 from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed
 def pytest_configure(config: pytest.Config) -> None:
     many = config.getoption("--faults") == "many"
-    faulty.configure(many=many)
+    property_cases.configure(many=many)
     if many and config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
     if hasattr(config.option, "loadscopereorder"):
@@ -68,7 +68,7 @@ def within_memory(request: pytest.FixtureRequest) -> Iterator[None]:
         child = resource.getrusage(children).ru_maxrss
         # That of all which ended so far, each of which begins with the peak of this process.
         child *= child > max(peak, before[1])
-        assert max(peak - before[0], child) << 10 < faulty.MOST_BYTES
+        assert max(peak - before[0], child) << 10 < property_cases.MOST_BYTES
 
 
 @pytest.fixture(autouse=True)

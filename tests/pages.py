@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from answers import not_none
-from synthetic import ablation, bottleneck, saying, with_row
+from made_ladder import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.figures import StallTime
@@ -109,7 +109,7 @@ def renamed_row(found: Ablation, before: str, after: str) -> Ablation:
 
 
 def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
-    """Every text that comes from outside is ``nasty`` or holds it."""
+    """Every text that comes from outside is ``hostile_texts`` or holds it."""
     name = f'fix1"{nasty}'
     found = ablation(
         1, title=nasty, gpu=nasty, warnings=(saying(nasty),), parameters={nasty: nasty}

@@ -20,9 +20,9 @@ from typing import Any
 
 from msgspec import structs
 
-import snapshots
+import made_evidence
 from answers import Patch
-from handmade import built_kernel, ceiling_of
+from made_records import built_kernel, ceiling_of
 from workbench.evidence import store
 from workbench.evidence.records import Ceiling, Environment, GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
@@ -252,6 +252,6 @@ def record_times(made: Any, times: Mapping[str, float], **own: Any) -> Timing:
     """A timing of the variants of a measurement with their sources as they are now."""
     shape, prints = made.plan.shape, Fingerprints(made.study)
     known = {name: prints.of(name, shape) for name in times}
-    timing = structs.replace(snapshots.timing(shape, times, **own), fingerprints=known)
+    timing = structs.replace(made_evidence.timing(shape, times, **own), fingerprints=known)
     store.write(made.folder.timings(shape) / "t.json.zst", timing)
     return timing

@@ -21,5 +21,5 @@ if __name__ == "__main__":
         main(["report", "--study", study, "--project", str(ROOT)])
     write(reference.written() | lessons.written())
     environment = {**os.environ, "WORKBENCH_REWRITE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "tests/test_terminal.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "tests/render/test_terminal.py"]
     sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)

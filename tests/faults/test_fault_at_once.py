@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from snapshots import session as timed_session
+from made_evidence import session as timed_session
 from workbench.app import judge, report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.cli.main import main

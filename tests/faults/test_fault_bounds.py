@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from answers import Capsys, Patch, error_of, text_of
-from commits import repository
+from git_repository import repository
 from workbench import bounds
 from workbench.app.executor import Reporter
 from workbench.cli.main import main

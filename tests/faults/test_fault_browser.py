@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pages
-from nasty import WORST
+from hostile_texts import WORST
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog

@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from faulty import examples
+from property_cases import examples
 from workbench import bounds
 from workbench.cli.main import main
 from workbench.derive.matching import groups

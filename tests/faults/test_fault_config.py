@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import error_of
-from faulty import examples
+from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.config import Config, read_config

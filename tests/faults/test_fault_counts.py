@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faulty import MANY, examples
+from property_cases import MANY, examples
 
 
 def test_many_is_many_more(request: pytest.FixtureRequest) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faulty import examples
-from handmade import metrics
+from made_records import metrics
+from property_cases import examples
 from workbench.derive.factors import budget, duration_parts, speedup_factors
 from workbench.derive.figures import (
     DURATION,

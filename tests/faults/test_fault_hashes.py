@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import error_of, json_of, text_of
-from faulty import examples
+from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import BadCapture
 from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder

@@ -23,14 +23,14 @@ import pytest
 from msgspec import structs
 
 import fake_nvml
-import hosts
+import ssh_host
 from answers import Patch
-from commits import Repository, repository
-from faulty import examples
+from git_repository import Repository, repository
 from killing import ORDER, VICTIMS, arm
+from property_cases import examples
+from remote.test_ssh import ended
 from standin import StandIn, stand_in_for_jobs
 from test_children import MARK, marked, until
-from test_ssh import ended
 from workbench import __main__, answered
 from workbench.run import side_jobs
 from workbench.run.protocol import TrialJob
@@ -268,7 +268,7 @@ def test_a_command_that_measures_over_ssh_is_killed(
         "WORKBENCH_STANDIN": str(standin),
         fake_nvml.FILE: str(root / "nvml.json"),
     }
-    with hosts.running(root, given) as host:
+    with ssh_host.running(root, given) as host:
         host.use(monkeypatch)
         words = ["check", "--on", host.on]
         whole = Place(tmp_path / "whole")

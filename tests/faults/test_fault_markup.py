@@ -17,8 +17,8 @@ from markdown_it.token import Token
 from rich.console import Console
 
 import pages
-from faulty import examples
-from nasty import WORST, steering, texts
+from hostile_texts import WORST, steering, texts
+from property_cases import examples
 from workbench.cli.main import complain
 from workbench.errors import UsageError
 from workbench.judge.ladder import Ablation

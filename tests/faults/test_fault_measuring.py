@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import both_of, error_of, json_of, text_of
-from faulty import examples
+from judge.test_gates import build as build_of
+from property_cases import examples
 from standin import StandIn
-from test_gates import build as build_of
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel

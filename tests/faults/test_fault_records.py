@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faulty import examples
+from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store

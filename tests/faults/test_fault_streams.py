@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from answers import both_of, error_of, json_of
-from faulty import examples
+from property_cases import examples
 from workbench.app import show
 from workbench.cli.main import main
 from workbench.derive.matching import match

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import both_of, error_of
-from faulty import examples
+from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.sources import source_files, source_texts

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from answers import both_of, text_of
-from faulty import examples
-from nasty import WORST, steering, texts
+from hostile_texts import WORST, steering, texts
+from property_cases import examples
 from workbench.cli import mcp, show
 from workbench.cli.main import main
 from workbench.cli.progress import Progress

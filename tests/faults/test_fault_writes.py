@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from answers import error_of, not_none
-from faulty import examples
+from property_cases import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.records import Captures, Timing, VariantRecord

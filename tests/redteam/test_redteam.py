@@ -1,6 +1,6 @@
 """The red team against the whole workbench, on a GPU: ``pytest -m gpu tests/redteam -q``.
 
-Every cheat of ``cheats`` is measured together with the honest variants in one ``workbench
+Every cheat of ``reward_hacks`` is measured together with the honest variants in one ``workbench
 ablate``, and each must end rejected, for the reason that it deserves.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cheats import CHEATS, GATES, HONEST, WORKSPACE, Cheat, ladder
+from reward_hacks import CHEATS, GATES, HONEST, WORKSPACE, Cheat, ladder
 from workbench.cli.main import main
 
 pytestmark = pytest.mark.gpu

@@ -20,7 +20,7 @@ import numpy
 import pytest
 import torch
 
-from cheats import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
+from reward_hacks import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
 from workbench import cuda
 from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes

@@ -1,0 +1,287 @@
+"""The CI files that a user copies, those of this repository, and histories as people make them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from answers import Capsys, Patch, error_of, not_none
+from app.test_gate import CU, MODULE
+from git_repository import IDENTITY, Repository, repository
+from workbench.cli.main import command, main
+from workbench.errors import WorkbenchError
+from workbench.run.repository import repository_of
+from workbench.study.workspace import find_workspace
+from workspaces import GOOD, ROOT, make
+
+CI = ROOT / "docs" / "ci"
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((CI / name).read_text())
+
+
+def test_the_composite_action() -> None:
+    """As actionlint has it: steps with a shell, inputs that exist, none of them in a script."""
+    action = read("github/action.yml")
+    assert {"name", "description", "inputs", "runs"} == set(action)
+    assert action["runs"]["using"] == "composite"
+    for step in action["runs"]["steps"]:
+        assert ("run" in step) != ("uses" in step)
+        if "run" in step:
+            assert step["shell"] == "bash"
+            assert "${{" not in step["run"]  # an input would be run as code
+        else:
+            assert "@" in step["uses"]
+        for value in [*step.get("env", {}).values(), *step.get("with", {}).values()]:
+            named = str(value).split("inputs.")[1:]
+            assert {part.split("}")[0].split("'")[0].split()[0].strip() for part in named} <= set(
+                action["inputs"]
+            )
+    for name, given in action["inputs"].items():
+        assert given["description"], name
+        assert ("default" in given) != given.get("required", False)
+    environment = action["runs"]["steps"][3]["env"]
+    assert set(environment) - {"ACTION"} <= variables_of_the_script()
+
+
+def test_the_gitlab_template() -> None:
+    job = read("gitlab.yml")[".workbench-gate"]
+    assert job["allow_failure"] == {"exit_codes": 5}
+    assert set(job["variables"]) - {"GIT_DEPTH"} <= variables_of_the_script()
+    assert "$CI_MERGE_REQUEST_IID" in job["cache"]["key"]
+    assert all(isinstance(value, str) for value in job["variables"].values())
+    assert job["script"][-1].endswith("/gate.sh")
+    assert job["artifacts"]["reports"]["junit"] == "gate-reports/gate.xml"
+
+
+def test_this_repository_runs_its_tests_and_its_hooks_without_a_package_of_others() -> None:
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"].values()
+    (script,) = [step["run"] for step in job["steps"] if "run" in step]
+    assert os.access(ROOT / script, os.X_OK)
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert local["repo"] == "local"
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for hook in local["hooks"]:
+        program, *options = hook["entry"].split()
+        tool = program.removeprefix(".venv/bin/")
+        assert any(re.match(rf"{tool}\b", needed) for needed in extra["test"])
+        if hook.get("pass_filenames", True):
+            command = [sys.executable, "-m", tool, *options, __file__]
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def test_a_bug_report_asks_for_the_json_of_doctor() -> None:
+    form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text())
+    asked = {field["id"]: field["attributes"]["description"] for field in form["body"]}
+    verb, option = re.findall(r"`workbench (\w+) (\S+)`", asked["doctor"])[0]
+    assert option in [name for each in command().commands[verb].params for name in each.opts]
+
+
+def variables_of_the_script() -> set[str]:
+    text = (CI / "gate.sh").read_text()
+    known = {"BASE", "HEAD", "PROJECT", "TIER", "ARCH", "CUBINS", "REPORTS", "STRICT"}
+    assert all(f"${{{name}" in text for name in known)
+    return known
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Repository:
+    root = make(tmp_path / "repo", {"baseline": GOOD})
+    (root / "kernels" / "scale" / "baseline.py").write_text(MODULE.format(name="baseline"))
+    return repository(root)
+
+
+def script(made: Repository, tmp_path: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """With the workbench of this checkout on PATH."""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "workbench").write_text(f'#!/bin/sh\nexec {sys.executable} -m workbench "$@"\n')
+    (bin_ / "workbench").chmod(0o755)
+    return subprocess.run(
+        ["bash", str(CI / "gate.sh")],
+        cwd=made.workspace,
+        env={
+            **os.environ,
+            **IDENTITY,
+            "PATH": f"{bin_}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "profiler"),
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+            "TIER": "0",
+            **given,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "strict", "code"),
+    [("x[i] * 2", "", 0), ("x[i] / 3", "false", 0), ("x[i] / 3", "", 5), ("y[i]", "false", 1)],
+)
+def test_the_script(scale: Repository, tmp_path: Path, new: str, strict: str, code: int) -> None:
+    scale.edit(CU, "2 * x[i]", new)
+    done = script(scale, tmp_path, BASE="HEAD~1", STRICT=strict, CUBINS=str(tmp_path / "cubins"))
+    assert done.returncode == code, done.stderr
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary == done.stdout
+    assert "baseline" in summary
+    assert ("warning: cannot tell" in done.stderr) == (new == "x[i] / 3" and code == 0)
+    reports = scale.workspace / "gate-reports"
+    assert {p.name for p in reports.iterdir()} == {"gate.md", "gate.xml"}
+
+
+def test_the_script_says_what_it_needs(scale: Repository, tmp_path: Path) -> None:
+    done = script(scale, tmp_path)
+    assert done.returncode != 0
+    assert "the commit to compare with" in done.stderr
+
+
+# ---- histories
+KERNEL_FILE = "kernels/scale/baseline.cu"
+HOLDS = """
+import sys, time
+from pathlib import Path
+from workbench.run.repository import repository_of
+from workbench.study.workspace import find_workspace
+
+found = repository_of(find_workspace(Path(sys.argv[1])))
+with found.worktrees() as trees, trees.at(found.commit("HEAD")):
+    print("there", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Repository:
+    """In a folder with a blank and a letter that is not ASCII."""
+    make(tmp_path / "repo" / "gpü x", {"baseline": GOOD})
+    return repository(tmp_path / "repo", "gpü x")
+
+
+def worktrees(made: Repository) -> int:
+    return made.git("worktree", "list").count("\n") + 1
+
+
+@pytest.mark.parametrize("subject", ["", "a\x0cb", "a\u2028b", "a\x1cb \x85", "größe"])
+def test_a_range_is_read_whatever_its_subjects_say(made: Repository, subject: str) -> None:
+    shas = [made.git("rev-parse", "HEAD")]
+    for word in (subject, "plain", subject):
+        file = made.workspace / KERNEL_FILE
+        file.write_text(file.read_text() + "// more\n")
+        made.git("commit", "--all", "--quiet", "--allow-empty-message", "-m", word)
+        shas.append(made.git("rev-parse", "HEAD"))
+    found = repository_of(find_workspace(made.workspace))
+    touching = found.touching([found.inside / KERNEL_FILE])
+    assert [one.sha for one in touching] == shas[::-1]
+    assert touching[1].subject == "plain"
+
+
+def test_a_hook_of_git_can_run_it(made: Repository) -> None:
+    """Git gives its hooks an index and a repository that are not those of a worktree."""
+    made.edit(KERNEL_FILE, "extern", "// one\nextern")
+    hook = made.top / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    gate = f"exec {sys.executable} -m workbench gate HEAD~1 HEAD --tier 0"
+    hook.write_text(f"#!/bin/sh\ncd 'gpü x' && {gate}\n")
+    hook.chmod(0o755)
+    (made.top / "readme").write_text("x")
+    made.git("add", "--all")
+    done = subprocess.run(
+        ["git", "commit", "--message", "hooked"],
+        cwd=made.top,
+        env={**os.environ, **IDENTITY, "PYTHONPATH": str(ROOT / "profiler")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 same" in done.stdout + done.stderr
+    assert made.git("log", "--format=%s", "-1") == "hooked"
+
+
+def test_what_a_killed_run_left_goes_with_its_folder(made: Repository, tmp_path: Path) -> None:
+    """The next run takes it out of git's list, and not what another one holds."""
+    command = [sys.executable, "-c", HOLDS, str(made.workspace)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "profiler")}
+    folders = [tmp_path / "killed", tmp_path / "running"]
+    running = []
+    for folder in folders:
+        folder.mkdir()
+        one = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            env={**environment, "TMPDIR": str(folder)},
+            text=True,
+        )
+        running.append(one)
+    try:
+        for one in running:
+            assert not_none(one.stdout).readline() == "there\n"
+        assert worktrees(made) == 3
+        running[0].send_signal(signal.SIGKILL)
+        running[0].wait()
+        shutil.rmtree(folders[0])
+        assert main(["gate", "HEAD", "HEAD", "--project", str(made.workspace)]) == 0
+        assert worktrees(made) == 2
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def test_a_worktree_is_moved_and_nothing_of_its_first_commit_stays(made: Repository) -> None:
+    made.edit(KERNEL_FILE, "extern", "// one\nextern")
+    (made.top / ".gitignore").write_text("*.pyc\n")
+    made.commit("ignored")
+    found = repository_of(find_workspace(made.workspace))
+    with found.worktrees() as trees:
+        with trees.at(found.commit("HEAD")) as newer:
+            left = newer.root / "kernels" / "scale" / "left.pyc"
+            left.touch()
+            (newer.root / KERNEL_FILE).write_text("edited")
+        with trees.at(found.commit("HEAD~2")) as older, trees.at(found.commit("HEAD")) as beside:
+            assert older.root == newer.root != beside.root
+            assert not left.exists()
+            assert "// one" not in (older.root / KERNEL_FILE).read_text()
+            assert "// one" in (beside.root / KERNEL_FILE).read_text()
+    assert worktrees(made) == 1
+    assert not older.root.exists()
+
+
+def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> None:
+    found = repository_of(find_workspace(made.workspace))
+    made.edit("workbench.toml", "study", "sudty")
+    commit = found.commit("HEAD")
+    with found.worktrees() as trees, pytest.raises(WorkbenchError) as error, trees.at(commit):
+        pass
+    assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
+
+
+def test_a_shallow_clone_says_so(made: Repository, tmp_path: Path, capsys: Capsys) -> None:
+    made.edit(KERNEL_FILE, "extern", "// one\nextern")
+    made.git("clone", "--quiet", "--depth=1", f"file://{made.top}", str(tmp_path / "shallow"))
+    assert main(["gate", "HEAD~1", "--project", str(tmp_path / "shallow" / "gpü x")]) == 2
+    assert "git fetch --unshallow" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_a_repository_of_another_user_says_how_to_trust_it(
+    made: Repository, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for path in (made.top, made.top / ".git"):
+        os.chown(path, 12345, 12345)
+    assert "safe.directory" in error_of(capsys, "gate", "HEAD", project=made.workspace, code=3)

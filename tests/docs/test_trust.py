@@ -1,0 +1,333 @@
+"""What docs/trust.md, docs/sizes.md and docs/story.md say of the recorded ladders is so."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+from benchmarks import agreement, between, claims, controls
+from benchmarks.honest.__main__ import Told, row
+from tools import sizes, story
+
+from answers import Patch, not_none
+from standin import Run, StandIn
+from workbench.app import measure as measuring
+from workbench.cli.main import main
+from workbench.cuda import compiler
+from workbench.derive.speedup import TwoClocks, over_sessions
+from workbench.judge.findings import sentence
+from workbench.judge.gates import CLOCKS
+from workbench.judge.times import TimingFacts
+from workbench.run import machine
+from workbench.run.gpu import Gpu
+from workbench.study.config import Config
+from workbench.study.workspace import find_workspace
+from workbench.words import Verdict
+from workspaces import FIXTURE, ROOT, copy_of_fixture, recorded_ladder
+
+PAGE = (Path(__file__).parents[2] / "docs" / "trust.md").read_text()
+DURATION = re.compile(r"a call takes ([\d.]+) µs, and its launches ([\d.]+) µs")
+
+
+def test_the_cross_checks_have_the_names_of_gates() -> None:
+    gates = {gate.name for row in recorded_ladder().rows for gate in row.gates}
+    first = PAGE.partition("## Error rates")[0]
+    rows = [line.split("|")[3] for line in first.splitlines() if line.count("|") == 4][2:]
+    assert len(rows) == 6
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named <= {*gates, CLOCKS}  # the fixture was timed with one clock
+
+
+@cache
+def every_timing() -> tuple[TimingFacts, ...]:
+    """Of all timings on record in the repository, of whatever study and shape."""
+    workspace = find_workspace(ROOT)
+    return tuple(f for name in workspace.studies() for f in controls.facts_of(workspace, name))
+
+
+@pytest.mark.slow
+def test_no_recorded_control_is_off() -> None:
+    every = [control for facts in every_timing() for control in facts.controls]
+    off = sum(map(controls.excludes_one, every))
+    told = f"[{off} of {len(every)} comparisons](measuring.md#aa-controls)"
+    assert f"{told}, {100 * off / len(every):.1f} %; none lies wholly beyond 1 %" in PAGE
+    assert not any(control.is_off for control in every)
+
+
+@pytest.mark.slow
+def test_no_recorded_reference_is_disturbed_by_its_company() -> None:
+    companies = [facts.interference for facts in every_timing() if facts.interference is not None]
+    assert len(companies) > 20
+    assert not any(company.is_off for company in companies)
+
+
+def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path: Path) -> None:
+    root = copy_of_fixture(tmp_path, "transpose")
+    path = root / "ablations/transpose/evidence/nvidia-h200/variants/chosen.json"
+    record = json.loads(path.read_text())
+    del record["checks"]["edges"]
+    path.write_text(json.dumps(record))
+    row = recorded_ladder(root, "transpose").row("chosen")
+    (correct,) = (gate for gate in row.gates if gate.name == "correct")
+    assert (correct.passed, sentence(correct.why)) == (None, "not collected at edges")
+    assert row.verdict == Verdict.INCONCLUSIVE
+
+
+@pytest.mark.slow
+def test_captures_account_for_the_times_as_told() -> None:
+    why = [
+        sentence(gate.why)
+        for row in recorded_ladder(ROOT).rows
+        for gate in row.gates
+        if gate.name == "duration"
+    ]
+    found = [float(m[1]) / float(m[2]) for text in why if (m := DURATION.match(text))]
+    assert f"adds {min(found):.2f} to {max(found):.2f} times what its launches take" in PAGE
+
+
+def test_looking_again_has_the_price_that_is_told() -> None:
+    """A step that is exactly at the gate, by sessions that differ as recorded ones do."""
+    timing, draw, gate = Config().timing, random.Random(0), math.log(1.03)
+    kept = {"once": 0, "again": 0}
+    for _ in range(20_000):
+        drawn = [draw.gauss(gate, 0.004) for _ in range(timing.max_sessions)]
+        for number in range(timing.sessions, timing.max_sessions + 1, timing.sessions):
+            interval = over_sessions(drawn[:number], again=number > timing.sessions)
+            assert interval.low is not None
+            kept["once"] += number == timing.sessions and interval.low >= math.exp(gate)
+            if interval.low >= math.exp(gate):
+                kept["again"] += 1
+                break
+            if not_none(interval.high) < math.exp(gate):
+                break
+    assert 2.3 < kept["once"] / 200 < 2.7
+    assert 2.8 < kept["again"] / 200 < 3.3
+    assert "is kept in 3.1 % of cases instead of 2.5" in PAGE
+
+
+# ---- sizes.md
+VARIANT = "fix30"
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+REFERENCES = [r.name for r in find_workspace(ROOT).study("attention").ladder.references]
+
+
+def made_up(run: Run) -> float:
+    found = re.search(r"S(\d+)", run.shape)
+    length = int(found[1]) if found else 2048
+    wide = 2 if re.search("[dD]128", run.shape) else 1
+    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The attention study without its evidence."""
+    shutil.copytree(ROOT / "kernels" / "attention", tmp_path / "kernels" / "attention")
+    ladder = tmp_path / "ablations" / "attention" / "ablation.toml"
+    ladder.parent.mkdir(parents=True)
+    shutil.copy(ROOT / ladder.relative_to(tmp_path), ladder)
+    (tmp_path / "workbench.toml").write_text('study = "attention"\n')
+    return tmp_path
+
+
+SIZES = (ROOT / "docs" / "sizes.md").read_text()
+
+
+def part(text: str, study: str) -> list[list[str]]:
+    """The cells of the table of a study."""
+    lines = text.split(f"<!-- sizes: {study} -->\n")[1].split("\n\n")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+@pytest.mark.slow
+def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "find_gpu", lambda: None)
+        nothing = sizes.section(find_workspace(root), sizes.ATTENTION)
+    assert nothing == ("not collected", {})
+    gpu = StandIn(monkeypatch, made_up, noise=0.05)
+    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
+    monkeypatch.setattr(compiler, "package_version", lambda name: "4")
+    (line,) = re.findall("^ {4}workbench (sweep .*S=128.*)$", SIZES, re.MULTILINE)
+    assert main([*shlex.split(line), "--project", str(root)]) == 0
+    assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32
+    shown, charts = sizes.section(find_workspace(root), sizes.ATTENTION)
+    assert "not collected" not in shown
+    assert len(charts) == 2 * 4
+    for case in sizes.ATTENTION.cases:
+        found = not_none(sizes.over(find_workspace(root), sizes.ATTENTION, case))
+        assert list(found.sizes.values()) == LENGTHS
+        assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
+        drawn = charts[f"sizes/{case}-light.svg"]
+        assert "fastest reference" in drawn
+        assert VARIANT in drawn
+        assert f'src="sizes/{case}-light.svg"' in shown
+    head, _, *rows = part(f"<!-- sizes: attention -->\n{shown}", "attention")
+    assert head[-4:] == list(sizes.ATTENTION.cases)
+    assert [row[0] for row in rows[:8]] == [f"S={length}" for length in LENGTHS]
+    cells = [cell for row in rows[:8] for cell in row[1:]]
+    assert all(re.fullmatch(r"[\d.,]+ µs, 1\.\d+x \[[\d., ]+\] fa4", cell) for cell in cells)
+    (long,) = re.findall(r"\| S=16384 \| ([\d,]+) µs", shown)
+    assert float(long.replace(",", "")) == pytest.approx(3 + 16384**2 / 8000, rel=0.05)
+
+
+@pytest.mark.slow
+def test_shapes_in_bf16_are_collected_by_a_sweep(root: Path, monkeypatch: Patch) -> None:
+    StandIn(monkeypatch, made_up, noise=0.01)
+    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
+    assert sizes.at_shapes(find_workspace(root)).count("| not collected") == 36
+    for shape in ("b2h8s512d64", "b2h8s512d64-causal"):
+        typed = f"{shape},dtype=bfloat16,S=512|1024"
+        assert main(["sweep", VARIANT, "--shape", typed, "--project", str(root)]) == 0
+    text = sizes.at_shapes(find_workspace(root))
+    assert text.count("| not collected") == 34
+    cell = rf"not collected \| `{VARIANT}` [\d.]+ µs, 1\.\d+x \[1\.[^|]* fa4 \|"
+    assert len(re.findall(cell, text)) == 2
+
+
+@pytest.mark.slow
+def test_a_case_of_which_a_length_is_missing_is_not_shown(root: Path, monkeypatch: Patch) -> None:
+    StandIn(monkeypatch, made_up)
+    short = sizes.ATTENTION.cases["d64"].replace("16384", "8192")
+    assert main(["sweep", VARIANT, "--shape", short, "--project", str(root)]) == 0
+    assert sizes.over(find_workspace(root), sizes.ATTENTION, "d64") is None
+
+
+def test_the_coverage_over_recordings_is_the_measured_one() -> None:
+    table = (ROOT / "docs" / "measuring.md").read_text().split("<!-- between -->")[1]
+    shares = re.findall(r"the 95 % interval of ([\d.]+ %) is (\[.*?\])", table)
+    every, other = (" ".join(share) for share in shares)
+    (sessions,) = re.findall(r"one recording holds (\d+ %) of", table)
+    page = (ROOT / "docs" / "trust.md").read_text()
+    told = f"and with the spread between recordings in {every} on H100s, {other} on H200s"
+    assert f"[in {sessions}](measuring.md#recordings), {told}" in page
+
+
+def test_bounds_and_selection_are_those_of_the_textbooks() -> None:
+    assert claims.at_most(0, 56) == pytest.approx(1 - 0.05 ** (1 / 56))
+    assert claims.at_least(56, 56) == pytest.approx(0.05 ** (1 / 56))
+    assert claims.at_most(1, 2) == pytest.approx(math.sqrt(0.95))  # 1 - p² = 0.05
+    assert claims.largest_of(1) == pytest.approx(0, abs=1e-9)
+    assert claims.largest_of(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-4)
+
+
+def test_a_recording_made_again_adds_to_the_journal_alone(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    root = copy_of_fixture(tmp_path, "softmax")
+    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    before = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
+    between.again("softmax", root)
+    after = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
+    added = {path.name: after[path].removeprefix(before.get(path, b"")) for path in after}
+    assert {name for name, new in added.items() if new} == {"journal.jsonl", "ledger.jsonl"}
+    references = {"eager", "compiled"}
+    assert references < json.loads(added["journal.jsonl"])["medians"].keys() <= {*gpu.timed[0]}
+
+
+def test_a_study_without_times_on_this_gpu_is_not_recorded_again(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    gpu = StandIn(monkeypatch, lambda run: 10.0)
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA A100", "580", "8.0"))
+    with pytest.raises(RuntimeError, match="softmax has no times on this GPU model"):
+        between.again("softmax", copy_of_fixture(tmp_path, "softmax"))
+    assert not gpu.jobs
+
+
+def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
+    def pair(*values: float) -> list[between.Recorded]:
+        return [between.Recorded(str(value), "", value) for value in values]
+
+    every: dict[between.Pair, list[between.Recorded]] = {("wild", "0"): pair(0.0, 0.02)}
+    every |= {("calm", f"{n}"): pair(0.5, 0.5) for n in range(9)}
+    by_study = between.by_study(every, dict.fromkeys(every, 0.0))
+    assert by_study == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
+    assert between.together(by_study.values()) == pytest.approx(0.01)
+    assert between.of_others(by_study)["wild"] == 0.0
+
+
+def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
+    every = [
+        Told("", False, clocks=TwoClocks(2.0, 2.31, 0.0), share=0.9),
+        Told("", True, clocks=TwoClocks(16.0, 15.8, 0.0), share=0.434),
+        Told("", False, (CLOCKS,), clocks=TwoClocks(9.0, 9.812, 0.0), share=1.1),
+        Told("", False, ("kernels",), clocks=TwoClocks(180.0, 200.9, 0.0), share=12.0),
+        Told("", True),
+    ]
+    assert row(every, "H200", "2026-11-28") == "| 2026-11-28 | H200 | 5 | 2 | 1 | 0.81 | 0.43 |"
+    assert row(every[4:], "H200", "") == "|  | H200 | 1 | 1 | 0 | not collected | not collected |"
+
+
+def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:
+    call = ["write_inputs", "stamp(long *)", "stamp(long *)", "memset", "silu<int>(x)", "stamp"]
+    graph = ["advance", *call, "read_output", "stamp", *call, "read_output", *call, "stamp"]
+    lines = ["==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Value"']
+    for place, kernel in enumerate(graph):
+        values = zip(agreement.METRICS, ("1,500", "3,000"), strict=True)
+        lines += [f'"{place}","{kernel}","{metric}","{value}"' for metric, value in values]
+    calls = agreement.between_stamps([*agreement.launches(lines)])
+    assert [[one.kernel for one in each] for each in calls] == [["memset", "silu<int>"]] * 2
+    assert agreement.total(calls) == [3.0, 6.0]  # microseconds, thousands of cycles
+
+
+# ---- story.md
+STORY = story.PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def frozen() -> story.Evidence:
+    return story.evidence(FIXTURE)
+
+
+@pytest.mark.slow
+def test_its_numbers_hold() -> None:
+    assert list(story.faults(STORY, story.evidence())) == []
+    assert len(story.NAMED.findall(STORY)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("5<!--fix11[stagger=1] sessions-->", []),
+        ("1.09x<!--fix5 ratio-->", []),
+        ("1.08x<!--fix5 ratio-->", ["it is 1.09"]),
+        ("1.087x<!--fix5\nratio-->", ["it is 1.09"]),
+        ("204 µs<!--fix10 time at b4h16s2048d128-->", []),
+        ("1,028 µs<!--baseline time cold-->", []),
+        ("1.40x<!--fix5 ratio cold-->", []),
+        ("1.40x<!--fix5 ratio back-to-back-->", ["it is 1."]),
+        ("7 µs<!--fix99 time-->", ["not recorded"]),
+        ("7 µs<!--fix4 time at b1-->", ["not recorded"]),
+        ("7 µs<!--fix5 time at b2h8s512d64-causal-->", ["not recorded"]),
+        ("1.1x<!--sdpa ratio-->", ["not recorded"]),
+        ("5 %<!--fix4 predicted issue_active low-->", ["not recorded"]),
+        ("7<!--fix4 figure beauty-->", ["not recorded"]),
+        ("It took 5.14 µs, 12 % or 1.5x", ["'5.14 µs'", "'12 %'", "'1.5x'"]),
+        ("64 keys, 128 KB, `5.14 µs` and 2,8,512,64", []),
+        ("[15 of 216](trust.md)", []),
+        ("[15 of 217](trust.md)", ["217 of"]),
+    ],
+)
+def test_what_does_not_hold_is_found(
+    text: str, says: Sequence[str], frozen: story.Evidence
+) -> None:
+    found = list(story.faults(text, frozen))
+    assert len(found) == len(says)
+    for fault, said in zip(found, says, strict=True):
+        assert said in fault
+
+
+@pytest.mark.slow
+def test_its_pictures_are_there() -> None:
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', STORY)
+    assert len(pictures) == 9
+    assert all((story.PAGE.parent / each).is_file() for each in pictures)

@@ -1,0 +1,345 @@
+"""Files of evidence: read and written byte for byte, and what is wrong with one is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from answers import Capsys, Patch, both_of
+from made_evidence import timing
+from workbench import bounds
+from workbench.errors import UsageError
+from workbench.evidence import store
+from workbench.evidence.records import (
+    Captures,
+    CeilingsFile,
+    Environment,
+    Provenance,
+    Record,
+    Timing,
+    VariantRecord,
+    timing_name,
+)
+from workbench.evidence.store import EvidenceFolder, load_calibration
+from workbench.run import recording
+from workbench.run.recording import provenance
+from workbench.study.files import compressed, write_bytes
+from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
+
+SHAPE = "b2h8s512d64"
+KINDS: dict[str, type[Record]] = {
+    "variants": VariantRecord,
+    "timings": Timing,
+    "nvidia-h100-80gb-hbm3": CeilingsFile,
+    "nvidia-h200": CeilingsFile,
+}
+FILES = {
+    "variant": "variants/fix1.json",
+    "capture": f"{SHAPE}/captures.json",
+    "timing": f"{SHAPE}/timings/20260102T030405Z.json.zst",
+    "ceilings": "ceilings.json",
+}
+
+NO_REPEATS = b' "repeats": [],\n'  # what older captures have, and nothing reads
+
+
+@pytest.mark.parametrize(
+    "root", [FIXTURE, pytest.param(ROOT, marks=pytest.mark.slow)], ids=["fixture", "repository"]
+)
+def test_every_file_on_record_is_read_and_written_back_byte_for_byte(
+    root: Path, tmp_path: Path
+) -> None:
+    found = root.glob("ablations/*/evidence/*/**/*.json")
+    paths = sorted(path for path in found if path.name != "shape.json")
+    assert len(paths) > 50
+    for path in paths:
+        kind = Captures if path.name == "captures.json" else KINDS[path.parent.name]
+        store.write(tmp_path / "again.json", store.read(path, kind))
+        known = path.read_bytes().replace(NO_REPEATS, b"")
+        assert (tmp_path / "again.json").read_bytes() == known, path
+    timings = sorted(root.glob("ablations/*/evidence/*/*/timings/*"))
+    assert {path.suffixes[-1] for path in timings} == {".zst"}
+    for path in timings:
+        again = store.encoded(store.read(path, Timing), Path())
+        assert again == store.unpacked(path, path.read_bytes()), path
+
+
+def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
+    path = next(FIXTURE.glob("ablations/transpose/evidence/*/*/timings/*.json.zst"))
+    timing = store.read(path, Timing)
+    found = []
+    for name in ("one", "two"):
+        store.write(tmp_path / f"{name}.json.zst", timing)
+        found.append((tmp_path / f"{name}.json.zst").read_bytes())
+    assert found[0] == found[1]
+    two = tmp_path / "two.json.zst"
+    assert store.read(two, Timing) == timing
+    for broken in (found[0][:-9], found[0][:200], b"", b"{}", found[0][:50] + found[0][60:]):
+        two.write_bytes(broken)
+        with pytest.raises(UsageError, match="cannot be read"):
+            store.read(two, Timing)
+
+
+def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json.zst"
+    path.write_bytes(compressed(bytes(bounds.HELD_ALWAYS + 1)))
+    with pytest.raises(UsageError, match="holds too much"):
+        store.read(path, Timing)
+
+
+def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    here = folder.timing("large", "20260102T030405Z.json")
+    assert here.name == "20260102T030405Z.json.zst"
+    write_bytes(here, b"")
+    assert folder.timing_files("large") == [here]
+    assert folder.timing("large", timing_name(here.name)) == here
+
+
+def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
+    whole = EVIDENCE / FILES["variant"]
+    data = json.loads(whole.read_text())
+    data["build"]["provenance"]["weather"] = {"outside": [1, 2]}
+    path = tmp_path / "variant.json"
+    path.write_text(json.dumps({**data, "later": True}))
+    assert store.read(path, VariantRecord) == store.read(whole, VariantRecord)
+
+
+def test_what_is_as_its_fields_begin_is_not_written_and_read_all_the_same(tmp_path: Path) -> None:
+    recorded = EVIDENCE / FILES["variant"]
+    record = store.read(recorded, VariantRecord)
+    whole, path = told_in(recorded), tmp_path / "whole.json"
+    whole["build"]["kernels"][0] |= {"spill_store_bytes": 0}
+    next(iter(whole["checks"].values())).update(varies=False)
+    path.write_text(json.dumps(whole))
+    assert store.read(path, VariantRecord) == record
+    store.write(path, record)
+    assert json.loads(path.read_bytes()) == told_in(recorded)
+    written = path.read_text()
+    for left_out in ("spill_store_bytes", "varies"):
+        assert f'"{left_out}"' not in written
+
+
+def test_what_was_not_collected_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "provenance.json"
+    store.write(path, Provenance(date="2026-01-02T03:04:05Z"))
+    assert json.loads(path.read_text()) == {"date": "2026-01-02T03:04:05Z", "schema_version": 1}
+
+
+Change = Callable[[dict[str, Any]], object]
+NESTED = b'{"schema_version": 1, "later": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+
+
+def put(*path: str | int, value: Any) -> Change:
+    """Sets what stands at this place of a file."""
+
+    def change(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return change
+
+
+def take(*path: str) -> Change:
+    """Takes out what stands at this place of a file."""
+
+    def change(data: Any) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        del data[path[-1]]
+
+    return change
+
+
+LACKS = "Object missing required field"
+WRONG: list[tuple[str, Change, str]] = [
+    ("variant", take("build", "fingerprint"), f"{LACKS} `fingerprint` - at `$.build`"),
+    ("variant", take("build", "provenance", "date"), f"{LACKS} `date` - at `$.build.provenance`"),
+    (
+        "variant",
+        put("build", "kernels", 0, "registers", value="many"),
+        "Expected `int`, got `str` - at `$.build.kernels[0].registers`",
+    ),
+    (
+        "variant",
+        put("build", "warnings", value={}),
+        "Expected `array`, got `object` - at `$.build.warnings`",
+    ),
+    ("variant", take("checks", SHAPE, "status"), f"{LACKS} `status` - at `$.checks[...]`"),
+    (
+        "variant",
+        put("checks", SHAPE, "max_abs", value="0"),
+        "Expected `int | float | null`, got `str` - at `$.checks[...].max_abs`",
+    ),
+    (
+        "variant",
+        put("checks", SHAPE, "status", value="corect"),
+        "Invalid enum value 'corect' - at `$.checks[...].status`",
+    ),
+    ("capture", take("captures"), f"{LACKS} `captures`"),
+    (
+        "capture",
+        put("captures", "fix1", "launches", value=True),
+        "Expected `int`, got `bool` - at `$.captures[...].launches`",
+    ),
+    (
+        "capture",
+        put("captures", "fix1", "ncu_flags", value=[1]),
+        "Expected `str`, got `int` - at `$.captures[...].ncu_flags[0]`",
+    ),
+    ("timing", take("fingerprints"), f"{LACKS} `fingerprints`"),
+    ("timing", take("sessions"), f"{LACKS} `sessions`"),
+    (
+        "timing",
+        put("sessions", 1, "series", 0, "regime", value="warm"),
+        "Invalid enum value 'warm' - at `$.sessions[1].series[0].regime`",
+    ),
+    (
+        "timing",
+        put("nodes", "sdpa", 0, "kind", value="thought"),
+        "Invalid enum value 'thought' - at `$.nodes[...][0].kind`",
+    ),
+    (
+        "timing",
+        put("fingerprints", "fix2[warps=12]", value=3),
+        "Expected `str`, got `int` - at `$.fingerprints[...]`",
+    ),
+    (
+        "timing",
+        put("sessions", 0, "series", 1, "microseconds", 2, value=None),
+        "Expected `int | float`, got `null` - at `$.sessions[0].series[1].microseconds[2]`",
+    ),
+    (
+        "timing",
+        put("sessions", 0, "series", 0, "mhz", value=[1980]),
+        "has 'mhz' of another length than 'microseconds', 3 - at `$.sessions[0].series[0]`",
+    ),
+    (
+        "timing",
+        put("sessions", 0, "series", 0, "microseconds", value=[]),
+        "has 'around' of another length than 'microseconds', 0 - at `$.sessions[0].series[0]`",
+    ),
+    ("ceilings", take("not_collected"), f"{LACKS} `not_collected`"),
+    ("ceilings", take("provenance", "gpu"), "its provenance has no `gpu`"),
+    ("ceilings", take("ceilings", "fp32", "ran"), f"{LACKS} `ran` - at `$.ceilings[...]`"),
+    ("ceilings", put("ceilings", "dram", "value", value=0), "is 0 byte/s - at `$.ceilings[...]`"),
+]
+
+
+TIMING = store.content(timing(SHAPE, {"fix2[warps=12]": 97.0, "sdpa": 10.0}, reference="sdpa"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> EvidenceFolder:
+    return EvidenceFolder(tmp_path / EVIDENCE.name)
+
+
+def load(path: Path) -> object:
+    if path.name == "ceilings.json":
+        return load_calibration(EvidenceFolder(path.parent))
+    return store.read(path, Captures if path.name == "captures.json" else KINDS[path.parent.name])
+
+
+def refused(folder: EvidenceFolder, name: str, data: bytes) -> UsageError:
+    """What is said of a file of this kind with this content."""
+    path = folder.root / FILES[name]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(store.packed(path, data))
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize(("name", "change", "told"), WRONG, ids=[told for *_, told in WRONG])
+def test_a_wrong_field_is_named_with_what_was_expected(
+    name: str, change: Change, told: str, folder: EvidenceFolder
+) -> None:
+    data = told_in(EVIDENCE / FILES[name]) if name != "timing" else TIMING
+    data = json.loads(json.dumps(data))
+    change(data)
+    error = refused(folder, name, json.dumps(data).encode())
+    assert f"is damaged: {told}" in error.message
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"[]", "has no schema_version"),
+        (b'{"schema_version": "1"}', "has no schema_version"),
+        (b'{"schema_version": 1}', "is damaged: Object missing required field"),
+        (b'{"schema_version": 9}', "is of schema 9; this workbench reads up to "),
+        (b'{"schema_version": 1', "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"", "cannot be read"),
+        (NESTED, "cannot be read: nested too deeply"),
+    ],
+    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing", "nested"],
+)
+def test_what_is_no_record_is_named_in_every_kind_of_file(
+    name: str, data: bytes, told: str, folder: EvidenceFolder
+) -> None:
+    assert told in refused(folder, name, data).message
+
+
+def test_a_file_that_is_wrong_twice_is_no_traceback(folder: EvidenceFolder) -> None:
+    """A wrong field, and behind it no JSON at all."""
+    refused(folder, "variant", b'{"schema_version": 1, "variant": 3, "build": "\\ud800"}')
+
+
+def test_a_verb_names_the_file_and_ends_in_exit_code_2(tmp_path: Path, capsys: Capsys) -> None:
+    root = copy_of_fixture(tmp_path)
+    for name in FILES.values():
+        path = root / EVIDENCE.relative_to(FIXTURE) / name
+        whole = path.read_bytes() if path.exists() else b""
+        path.write_bytes(store.packed(path, b'{"schema_version": 1}'))
+        out, err = both_of(capsys, "ablate", project=root, code=2)
+        assert out == ""
+        first, hint = err.splitlines()
+        assert first.startswith(f"error: {path} is damaged: Object missing required field `")
+        assert hint.startswith("hint: ")
+        if whole:
+            path.write_bytes(whole)
+        else:
+            path.unlink()
+
+
+# ---- the command on record
+@pytest.mark.parametrize(
+    ("module", "typed", "told"),
+    [
+        ("", ["/usr/bin/workbench", "ablate", "fix1"], "workbench ablate fix1"),
+        ("workbench.__main__", ["/x/workbench/__main__.py", "check"], "workbench check"),
+        ("benchmarks.models", ["/x/models.py", "b?"], "python -m benchmarks.models 'b?'"),
+        ("", ["/x/times.py", "--out=/x/out"], "python times.py --out=out"),
+        ("", [""], "python"),
+        ("", ["-c", "7"], "python -c 7"),
+    ],
+)
+def test_of_each_program(monkeypatch: Patch, module: str, typed: list[str], told: str) -> None:
+    started = ModuleType("__main__")
+    started.__spec__ = ModuleSpec(module, None, origin=typed[0]) if module else None
+    monkeypatch.setitem(sys.modules, "__main__", started)
+    monkeypatch.setattr(sys, "argv", typed)
+    assert provenance(Environment()).command == told
+
+
+def test_of_a_process_that_acts_for_another(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(recording, "_elsewhere", [])
+    recording.act_for(["python", "-m", "benchmarks.models", "b?"])
+    assert provenance(Environment()).command == "python -m benchmarks.models 'b?'"
+
+
+def test_of_another_machine() -> None:
+    given = ["workbench", "check", "fix1"]
+    assert provenance(Environment(), command=given).command == "workbench check fix1"

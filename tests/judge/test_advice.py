@@ -1,0 +1,533 @@
+"""What to try next: a made-up kernel for every limit, the record, and the recorded ladder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import diagnosis
+
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
+from made_captures import FILE, HOT, Kernel, capture
+from workbench.app.executor import Local
+from workbench.app.judge import TrackRecord
+from workbench.app.show import current_capture
+from workbench.app.target import find_target
+from workbench.cli.main import main
+from workbench.derive.factors import BUSIEST, budget, duration_parts
+from workbench.derive.figures import Figure, stall_shares
+from workbench.evidence import store
+from workbench.judge.advice_rules import (
+    Advice,
+    AdviceRecord,
+    AdvisedKernel,
+    KindRecord,
+    Trial,
+    Tried,
+    advise,
+    record,
+    subject,
+    to_try,
+    together,
+    trust,
+)
+from workbench.judge.findings import sentence
+from workbench.judge.ladder import Ablation
+from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
+from workbench.render import answers as advice_json
+from workbench.render import as_json, markdown
+from workbench.render.document.advice import CATALOGUE
+from workbench.render.document.advice import to_try as told
+from workbench.study.model import Work
+from workbench.study.workspace import find_workspace
+from workbench.words import Change, Stage, Verdict
+from workspaces import FIXTURE, GOOD, ROOT, make, recorded_ladder
+
+HERE = ["--project", str(FIXTURE)]
+STREAM = Work(flops=1e6, bytes=20e6, dtype="float32")  # as many bytes as 0.05 of the DRAM rate
+PRODUCT = Work(flops=1e10, bytes=20e6, dtype="float16")
+SPREAD = {"wait": 0.25, "barrier": 0.25, "long_scoreboard": 0.25, "short_scoreboard": 0.25}
+GLOBAL = {"long_scoreboard": 0.9, "wait": 0.1}
+
+
+def given(kernel: Kernel, work: Work | None = STREAM, launches: int = 1) -> tuple[Advice, ...]:
+    first = not_none(to_try(advise(subject(capture(kernel, launches=launches), work=work))))
+    return first
+
+
+LARGE = dataclasses.replace(STREAM, bytes=160e6)
+LIMITS: list[tuple[Kernel, Work | None, str]] = [
+    (Kernel(SPREAD, busiest=0.6, microseconds=3.0), STREAM, "launch/early"),
+    (Kernel(SPREAD, blocks=40, waves=0.1, balance=0.3, warps=8.0), STREAM, "grid/split"),
+    (Kernel(SPREAD, blocks=140, waves=1.06, balance=0.55), STREAM, "tail/tail"),
+    (Kernel(SPREAD, balance=0.6), STREAM, "imbalance/balance"),
+    (Kernel(GLOBAL, dram=0.92), Work(1e6, 0.92 * 4e8, "float16"), "memory.dram/fuse"),
+    (Kernel(GLOBAL, dram=0.92), STREAM, "memory.dram/reuse"),
+    (Kernel(GLOBAL, l2=0.85, shared_kb=1.0, sectors=4.0), STREAM, "memory.l2/tile-shared"),
+    (Kernel(GLOBAL, l2=0.85), STREAM, "memory.l2/reuse"),
+    (
+        Kernel(GLOBAL, dram=0.7, excess=0.8, sectors=32.0),
+        Work(1e6, 0.68 * 4e8, "float16"),
+        "memory.sectors/coalesce",
+    ),
+    (
+        Kernel({"short_scoreboard": 0.5, "mio_throttle": 0.5}, conflicts=132 * 1.2e5),
+        STREAM,
+        "memory.shared/swizzle",
+    ),
+    (Kernel({"math_pipe_throttle": 1.0}, tensor=0.88, path="wgmma"), PRODUCT, "pipe.tensor/narrow"),
+    (Kernel({"math_pipe_throttle": 0.6, "wait": 0.4}, xu=0.75), STREAM, "pipe.xu/other-pipe"),
+    (Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5), PRODUCT, "pipe.fma/tensor"),
+    (
+        Kernel({"wait": 0.2, "gmma": 0.2, "short_scoreboard": 0.6}, tensor=0.45, xu=0.4),
+        PRODUCT,
+        "pipe.tensor/overlap",
+    ),
+    (Kernel({"wait": 1.0}, issue=0.85, fma=0.3), STREAM, "issue/less-work"),
+    (Kernel(GLOBAL, shared_kb=1.0, l1=0.5), STREAM, "latency.long_scoreboard/tile-shared"),
+    (
+        Kernel(GLOBAL, shared_kb=1.0, sectors=2.0),
+        dataclasses.replace(STREAM, bytes=160e6 / 3),
+        "latency.long_scoreboard/vector",
+    ),  # a few passes by narrow loads
+    (Kernel(GLOBAL, shared_kb=1.0), LARGE, "latency.long_scoreboard/overlap"),
+    (
+        Kernel(GLOBAL, shared_kb=1.0, sectors=4.0),
+        LARGE,
+        "latency.long_scoreboard/vector",
+    ),  # narrow loads of a stream
+    (Kernel(GLOBAL, sectors=4.0), LARGE, "latency.long_scoreboard/vector"),  # narrow loads of tiles
+    (
+        Kernel(GLOBAL, sectors=4.0, dram=0.7, issue=0.2),
+        Work(1e6, 0.7 * 4e8, "float16"),
+        "latency.long_scoreboard/vector",
+    ),  # a stream near the bandwidth, by narrow loads
+    (Kernel(GLOBAL), STREAM, "latency.long_scoreboard/async-copy"),
+    (Kernel(GLOBAL, tensor=0.1, path="wgmma"), PRODUCT, "latency.long_scoreboard/bulk-copy"),
+    (Kernel({"barrier": 0.8, "wait": 0.2}), STREAM, "latency.barrier/barriers"),
+    (Kernel({"wait": 1.0}), STREAM, "latency.wait/overlap"),
+    (Kernel({"dispatch_stall": 0.7, "wait": 0.3}), STREAM, "latency.dispatch_stall/operands"),
+    (Kernel({"gmma": 0.8, "wait": 0.2}, tensor=0.4, path="wgmma"), PRODUCT, "latency.gmma/overlap"),
+    (
+        Kernel({"no_instructions": 0.6, "branch_resolving": 0.2, "wait": 0.2}),
+        STREAM,
+        "latency.no_instructions/smaller-code",
+    ),
+    (
+        Kernel(SPREAD, warps=1.0, waves=0.25, blocks=132, occupancy=(6.0, 25.0)),
+        STREAM,
+        "latency.warps/split",
+    ),
+    (
+        Kernel(dict.fromkeys(("wait", "barrier", "drain", "sleeping", "misc"), 0.2), warps=2.5),
+        STREAM,
+        "latency.warps/warps",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernel", "work", "expected"), LIMITS, ids=[row[2] for row in LIMITS])
+def test_every_limit_has_its_first_advice(kernel: Kernel, work: Work | None, expected: str) -> None:
+    found = given(kernel, work)
+    assert found[0].id == expected, [(one.id, one.saved, one.sure) for one in found]
+    assert len({one.change for one in found}) == len(found) <= 3
+    assert all(0.03 <= one.saved < 1 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        (
+            Kernel({"drain": 1.0}, requests=0.0, stores=8e6, excess=0.875),
+            "88 % of the sectors are more than its data needs, most of them written",
+        ),
+        (
+            Kernel(GLOBAL, sectors=32.0, excess=0.8),
+            "80 % of the sectors are more than its data needs, most of them read",
+        ),
+        (
+            Kernel(GLOBAL, sectors=32.0, stores=32e6, excess=0.6),
+            "60 % of the sectors are more than its data needs",
+        ),
+    ],
+)
+def test_excess_sectors_are_a_share_of_loads_and_stores(kernel: Kernel, told: str) -> None:
+    (found,) = (one for one in given(kernel, None) if one.change == Change.COALESCE)
+    assert sentence(found.why).partition(";")[0] == told
+
+
+def test_several_launches_are_fused_first() -> None:
+    assert given(Kernel(SPREAD, busiest=0.6), launches=3)[0].id == "launch/fuse"
+
+
+def test_the_line_that_waits_is_named_with_its_share() -> None:
+    (first, *_) = given(Kernel({"long_scoreboard": 0.75, "wait": 0.25}))
+    assert first.spot is not None
+    assert (first.spot.file, first.spot.line) == (FILE, HOT)
+    assert first.spot.share == pytest.approx(0.75)
+    (first, *_) = given(Kernel(SPREAD, balance=0.6))
+    assert first.spot is None  # no line makes SMs unequal
+
+
+def test_floats_go_to_the_tensor_cores_at_a_price() -> None:
+    kernel = Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5)
+    halves = given(kernel, PRODUCT)[0]
+    floats = given(kernel, dataclasses.replace(PRODUCT, dtype="float32"))[0]
+    assert halves.id == floats.id == "pipe.fma/tensor"
+    assert floats.expected < halves.expected
+    assert "TF32" in sentence(floats.why)
+    doubles = given(kernel, dataclasses.replace(PRODUCT, dtype="float64"))
+    assert Change.TENSOR not in [one.change for one in doubles]
+
+
+def test_where_the_study_says_no_work_the_executed_operations_speak() -> None:
+    """As of a file that is tried: products are then a guess."""
+    work = Work(flops=0, bytes=PRODUCT.bytes, dtype="float16")
+    kernel = Kernel({"wait": 0.7, "long_scoreboard": 0.3}, issue=0.6, fma=0.5)
+    bare = subject(capture(kernel), work=work)
+    many = dataclasses.replace(bare, executed=PRODUCT.flops)
+    few = dataclasses.replace(bare, executed=10 * PRODUCT.bytes)
+    (tensor,) = [one for one in advise(many) or () if one.change == Change.TENSOR]
+    assert (
+        sentence(tensor.why)
+        == "500 FLOP a byte, none on the tensor cores; if these are products of matrices"
+    )
+    assert tensor.expected < given(kernel, PRODUCT)[0].expected
+    for other in (few, bare):
+        assert Change.TENSOR not in [one.change for one in advise(other) or ()]
+
+
+@pytest.mark.parametrize(
+    ("study", "variant", "first"),
+    [
+        ("attention", "baseline", ["tile-shared", "split", "reuse"]),
+        ("attention", "fix1", ["split", "tensor", "overlap"]),
+        ("softmax", "baseline", ["reuse", "overlap", "less-work"]),
+        ("softmax", "fused", ["fuse", "overlap", "less-work"]),
+        ("transpose", "baseline", ["coalesce", "vector"]),
+        ("transpose", "copy", ["fuse", "narrow", "overlap"]),
+    ],
+)
+def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str]) -> None:
+    """Its capture alone, and of the work the bytes alone: no ladder, no record, no operations."""
+    target = find_target(Local(), FIXTURE, study, None)
+    work = target.study.module.work(target.study.shapes[target.shape])
+    bare = dataclasses.replace(work, flops=0)
+    found = to_try(advise(subject(current_capture(target, variant)[2], work=bare)))
+    assert [one.change for one in found or ()] == first
+
+
+def test_at_the_bandwidth_the_room_that_is_left_is_told_first() -> None:
+    found = given(Kernel(GLOBAL, dram=0.8), Work(1e6, 0.8 * 4e8, "float32"))
+    text = markdown.blocks(told(found))
+    assert (
+        "DRAM is at 80.0 % of the theoretical bandwidth: what moves as many bytes gains 1.25x"
+        in text
+    )
+    assert text.index("DRAM is at") < text.index("1. **")
+    again = given(Kernel(GLOBAL, dram=0.8), Work(1e6, 0.4 * 4e8, "float32"))
+    assert "DRAM is at" not in markdown.blocks(told(again))
+
+
+def test_a_limit_is_told_once() -> None:
+    found = given(Kernel(GLOBAL, shared_kb=1.0, sectors=2.0), Work(1e6, 160e6 / 3, "float32"))
+    assert {one.limit.id for one in found} == {"latency.long_scoreboard"}
+    text = markdown.blocks(told(found))
+    assert text.count("long scoreboard stalls take") == 1
+    assert text.count("Limit: as 1.") == 2
+
+
+def test_the_metrics_that_are_cited_add_up_to_the_share() -> None:
+    stalls = {"mio_throttle": 0.54, "short_scoreboard": 0.06, "wait": 0.4}
+    found = [one for one in given(Kernel(stalls)) if "mio_throttle" in one.limit.metric]
+    limit = found[0].limit
+    assert limit.metric.count("issue_stalled_") == 2
+    assert limit.metric.startswith("smsp__pcsamp_warps_issue_stalled_mio_throttle + ")
+    assert limit.value / 100 == pytest.approx(limit.share, abs=0.02)
+    text = markdown.blocks(told(found))
+    assert "throttle and short scoreboard stalls take" in text.lower()
+
+
+def test_what_limits_next_caps_the_gain() -> None:
+    alone = given(Kernel(GLOBAL, issue=0.2))[0]
+    crowded = given(Kernel(GLOBAL, issue=0.2, l2=0.55))[0]
+    assert alone.id == crowded.id == "latency.long_scoreboard/async-copy"
+    assert alone.saved == pytest.approx(0.99 * 0.8 * 0.9)
+    assert crowded.saved == pytest.approx(1 - 0.55)
+    assert sentence(crowded.why).endswith("L2 would be the next limit")
+    assert crowded.gain == pytest.approx(1 / 0.55)
+
+
+def test_a_kernel_at_the_bandwidth_has_no_latency_to_hide() -> None:
+    work = Work(1e6, 0.98 * 4e8, "float16")
+    found = given(Kernel({"long_scoreboard": 1.0}, dram=0.98), work)
+    assert [one.limit.stage for one in found] == [Stage.MEMORY]
+
+
+def collected(kernel: Kernel, *without: str, work: Work | None = STREAM) -> list[str] | None:
+    found = advise(subject(capture(kernel, without), work=work))
+    return None if found is None else [one.id for one in found]
+
+
+def test_nothing_is_advised_where_nothing_was_collected() -> None:
+    both = {"long_scoreboard": 0.5, "short_scoreboard": 0.5}
+    bad = Kernel(both, busiest=0.6, balance=0.5, conflicts=132 * 1e5, excess=0.8)
+    every = not_none(collected(bad))
+    assert {each.split("/")[0].split(".")[0] for each in every} >= {"launch", "latency", "memory"}
+    levels = ("dram__", "derived__", "lts__")
+    assert collected(bad, BUSIEST, *levels) is None
+    unsampled = collected(bad, STALL_PREFIX) or []
+    assert unsampled
+    assert not [each for each in unsampled if each.startswith("latency.") and "warps" not in each]
+    unbalanced = collected(bad, BUSIEST) or []
+    assert not [each for each in unbalanced if each.startswith(("launch", "imbalance", "latency"))]
+    assert "memory.shared/swizzle" in every
+    assert "memory.shared/swizzle" not in (collected(bad, "l1tex__data_bank") or [])
+    assert collected(Kernel(SPREAD, xu=0.9), "sm__inst_executed_pipe_xu") == [
+        each for each in collected(Kernel(SPREAD)) or [] if not each.startswith("pipe.xu")
+    ]
+
+
+def with_megabytes(stalls: dict[str, float], **values: float) -> list[str]:
+    """What is advised of a kernel with some figures, in MB."""
+    one = subject(capture(Kernel(stalls)), work=STREAM)
+    more = {name: Figure(name, name, value, "MB", name) for name, value in values.items()}
+    found = advise(dataclasses.replace(one, figures={**one.figures, **more}))
+    return [each.id for each in found or ()]
+
+
+def test_spilled_registers_are_advised_by_their_share_of_the_bytes() -> None:
+    most = {"global_read": 100.0, "global_write": 100.0}
+    spilled = with_megabytes(GLOBAL, **most, local_read=300.0, local_write=300.0)
+    assert "memory.local/registers" in spilled
+    assert "memory.local/registers" not in with_megabytes(GLOBAL, **most, local_read=2.0)
+    assert "memory.local/registers" not in with_megabytes(GLOBAL, local_read=0.0)
+
+
+def test_atomics_are_what_reaches_l2_beside_stores() -> None:
+    stalls = {"lg_throttle": 0.8, "wait": 0.2}
+    sent = {"l1_to_l2": 100.0, "local_write": 0.0}
+    reduced = "memory.atomics/reuse"
+    assert reduced in with_megabytes(stalls, **sent, global_write=1.0, bulk_read=0.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=99.0, bulk_read=0.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=1.0, bulk_read=50.0)
+    assert reduced not in with_megabytes(stalls, **sent, global_write=1.0)
+
+
+def test_without_the_work_nothing_is_said_of_it() -> None:
+    product = Kernel({"wait": 1.0}, issue=0.6, fma=0.5)
+    assert "pipe.fma/tensor" in (collected(product, work=PRODUCT) or [])
+    assert "pipe.fma/tensor" not in (collected(product, work=None) or [])
+    assert "latency.long_scoreboard/tile-shared" not in (
+        collected(Kernel(GLOBAL, shared_kb=1.0, l1=0.5), work=None) or []
+    )
+
+
+def test_told_in_words() -> None:
+    bare = AdvisedKernel(figures={}, budget=None, used={})
+    assert advise(bare) is None
+    assert markdown.blocks(told(None)) == "What to try next: not collected"
+    idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
+    assert markdown.blocks(told((), after="a")) == idle
+    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), AdviceRecord()))
+    assert text.startswith(
+        "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, estimated "
+    )
+    assert "Limit: latency; long scoreboard stalls take 71 %" in text
+    assert "`kernel.cu:7`, 90 % of the stall time" in text
+    assert "Tried here" not in text
+
+
+def test_the_budget_is_the_time_of_the_busiest_sm() -> None:
+    made = capture(Kernel({"wait": 0.5, "barrier": 0.5}, issue=0.4, busiest=0.9, balance=0.5))
+    parts = not_none(duration_parts(made.metrics))
+    found = not_none(budget(parts, {**stall_shares(made.metrics), "not_selected": 0.3}))
+    assert found.head_tail + found.issuing + found.waiting == pytest.approx(1.0)
+    assert sum(found.waits.values()) == pytest.approx(found.waiting) == pytest.approx(0.9 * 0.6)
+    assert found.waits.keys() == {"wait", "barrier"}
+    assert found.imbalance == pytest.approx(0.9 * 0.5)
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert set(CATALOGUE) == set(Change)
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", change) for change in Change)
+    unheard = {"selected", "not_selected", "misc", "sleeping"}  # no kind of change of their own
+    alone = {
+        reason: {one.limit.stage for one in given(Kernel({reason: 1.0}, warps=9.0))}
+        for reason in STALL_REASONS
+        if reason not in unheard
+    }
+    assert all(alone.values()), [reason for reason, stages in alone.items() if not stages]
+
+
+def trial(kind: Change, verdict: Verdict = Verdict.KEPT) -> Trial:
+    return Trial("fix1", "baseline", "s", kind, verdict)
+
+
+def test_the_record_counts_tried_and_kept_by_kind() -> None:
+    copies = [trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, Verdict.SLOWER)]
+    known = together([record(copies), record([trial(Change.EARLY)]), record([])])
+    assert known.of(Change.ASYNC_COPY) == KindRecord(tried=2, kept=1)
+    assert known.of(Change.EARLY, Change.ASYNC_COPY, Change.TENSOR) == KindRecord(tried=3, kept=2)
+    assert known.of(Change.TENSOR) == known.of() == KindRecord()
+    assert record([trial(Change.CHOOSE)]) == AdviceRecord(), "a dispatcher makes no change"
+
+
+def test_what_was_never_kept_here_does_not_lead() -> None:
+    advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
+    assert advice[0].change == Change.EARLY
+    poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
+    ranked = not_none(to_try(advice, poor))
+    assert ranked[0].change != Change.EARLY
+    assert trust(KindRecord()) == 1.0
+    assert trust(KindRecord(tried=4, kept=4)) > 1.0 > trust(KindRecord(tried=1, kept=0)) > 0
+
+
+def test_what_was_tried_here_and_rejected_stands_last() -> None:
+    first, *others = given(Kernel(GLOBAL, issue=0.2))[:3]
+    failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.SLOWER),))
+    assert to_try((failed, *others)) == (*others, failed)
+    kept = dataclasses.replace(first, tried=(Tried("fix1", Verdict.KEPT),))
+    ranked = not_none(to_try((kept, *others)))
+    assert ranked[0] == kept
+    assert "Tried here: `fix1` kept" in markdown.blocks(told(ranked, AdviceRecord()))
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Ablation:
+    return recorded_ladder()
+
+
+def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
+    rows = [row for row in ladder.everything if row.capture]
+    assert len(rows) > 25
+    for row in rows:
+        text = as_json.dumps(advice_json.advised(ladder, row))
+        data = json.loads(text)
+        assert len(text.encode()) < 4096, row.variant
+        assert len(data["advice"]) <= 3
+        for one in data["advice"]:
+            assert one["id"].endswith(f"/{one['change']}")
+            assert one["estimated_gain"] > 1.03
+            assert one["line"] is None or (FIXTURE / one["line"]["file"]).is_file()
+    assert ladder.row("fix3").advice is None
+
+
+def test_what_is_advised_on_the_recorded_ladder(ladder: Ablation) -> None:
+    first = {
+        row.variant: [one.id for one in to_try(row.advice) or ()]
+        for row in ladder.everything
+        if row.advice
+    }
+    assert first["baseline"][0] == "latency.long_scoreboard/tile-shared"
+    assert first["fix1"][:2] == ["pipe.fma/tensor", "grid/split"]
+    assert first["fix6"][0] == "latency.long_scoreboard/bulk-copy"
+    assert all("registers" not in each for ids in first.values() for each in ids)
+
+
+def test_the_verb_prints_the_list_and_the_record(capsys: Capsys) -> None:
+    text = text_of(capsys, "advise", "fix6", *HERE)
+    assert "## What to try next after `fix6`" in text
+    assert "Tried here: `fix7` kept" in text
+    assert "`fix6.cu:24`" in text
+    (kept, tried) = map(int, re.findall(r"were kept in (\d+) of (\d+) recorded steps", text)[0])
+    record = json_of(capsys, "advise", "fix6", *HERE)["recorded_steps"]
+    assert record == {"tried": tried, "kept": kept}
+    assert 0 < kept < tried
+
+
+def test_the_verb_prints_json(capsys: Capsys) -> None:
+    data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
+    assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
+    assert data["recorded_steps"]["tried"] > 2  # of the ladder at its own shape
+
+
+ADVISE_TMA = ("advise", "tma", "--study", "transpose")
+
+
+def record_of(root: Path, verb: str, study: str, capsys: Capsys) -> Any:
+    return json_of(capsys, *verb.split(), "--study", study, project=root).get("recorded_steps")
+
+
+def read_records(path: Path) -> Mapping[str, AdviceRecord]:
+    return store.read(path, TrackRecord).studies
+
+
+def test_the_record_stands_in_a_file_that_ablate_updates(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    """And a verb that reads one ladder judges no other."""
+    root = tmp_path / "fixture"
+    shutil.copytree(FIXTURE, root)
+    file = root / "ablations" / "advice.json"
+    recorded = read_records(file)
+    assert recorded.keys() == {"attention", "softmax", "transpose"}
+    file.unlink()
+    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
+    for study in ("transpose", "attention", "softmax"):
+        record_of(root, "ablate", study, capsys)
+    assert read_records(file) == recorded, "what older versions wrote as well is not written"
+    written = file.read_bytes()
+    before = file.stat().st_mtime_ns
+    record_of(root, "ablate", "softmax", capsys)
+    found = record_of(root, "advise tma", "transpose", capsys)
+    changes = [one["change"] for one in json_of(capsys, *ADVISE_TMA, project=root)["advice"]]
+    assert found == dataclasses.asdict(together(recorded.values()).of(*changes))
+    assert found["tried"] > recorded["transpose"].of(*changes).tried
+    assert file.stat().st_mtime_ns == before
+    record_of(root, "ablate fix1", "attention", capsys)
+    assert file.read_bytes() == written  # a part of a ladder is not written
+    shutil.rmtree(root / "ablations" / "softmax")
+    assert record_of(root, "advise tma", "transpose", capsys) == found
+    file.write_text("{")
+    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
+    for verb in ("advise tma", "show tma", "profile tma", "ablate", "report"):
+        assert main([*verb.split(), "--study", "transpose", "--project", str(root)]) == 0
+        told = "".join(capsys.readouterr())
+        assert "advice.json cannot be read" in told or verb == "report"
+    report = root / "reports" / "transpose" / "OPTIMIZATION_REPORT.md"
+    assert "without a track record" in report.read_text()
+    assert file.read_text() == "{"  # the records of other studies may be mended
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message", "hint"),
+    [
+        ("fix3", 3, "fix3 has no capture", "workbench profile fix3"),
+        ("fix66", 2, "unknown variant 'fix66'", "'fix6'"),
+        (str(ROOT / "tests/recorded/ncu-raw.ncu-repz"), 2, "is a report", "workbench show"),
+    ],
+)
+def test_what_has_no_capture_ends_in_a_hint(
+    name: str, code: int, message: str, hint: str, capsys: Capsys
+) -> None:
+    out, err = both_of(capsys, "advise", name, *HERE, code=code)
+    assert out == ""
+    assert message in err
+    assert hint in err.split("hint:")[1]
+
+
+def test_a_kind_that_is_none_ends_in_a_hint(tmp_path: Path, capsys: Capsys) -> None:
+    make(tmp_path, {"baseline": GOOD, "fix1": GOOD})
+    path = tmp_path / "ablations" / "scale" / "ablation.toml"
+    path.write_text(path.read_text() + 'kind = "vektor"\n')
+    err = error_of(capsys, "list", project=tmp_path)
+    assert "'step 'fix1'.kind': invalid enum value 'vektor'" in err
+    assert "vector" in err.split("hint:")[1]
+    path.write_text(path.read_text().replace("vektor", "vector"))
+    assert find_workspace(tmp_path).study("scale").ladder.steps[1].kind == Change.VECTOR
+
+
+@pytest.mark.slow
+def test_the_docs_have_what_is_advised_of_planted_faults(capsys: Capsys) -> None:
+    assert diagnosis.main() == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    page = (ROOT / "docs" / "advice.md").read_text()
+    missing = [part for part in tables if part.strip() not in page]
+    assert not missing, "`python -m benchmarks.diagnosis` prints what docs/advice.md lacks"

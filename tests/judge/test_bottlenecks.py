@@ -1,0 +1,214 @@
+"""Which of the rules of ncu are named first, and how well shares of stalls are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from answers import not_none
+from made_ladder import ablation, with_row
+from workbench.derive.figures import (
+    ISSUING,
+    SAMPLES,
+    Figure,
+    figures,
+    stall_shares,
+    standard_error,
+    top_stall,
+)
+from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
+from workbench.ncu.capture import (
+    LINE_COLUMNS,
+    METRIC_COLUMNS,
+    RULE_COLUMNS,
+    Capture,
+    ColumnTable,
+    KeptTables,
+)
+from workbench.render.document import blocks
+from workbench.render.document.limits import brief
+from workbench.render.document.limits import share as share_text
+from workbench.render.document.limits import top_stall as top_stall_of
+from workbench.study.files import decompressed
+
+
+def seen(value: float) -> Figure:
+    return Figure("x", "X", value, "u", "m")
+
+
+def rule(name: str, title: str, estimate: float, scope: str = "global") -> tuple[object, ...]:
+    return (0, "k", name, "S", title, "message", scope, estimate, [("metric", 1.0)])
+
+
+def share(reason: str, value: float) -> tuple[str, Figure]:
+    return f"stall.{reason}", Figure(reason, reason, value, "%", "m")
+
+
+def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("drain", 2.0), share("selected", 20.0)])
+    found["achieved_occupancy"], found["theoretical_occupancy"] = seen(6), seen(18)
+    rules = ColumnTable(
+        [
+            rule("TheoreticalOccupancy", "", 81),
+            rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
+            rule("CPIStall", "Long Scoreboard Stalls", 55),
+            rule("HighPipeUtilization", "Low Utilization", 95, "local"),
+        ],
+        columns=RULE_COLUMNS,
+    )
+    lines = ColumnTable(
+        [
+            (0, "k", "/workbench/kernels/s/a.cu", n, "long_scoreboard", v)
+            for n, v in ((3, 10.0), (7, 30.0))
+        ],
+        columns=LINE_COLUMNS,
+    )
+    order = bottlenecks(rules, lines, found, {}, top=4)
+    assert [b.rule for b in order] == [
+        "CPIStall",
+        "MemoryCacheAccessPattern",
+        "HighPipeUtilization",
+        "TheoreticalOccupancy",
+    ]
+    assert order[0].hot_line is not None
+    assert (order[0].hot_line.line, order[0].hot_line.share) == (7, 0.75)
+    assert order[0].value == 60.0
+    assert attainable("MemoryCacheAccessPattern", "Global Store", 70, found) == 2.0
+
+
+def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
+    compression = rule("MemoryL2Compression", "Low Compression Rate", 63)
+    for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
+        focus = [("lrc__average_ilc_input_sector_success_rate.pct", rate)]
+        low = (*compression[:-1], [*focus, ("lrc__ilc_input_sectors.sum", 2097706.0)])
+        rules = ColumnTable([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
+        lines = ColumnTable([], columns=LINE_COLUMNS)
+        assert bottlenecks(rules, lines, found, {})[0].rule == first
+
+
+def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
+    """An estimate is of its kernel's own runtime."""
+    durations = [(0, "long", 90.0), (1, "short", 6.0), (2, "short", 4.0)]
+    metrics = ColumnTable(
+        [(n, k, "gpu__time_duration.sum", v, "ns") for n, k, v in durations],
+        columns=METRIC_COLUMNS,
+    )
+    part = parts(metrics)
+    assert part == {"long": 0.9, "short": 0.1}
+    rules = ColumnTable(
+        [
+            (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
+            (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
+        ],
+        columns=RULE_COLUMNS,
+    )
+    lines = ColumnTable([], columns=LINE_COLUMNS)
+    found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
+    first, second = bottlenecks(rules, lines, found, part)
+    assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
+    assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
+    assert "in long, 90 % of the durations" in blocks.plain(brief(first))
+    (only,) = bottlenecks(
+        ColumnTable(rules.entries[1:], rules.columns), lines, found, {"long": 1.0}
+    )
+    assert "durations" not in blocks.plain(brief(only))
+    assert only.kernel == "long"
+
+
+def test_without_rules_the_stalls_stand_in() -> None:
+    found = dict([share("wait", 40.0), share("selected", 60.0)])
+    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
+    (only,) = bottlenecks(ColumnTable([], RULE_COLUMNS), lines, found, {})
+    assert only.title == "Wait stalls"
+    assert math.isnan(only.estimated_speedup_pct)
+
+
+def test_ncus_markup_is_rendered_as_text() -> None:
+    link = "@url:Guide:https://docs.nvidia.com/x#y@"
+    text = f"See the {link} and @section:LaunchStats:Launch Statistics@."
+    assert "@" not in plain(text)
+    assert "Guide" in plain(text)
+
+
+def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_counts() -> None:
+    found = dict([share("long_scoreboard", 60.0), share("wait", 2.0), share("selected", 20.0)])
+    found["dram_pct"], found["fma_pipe"] = seen(88), seen(84)
+    unrated = rule("SOLBottleneck", "High Throughput", math.nan)
+    rules = ColumnTable([unrated, rule("CPIStall", "Wait Stalls", 40)], RULE_COLUMNS)
+    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
+    roof, advice = bottlenecks(rules, lines, found, {}, levels={"l2": 30.0, "dram": 85.0})
+    assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
+    assert blocks.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
+    assert advice.title == "High Throughput"
+    assert "no estimate" in blocks.plain(brief(advice))
+    (stall,) = bottlenecks(
+        ColumnTable([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {}
+    )
+    assert stall.title == "Long scoreboard stalls"
+
+
+# ---- samples
+REPEATS = sorted((Path(__file__).parents[1] / "recorded" / "repeats").glob("*.json.zst"))
+
+
+def test_a_share_of_506_samples_is_known_to_within_some_points() -> None:
+    """The review's example: 70 of 506 are 13.8 ± 1.5 %."""
+    error = standard_error(70 / 506, 506)
+    assert error == pytest.approx(0.01535, rel=1e-3)
+    assert share_text(70 / 506, error) == "13.8 ± 1.5 %"
+    assert standard_error(0.5, None) is None
+    assert share_text(0.5, None) == "50 %"
+    assert share_text(0.44, standard_error(0.44, 1e7)) == "44 %"
+
+
+def test_of_an_unknown_number_of_samples_there_is_no_error() -> None:
+    found = not_none(top_stall({"wait": 0.5, "barrier": 0.5}, None))
+    assert (found.reason, found.error) == ("barrier", None)
+    assert top_stall({"selected": 1.0}, 100) is None
+    assert top_stall({}, 100) is None
+
+
+def test_the_ladder_has_the_error_of_its_top_stall() -> None:
+    known = {SAMPLES: Figure(SAMPLES, "Warp state samples", 400.0, "sample", "")}
+    stalls = {"wait": 0.34, "barrier": 0.33, "selected": 0.33}
+    row = with_row(ablation(1), "fix1", stalls=stalls, figures=known).row("fix1")
+    found = not_none(top_stall_of(row))
+    assert found.reason == "wait"
+    assert found.error == pytest.approx(0.0237, rel=1e-2)
+
+
+@cache
+def recorded() -> list[tuple[str, list[Capture]]]:
+    """The repeated captures of each variant, or of each of its kernels."""
+    found: dict[str, list[Capture]] = {}
+    for path in REPEATS:
+        for launch in json.loads(decompressed(path.read_bytes()))["launches"]:
+            metrics = [tuple(row) for row in launch["metrics"]]
+            tables = KeptTables(launch["kernel"], metrics, [], [], frozenset(launch["collected"]))
+            name = f"{launch['ranges'][0]} {launch['kernel']}"
+            found.setdefault(name, []).append(Capture(path, (tables,)))
+    assert {len(captures) for captures in found.values()} == {3}
+    assert len(found) == 28
+    return sorted(found.items())
+
+
+def test_captures_differ_in_their_top_stall_within_its_error() -> None:
+    """Where they do, at least one of them has another reason that is as near."""
+    differing = 0
+    for name, captures in recorded():
+        tops, near = set(), False
+        for capture in captures:
+            shares = stall_shares(capture.metrics)
+            top = top_stall(shares, figures(capture.metrics)[SAMPLES].value)
+            assert top is not None, name
+            others = [v for k, v in shares.items() if k not in (top.reason, ISSUING)]
+            near |= max(others) + 2 * not_none(top.error) >= top.share
+            tops.add(top.reason)
+        differing += len(tops) > 1
+        assert near or len(tops) == 1, (name, tops)
+    assert differing >= 3

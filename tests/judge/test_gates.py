@@ -1,0 +1,224 @@
+"""Gates, verdicts and predictions, by hand-made numbers."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from made_records import build_of, built_kernel
+from workbench.derive.figures import Figure
+from workbench.derive.speedup import Ratio
+from workbench.evidence.records import Build, Check, Provenance
+from workbench.judge.findings import NOT_COLLECTED, Finding, sentence
+from workbench.judge.gates import (
+    OF_A_GAIN,
+    UNCHECKED,
+    Gate,
+    accuracy_gate,
+    compiler_gate,
+    correct_gate,
+    corrected_at,
+    faster_gate,
+    for_bug_fix,
+    given_up,
+    verdict,
+)
+from workbench.judge.predictions import judge_prediction
+from workbench.study.config import Gates
+from workbench.study.model import Prediction
+from workbench.words import CheckResult, GateState
+
+LIMITS = Gates()
+PASSED = [
+    Gate("correct", GateState.PASSED, NOT_COLLECTED),
+    Gate("compiler", GateState.PASSED, NOT_COLLECTED),
+]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (1.5, 1.6, "kept"),
+        (1.03, 1.04, "kept"),
+        (1.0, 1.05, "inconclusive"),
+        (0.9, 0.99, "slower"),
+        (0.9, 1.01, "no_gain"),
+    ],
+)
+def test_the_interval_decides(low: float, high: float, expected: str) -> None:
+    over = Ratio((low + high) / 2, low, high)
+    assert verdict([*PASSED, faster_gate(over, LIMITS)], over, LIMITS) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.98, 1.0, "kept"),
+        (1.1, 1.2, "kept"),
+        (0.96, 0.98, "inconclusive"),
+        (0.9, 0.97, "slower"),
+    ],
+)
+def test_what_corrects_its_parent_has_to_be_no_slower(
+    low: float, high: float, expected: str
+) -> None:
+    over = Ratio((low + high) / 2, low, high)
+    limits = for_bug_fix(LIMITS)
+    gate = faster_gate(over, limits, corrects=True, fails_at="ragged")
+    assert verdict([*PASSED, gate], over, limits) == expected
+    assert sentence(gate.why).endswith("over the parent, which fails its check at ragged")
+
+
+def with_error(status: str, error: float | None = None) -> Check:
+    return Check(status=CheckResult(status), times_reference=error, fingerprint="")
+
+
+@pytest.mark.parametrize(
+    ("parent", "own", "shown"),
+    [
+        (with_error("correct"), with_error("correct"), False),
+        (with_error("wrong"), with_error("correct"), True),
+        (with_error("hung"), with_error("correct"), True),
+        (with_error("unsupported"), with_error("correct"), False),
+        (with_error("wrong"), with_error("wrong"), False),
+        (with_error("wrong"), with_error("unsupported"), False),
+        (with_error("wrong"), None, False),
+        (with_error("correct", 2.5), with_error("correct", 1.1), True),
+        (with_error("correct", 2.5), with_error("correct", 2.4), False),
+        (None, with_error("correct"), False),
+    ],
+)
+def test_a_bug_is_shown_by_a_check_that_the_parent_fails_and_the_step_passes(
+    parent: Check | None, own: Check | None, shown: bool
+) -> None:
+    plain = {"plain": with_error("correct")}
+    parents = plain | ({"ragged": parent} if parent else {})
+    checks = plain | ({"ragged": own} if own else {})
+    assert corrected_at(checks, parents, LIMITS) == ("ragged" if shown else None)
+
+
+def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
+    over = Ratio(2.0, 1.9, 2.1)
+    faster = faster_gate(over, LIMITS)
+    wrong = Gate("correct", GateState.FAILED, NOT_COLLECTED)
+    rough = Gate("accurate", GateState.FAILED, NOT_COLLECTED)
+    assert verdict([wrong, rough, faster], over, LIMITS) == "wrong"
+    assert verdict([*PASSED, rough, faster], over, LIMITS) == "inaccurate"
+    assert (
+        verdict([PASSED[0], Gate("compiler", GateState.OPEN, NOT_COLLECTED), faster], over, LIMITS)
+        == "inconclusive"
+    )
+    assert verdict([*PASSED, faster_gate(None, LIMITS)], None, LIMITS) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.2, 0.3, "slower"), (0.9, 1.2, "inconclusive"), (1.2, 1.3, "inconclusive")],
+)
+def test_a_time_alone_can_reject_and_not_keep(low: float, high: float, expected: str) -> None:
+    over = Ratio((low + high) / 2, low, high, 5)
+    gates = [*PASSED, faster_gate(over, LIMITS)]
+    in_a_stream = Gate("kernels", GateState.OPEN, Finding(UNCHECKED))
+    assert verdict([*gates, in_a_stream], over, LIMITS) == expected
+    not_measured = [Gate(name, GateState.OPEN, NOT_COLLECTED) for name in OF_A_GAIN]
+    assert verdict([*gates, *not_measured], over, LIMITS) == expected
+    unchecked = Gate("timed outputs", GateState.OPEN, NOT_COLLECTED)
+    assert verdict([*gates, unchecked], over, LIMITS) == "inconclusive"
+
+
+def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) -> Build:
+    kernel = built_kernel(spill_store_bytes=spilled)
+    return build_of(
+        kernel, warnings=warnings, error=error, provenance=Provenance(date="2026-01-02T03:04:05Z")
+    )
+
+
+def test_warnings_and_spills_fail_the_compiler_gate() -> None:
+    assert compiler_gate(build(), LIMITS).state == "passed"
+    assert sentence(compiler_gate(build(warnings=("w",)), LIMITS).why) == "w"
+    loose = Gates(allow_warnings=True, allow_spills=True)
+    assert sentence(compiler_gate(build(), loose).why) == "no warning, no spill"
+    allowed = compiler_gate(build(warnings=("w",)), loose)
+    assert (allowed.passed, sentence(allowed.why)) == (True, "allowed here: w")
+    assert compiler_gate(build(spilled=8), LIMITS).passed is False
+    allowed = compiler_gate(build(spilled=8), loose)
+    assert (allowed.passed, sentence(allowed.why)) == (
+        True,
+        "allowed here: 8 bytes of register spills",
+    )
+    assert sentence(compiler_gate(build(error="no\nmore"), LIMITS).why) == "no"
+    assert compiler_gate(None, LIMITS).passed is None
+
+
+def checked(status: CheckResult, why: str = "", error: float | None = None) -> Check:
+    return Check(status=status, why=why, max_abs=error, relative=None, fingerprint="")
+
+
+def test_one_wrong_shape_fails_the_correctness_gate() -> None:
+    good = checked(CheckResult.CORRECT, error=1e-3)
+    bad = checked(CheckResult.WRONG, "off by one", 1.0)
+    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    assert (
+        sentence(correct_gate({"s": good, "t": refused}, "s").why)
+        == "max error 0.001 over 1 shapes"
+    )
+    assert sentence(correct_gate({"s": good, "t": bad}, "s").why) == "wrong at t: off by one"
+    assert correct_gate({"s": good, "t": refused}, "t").passed is False
+    assert correct_gate({}, "s").state == "open"
+    bare = Check(status=CheckResult.CORRECT, why="", max_abs=None, relative=None, fingerprint="")
+    assert sentence(correct_gate({"s": bare}, "s").why) == "max error not collected over 1 shapes"
+
+
+def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
+    good = checked(CheckResult.CORRECT, error=1e-3)
+    told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
+    assert told.passed is True
+    assert sentence(told.why) == "max error 0.001 over 1 shapes, not checked at 2 others"
+    due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
+    assert (due.passed, due.binding) == (None, True)
+    assert sentence(due.why) == "not collected at ragged"
+    wrong = correct_gate({"s": good, "t": checked(CheckResult.WRONG, "off")}, "s", due=["ragged"])
+    assert wrong.passed is False
+
+
+def test_what_a_step_gives_up_must_be_declared() -> None:
+    good = checked(CheckResult.CORRECT, error=1e-3)
+    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+    checks = {"s": good, "t": refused}
+    lost = given_up(checks, {"s": good, "t": good})
+    assert lost == ("t",)
+    assert given_up(checks, checks) == ()
+    hidden = correct_gate(checks, "s", lost)
+    assert hidden.passed is False
+    assert sentence(hidden.why) == "no longer supports t, which the ladder does not declare (drops)"
+    assert correct_gate(checks, "s", lost, drops=["t"]).passed is True
+
+
+def seen(value: float) -> Figure:
+    return Figure("x", "X", value, "u", "m")
+
+
+def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
+    factor = Prediction("x", (0.4, 0.6), None)
+    bounds = Prediction("x", None, (10, 20))
+    judged = [
+        judge_prediction(factor, seen(100), seen(50)),
+        judge_prediction(factor, seen(100), seen(70)),
+        judge_prediction(factor, None, seen(50)),
+        judge_prediction(bounds, None, seen(20)),
+        judge_prediction(bounds, seen(15), None),
+    ]
+    assert [j.result for j in judged] == [
+        "confirmed",
+        "refuted",
+        "not measurable",
+        "confirmed",
+        "not measurable",
+    ]
+
+
+def test_the_output_that_decided_is_named() -> None:
+    one = with_error("correct", 1.5)
+    one = msgspec.structs.replace(one, output="lse")
+    gate = accuracy_gate({"large": one}, LIMITS, "torch")
+    assert sentence(gate.why) == "1.5x the error of torch at large in 'lse' ≤ 2x"

@@ -1,0 +1,912 @@
+"""Which format a file is of, what is read of it, and what a newcomer is told who got it wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from answers import Capsys, Patch, json_of, not_none
+from workbench.app.executor import Local
+from workbench.app.trial import learned, prepare, rounded_up
+from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
+from workbench.problems import detect
+from workbench.problems.given import made, put
+from workbench.problems.problem import Problem, Request, split
+from workbench.problems.user_files import read_call, read_input, read_launch, read_output
+from workbench.problems.writing import TrialFacts, write
+from workbench.run.compilation import sources_of
+from workbench.run.protocol import Learned, TrialJob
+from workbench.run.worker.correctness import check_variant
+from workbench.run.worker.device import on_cpu
+from workbench.run.worker.guard import Guard
+from workbench.run.worker.trial_call import TrialRun
+from workbench.study.sources import source_files
+from workbench.study.workspace import find_workspace, load_module
+from workbench.words import CheckResult
+
+EXAMPLES = Path(__file__).parent / "examples"
+SOFTMAX = "def softmax(x):\n    return x.softmax(-1)\n"
+INPUTS = "def inputs(rows=8, cols=16):\n    return (torch.randn(rows, cols, device='cuda'),)\n"
+CUDA = {
+    "inputs": ("x=randn(64,128)", "n=128"),
+    "outputs": ("out=empty_like(x)",),
+    "launch": "softmax[(x.shape[0],), 256](x, out, n)",
+    "versus": "torch.softmax(x, dim=-1)",
+}
+
+
+def file(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(f"import torch\n\n\n{text}")
+    return path
+
+
+def problem(source: Path | str, **options: Any) -> Problem:
+    path, function = split(str(source))
+    return detect.read(Request(source=path, function=function, **options))
+
+
+@pytest.fixture
+def tried(tmp_path: Path, same_draws: None, monkeypatch: Patch) -> Callable[[Problem], Learned]:
+    """Writes a problem and calls it once on the CPU, as the worker does."""
+
+    def work(found: Problem) -> Learned:
+        root = tmp_path / "made"
+        write(found, root, TrialFacts())
+        smallest = min(found.shapes, key=lambda n: sum(
+            v for v in found.shapes[n].parameters.values() if isinstance(v, int)))  # fmt: skip
+        job = TrialJob(
+            study=found.name,
+            shapes=(smallest,),
+            baseline=found.baseline.name,
+            called=found.baseline.called,
+            references=tuple(module.name for module in found.references),
+            device="cpu",
+        )
+        monkeypatch.chdir(root)
+        with on_cpu():
+            told = TrialRun(job).run()
+        write(found, root, learned(found, told))
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+        with on_cpu():
+            checked(root, found, smallest)
+        return told
+
+    return work
+
+
+def checked(root: Path, found: Problem, shape: str) -> None:
+    """What was written goes through the engine's own check, watched as every variant is."""
+    study = find_workspace(root).study(found.name)
+    names = [found.baseline.name, *(module.name for module in found.references)]
+    guard = Guard(study.folder, sources_of(study, names))
+    guard.integrity.also(study.module)
+    runs = {n: guard.load(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
+    peer = guard.unheard(runs[names[1]]) if len(names) > 1 else None
+    for name in names:
+        with guard.watching(name):
+            outcome = check_variant(study.module, runs[name], study.shapes[shape], peer)
+        assert (outcome.status, outcome.why) == (CheckResult.CORRECT, ""), name
+
+
+def small(name: str, folder: Path, **sizes: int) -> Path:
+    """An example with other sizes, for the CPU."""
+    text = (EXAMPLES / name).read_text()
+    for key, value in sizes.items():
+        kept = [line for line in text.splitlines() if line.startswith(f"{key} = ")]
+        text = text.replace(kept[0], f"{key} = {value}")
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+# Formats, each read and called.
+
+
+def test_a_function_of_a_file_is_called_with_its_inputs(tmp_path: Path, tried: Any) -> None:
+    found = problem(file(tmp_path, SOFTMAX + INPUTS), versus="torch.softmax")
+    assert found.kind == "a Python function"
+    assert found.what == "mine.py, a Python function: its function softmax(x)"
+    told = tried(found)
+    assert told.inputs == {"x": "float32[8, 16]"}
+    assert told.exact
+    assert set(told.errors) == {"baseline", "torch_softmax"}
+    assert max(relative for _, relative in told.errors.values()) < 1e-6
+    assert told.bytes == {"rows=8 cols=16": 2 * 8 * 16 * 4}
+
+
+def test_a_kernelbench_solution_has_the_parameters_of_the_model(tmp_path: Path, tried: Any) -> None:
+    path = small("rms_norm.py", tmp_path, rows=8, features=16)
+    found = problem(path, solution=EXAMPLES / "rms_norm_new.py", versus="compile")
+    assert found.kind == "a KernelBench problem"
+    assert [m.called for m in found.references] == ["torch.compile of Model", "rms_norm.py:Model"]
+    told = tried(problem(path, solution=EXAMPLES / "rms_norm_new.py"))
+    assert told.errors["baseline"][1] < 1e-6  # its own weights are all ones
+    assert told.exact
+
+
+def test_a_kernelbench_model_alone_is_tried_itself(tmp_path: Path, tried: Any) -> None:
+    found = problem(small("rms_norm.py", tmp_path, rows=8, features=16))
+    assert found.itself
+    assert found.references == ()
+    assert tried(found).errors["baseline"][1] < 1e-6
+
+
+def test_a_gpu_mode_task_has_tests_and_benchmarks_and_its_own_check(tried: Any) -> None:
+    found = problem(EXAMPLES / "histogram")
+    assert found.kind == "a GPU MODE task"
+    timed = {name: shape.timed for name, shape in found.shapes.items()}
+    assert timed == {"test0": False, "test1": False, "benchmark0": True, "benchmark1": True}
+    assert found.default_shape == "benchmark1"
+    told = tried(found)
+    assert told.destinations == ("counts",)  # which it only writes into
+    assert told.inputs == {"values": "uint8[1000]"}
+    assert told.errors == {"baseline": (0.0, 0.0), "ref_kernel": (0.0, 0.0)}
+
+
+def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
+    found = problem(EXAMPLES / "histogram" / "submission.py")
+    write(found, tmp_path, TrialFacts(destinations=("counts",)))
+    with on_cpu():
+        study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_histogram")
+        inputs = study.inputs(study.shapes["test0"], torch.Generator())
+        right = study.reference(**inputs).to(torch.int64)
+        wrong = right.clone()
+        wrong[3] += 1
+        assert study.accepts(inputs, right) == ""
+        assert "refuses it: 1 bins differ" in study.accepts(inputs, wrong)
+
+
+def test_what_the_formats_own_check_accepts_is_right(
+    tmp_path: Path, tried: Any, trials_here: None
+) -> None:
+    """As in tasks that allow results in half precision."""
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
+    folder = tmp_path / "rounded"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return data * 2\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    return torch.allclose(output, ref_kernel(data), rtol=2e-2), 'too far'\n"
+    )
+    text = "def custom_kernel(data):\n    return (data.half() * {by}).float()\n"
+    (folder / "submission.py").write_text(text.format(by=2))
+    found = problem(folder)
+    told = tried(found)
+    assert told.accepted
+    assert learned(found, told).relative > told.errors["baseline"][1] > 1e-4
+    (folder / "submission.py").write_text(text.format(by=2.5))
+    trial = prepare(Local(), problem(folder), tmp_path / "other", None, on_gpu=False)[2]
+    assert trial.refused == "check_implementation() refuses it: too far"
+
+
+def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, tried: Any) -> None:
+    """Named tuples, and another type than the reference's."""
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
+    folder = tmp_path / "sums"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    (folder / "reference.py").write_text(
+        "import torch\n\n\ndef ref_kernel(data):\n    return torch.sort(data.double())\n\n\n"
+        "def generate_input(size, seed):\n    return torch.randn(size, device='cuda')\n\n\n"
+        "def check_implementation(data, output):\n"
+        "    assert isinstance(output, tuple)\n"
+        "    return torch.equal(output[0].double(), ref_kernel(data)[0]), 'not sorted'\n"
+    )
+    (folder / "submission.py").write_text(
+        "import torch\n\n\ndef custom_kernel(data):\n    return torch.sort(data)\n"
+    )
+    assert tried(problem(folder)).accepted
+
+
+def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
+    write(problem(EXAMPLES / "histogram"), tmp_path, TrialFacts())
+    with on_cpu():
+        study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_drawn")
+        one, other = (
+            study.inputs(study.shapes["test0"], torch.Generator().manual_seed(seed))["values"]
+            for seed in (1, 2)
+        )
+    assert not torch.equal(one, other)
+
+
+def flashinfer(folder: Path, **changes: Any) -> Path:
+    """The example with a solution in plain torch that returns what it computes."""
+    for each in (EXAMPLES / "flashinfer").iterdir():
+        shutil.copy(each, folder)
+    path = folder / "rmsnorm_triton_row.json"
+    solution = json.loads(path.read_text())
+    run = json.loads((folder / "rmsnorm_h4096.json").read_text())["reference"]
+    solution["sources"][0]["content"] = run
+    solution["spec"] |= {"language": "python", "destination_passing_style": False, **changes}
+    path.write_text(json.dumps(solution))
+    return folder / "rmsnorm_h4096.json"
+
+
+def test_a_flashinfer_bench_definition_finds_workloads_and_solution(
+    tmp_path: Path, tried: Any
+) -> None:
+    found = problem(flashinfer(tmp_path))
+    assert found.kind == "a FlashInfer-Bench definition"
+    assert dict(found.shapes["batch_size64"].parameters) == {"batch_size": 64, "eps": 1e-06}
+    assert found.default_shape == "batch_size8192"
+    told = tried(found)
+    assert told.inputs == {"hidden_states": "bfloat16[64, 4096]", "weight": "bfloat16[4096]"}
+    assert told.outputs == ("bfloat16[64, 4096]",)
+    assert set(told.errors) == {"baseline", "definition"}
+
+
+def test_a_flashinfer_bench_solution_may_write_into_its_outputs(tmp_path: Path, tried: Any) -> None:
+    path = flashinfer(tmp_path, destination_passing_style=True)
+    solution = tmp_path / "rmsnorm_triton_row.json"
+    data = json.loads(solution.read_text())
+    data["sources"][0]["content"] = (
+        "def run(x, w, eps, out):\n"
+        "    wide = x.float()\n"
+        "    out.copy_(wide * (wide.pow(2).mean(-1, keepdim=True) + eps).rsqrt() * w)\n"
+    )
+    solution.write_text(json.dumps(data))
+    told = tried(problem(path))
+    assert told.errors["baseline"][1] < 0.01
+    assert told.outputs == ("bfloat16[64, 4096]",)
+
+
+def test_a_flashinfer_bench_solution_alone_is_no_problem(tmp_path: Path) -> None:
+    flashinfer(tmp_path)
+    error = complaint(lambda: problem(tmp_path / "rmsnorm_triton_row.json"))
+    assert "is a solution of 'rmsnorm_h4096', and no definition" in error.message
+
+
+def test_a_function_for_nsight_python_needs_no_nsight(tmp_path: Path, tried: Any) -> None:
+    text = (EXAMPLES / "matmul_nsight.py").read_text().replace("(10, 11)", "(4, 5)")
+    path = tmp_path / "matmul_nsight.py"
+    path.write_text(text)
+    found = problem(path)
+    assert found.kind == "a function for nsight-python"
+    assert [dict(shape.parameters) for shape in found.shapes.values()] == [
+        {"n": 16, "dtype": "torch.float16"},
+        {"n": 32, "dtype": "torch.float16"},
+    ]
+    assert [m.called for m in found.references] == ["matmul"]  # normalize_against
+    assert found.baseline.called == "matmul_nsight.py:einsum"
+    told = tried(found)
+    assert told.inputs == {"a": "float16[16, 16]", "b": "float16[16, 16]"}
+    assert told.errors["baseline"][1] < 1e-3
+
+
+def test_a_range_that_writes_into_a_tensor_gives_it(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "import nsight\n\n\n@nsight.analyze.kernel\ndef bench(n):\n"
+        "    x = torch.randn(n, device='cuda')\n    out = torch.empty_like(x)\n"
+        "    with nsight.annotate('double'):\n        torch.mul(x, 2, out=out)\n\n\n"
+        "if __name__ == '__main__':\n    bench(64)\n"
+    )
+    found = problem(file(tmp_path, text), versus="torch.add(x, x)")
+    assert dict(found.shapes[found.default_shape].parameters) == {"n": 64}
+    assert tried(found).destinations == ("out",)
+
+
+def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> None:
+    launch = "softmax<<<x.shape[0], 256>>>(x, out, n)"
+    found = problem(EXAMPLES / "row_softmax.cu", **CUDA | {"launch": launch})
+    assert found.kind == "a CUDA source"
+    write(found, tmp_path, TrialFacts())
+    text = (tmp_path / "kernels/softmax/baseline.py").read_text()
+    assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", compiler="program")' in text
+    assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
+
+
+def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, builds_here: None, capsys: Capsys) -> None:
+    found = problem(EXAMPLES / "row_softmax.cu", **CUDA)
+    write(found, tmp_path, TrialFacts())
+    built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]
+    assert built["kernels"][0]["registers"] > 0
+
+
+# What comes along.
+
+
+def test_what_a_file_imports_from_beside_it_comes_along(tmp_path: Path, tried: Any) -> None:
+    (tmp_path / "helper.py").write_text("from parts import two\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("from .number import two\n")
+    (tmp_path / "parts" / "number.py").write_text("two = 2\n")
+    (tmp_path / "other.py").write_text("")
+    text = "from helper import two\n\n\ndef twice(x):\n    return two * x\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="torch.mul(x, 2)")
+    assert set(found.files) == {"mine.py", "helper.py", "parts/__init__.py", "parts/number.py"}
+    assert tried(found).errors["baseline"] == (0.0, 0.0)
+    root = tmp_path / "made"
+    study = find_workspace(root).study(found.name)
+    covered = {p.name for p in source_files(study, study.variants["baseline"])}
+    assert {"mine.py", "helper.py", "number.py", "baseline.py"} <= covered
+
+
+def test_the_users_file_stays_as_it_is(tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    found = problem(path)
+    write(found, tmp_path / "made", TrialFacts())
+    assert (tmp_path / "made/kernels" / found.name / "mine.py").read_bytes() == path.read_bytes()
+
+
+def test_a_function_that_fills_a_tensor_has_it_made_for_every_call(
+    tmp_path: Path, tried: Any
+) -> None:
+    text = "def add(x, y, out):\n    torch.add(x, y, out=out)\n"
+    made_of = ("x=randn(8)", "y=randn(8)", "out=empty(8)")
+    told = tried(problem(file(tmp_path, text), inputs=made_of, versus="torch.add"))
+    assert told.destinations == ("out",)
+    assert told.in_place == ()
+    assert told.errors["baseline"] == told.errors["torch_add"]
+
+
+def test_a_function_that_changes_its_input_says_so(tmp_path: Path, tried: Any) -> None:
+    text = "def double(x):\n    x.mul_(2)\n"
+    found = problem(file(tmp_path, text), inputs=("x=randn(8)",), versus="torch.mul(x, 2)")
+    root = tmp_path / "made"
+    assert tried(found).in_place == ("x",)
+    assert 'in_place = ("x",)' in (root / "kernels/double/study.py").read_text()
+    reference = (root / "kernels/double/torch_mul.py").read_text()
+    assert "given.put(inputs, (\"x\",), _versus(given.one(inputs, 'x'), 2))" in reference
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs"),
+    [
+        ("    x.mul_(2)\n", 1),
+        ("    return x.mul_(2)\n", 1),
+        ("    x.mul_(2)\n    return x.sum(dim=-1)\n", 2),
+    ],
+)
+def test_what_works_in_place_is_compared_with_itself(
+    body: str, outputs: int, tmp_path: Path, tried: Any
+) -> None:
+    found = problem(file(tmp_path, f"def double(x):\n{body}"), inputs=("x=randn(4,8)",))
+    told = tried(found)
+    assert told.in_place == ("x",)
+    assert len(told.outputs) == outputs
+    assert told.errors["baseline"][1] < 1e-6
+
+    workspace = find_workspace(tmp_path / "made")
+    study = load_module(workspace.study("double").folder / "study.py", "study_in_place")
+    x = torch.randn(4, 8)
+    left = study.reference(x=x)
+    parts = left if isinstance(left, tuple) else (left,)
+    assert len(parts) == outputs
+    assert torch.equal(parts[-1], 2 * x.double())
+
+
+def test_a_reference_that_returns_nothing_left_its_result_in_the_input() -> None:
+    """As torch.compile of what works in place does."""
+    x = torch.ones(3)
+    put({"x": x}, ("x",), None)
+    assert torch.equal(x, torch.ones(3))
+    put({"x": x}, ("x",), 2 * x)
+    assert torch.equal(x, 2 * torch.ones(3))
+
+
+def test_an_input_of_the_shape_gives_another_shape(tmp_path: Path, tried: Any) -> None:
+    found = problem(file(tmp_path, SOFTMAX + INPUTS), inputs=("rows=3",), versus="torch.softmax")
+    assert tried(found).inputs == {"x": "float32[3, 16]"}
+
+
+def test_what_is_not_called_gives_what_the_reference_gives(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Not the doubles that it is checked in."""
+    path = file(tmp_path, "def softmax(x):\n    import no_such_package\n")
+    given = {"inputs": ("x=randn(8)",), "versus": "torch.softmax"}
+    told = called(tmp_path, monkeypatch, "cpu", path=path, **given)
+    assert set(told.failures) == {"baseline"}
+    assert told.outputs == ("float32[8]",)
+
+
+def test_a_reference_that_says_float32_is_computed_in_doubles(tmp_path: Path, tried: Any) -> None:
+    """Its own rounding would else be the measure of others'."""
+    text = (
+        "def norm(x):\n    return x / x.double().pow(2).sum().sqrt().to(x.dtype)\n\n\n"
+        "def reference(x):\n    wide = x.to(torch.float32)\n"
+        "    return wide / wide.pow(2).sum().sqrt()\n"
+    )
+    told = tried(problem(file(tmp_path, text), inputs=("x=randn(4096)",)))
+    assert told.exact
+    assert 0 < told.errors["norm" if "norm" in told.errors else "baseline"][1] < 1e-6
+    assert 0 < told.errors["mine_reference"][1] < 1e-6 if "mine_reference" in told.errors else True
+
+
+def test_a_reference_that_takes_no_doubles_is_told_of(tmp_path: Path, tried: Any) -> None:
+    text = (
+        "def same(x):\n    return x * 1\n\n\ndef reference(x):\n"
+        "    assert x.dtype == torch.float32, 'only float32'\n    return x + 0\n"
+    )
+    told = tried(problem(file(tmp_path, text), inputs=("x=randn(8)",)))
+    assert not told.exact
+    assert "only float32" in told.refusal
+
+
+# What is wrong, and the way out.
+
+
+def complaint(work: Any) -> WorkbenchError:
+    with pytest.raises(WorkbenchError) as caught:
+        work()
+    assert caught.value.hint
+    return caught.value
+
+
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("x = 1\n", {}, "defines no function to try"),
+    ("def a(x): ...\ndef b(x): ...\n", {}, "has several functions: a, b"),
+    (SOFTMAX, {}, "has no inputs() and no --input gives x of softmax()"),
+    (SOFTMAX, {"inputs": ("y=randn(8)",)}, "gives x of softmax()"),
+    (SOFTMAX, {"inputs": ("x=randn(8)", "z=1")}, "'z', which is no parameter of softmax()"),
+    (
+        SOFTMAX + "def inputs(rows):\n    return {}\n",
+        {},
+        "inputs() has a parameter without a default",
+    ),
+    ("def softmax(x)\n    return x\n", {}, "mine.py:4: SyntaxError"),
+    (
+        SOFTMAX,
+        {"inputs": ("x=randn(8)",), "versus": "tortch.softmax"},
+        "the Python package 'tortch' is not installed",
+    ),
+    (SOFTMAX, {"inputs": ("x=randn(8)",), "versus": "softmax"}, "names no package and no file"),
+    ("import triton\n\n\n@triton.jit\ndef kernel(x): ...\n", {}, "defines no function to try"),
+    (SOFTMAX, {"solution": Path("a.py")}, "--solution says nothing to a Python function"),
+    (
+        SOFTMAX + INPUTS,
+        {"inputs": ("y=randn(8)",)},
+        "'y', which is no parameter of softmax() or of inputs()",
+    ),
+    (
+        SOFTMAX + INPUTS,
+        {"launch": "softmax[1, 2](x)"},
+        "--launch says nothing to a Python function, as mine.py is one",
+    ),
+    (
+        SOFTMAX + INPUTS,
+        {"outputs": ("out=empty_like(x)",)},
+        "--output says nothing to a Python function",
+    ),
+    (
+        SOFTMAX + INPUTS,
+        {"workload": Path("a.jsonl")},
+        "--workload says nothing to a Python function",
+    ),
+    (
+        (EXAMPLES / "rms_norm.py").read_text(),
+        {"inputs": ("x=randn(8)",)},
+        "--input says nothing to a KernelBench problem",
+    ),
+    ("class ModelNew(torch.nn.Module): ...\n", {}, "has a ModelNew without the Model"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "said"), MISTAKES, ids=[row[2] for row in MISTAKES])
+def test_a_mistake_in_a_file_or_an_option_is_named(
+    text: str, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    error = complaint(lambda: problem(file(tmp_path, text), **options))
+    assert said in error.message
+    assert error.exit_code in (2, 3)
+
+
+def test_what_is_not_there_or_unknown_is_named(tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX)
+    assert "'mine.py'" in complaint(lambda: problem(tmp_path / "mime.py")).hint
+    (tmp_path / "empty").mkdir()
+    assert complaint(lambda: problem(tmp_path / "empty" / "mine.py")).hint == (
+        f"the folder {tmp_path / 'empty'} is empty"
+    )
+    assert "name a file in it, such as mine.py" in complaint(lambda: problem(tmp_path)).hint
+    assert "softmax" in complaint(lambda: problem(f"{path}:softmx")).hint
+    text = tmp_path / "notes.txt"
+    text.write_text("")
+    assert "nothing that can be tried" in complaint(lambda: problem(text)).message
+    (tmp_path / "a.json").write_text("{}")
+    assert "no definition" in complaint(lambda: problem(tmp_path / "a.json")).message
+
+
+OF_A_PACKAGE = """
+from workbench.problems import python_function
+from workbench.problems.problem import Format
+
+FORMAT = Format(
+    label="a tile kernel",
+    files=".tile",
+    priority={priority},
+    is_of=lambda request: {is_of},
+    read=python_function.read,
+    options=frozenset({{"inputs"}}),
+)
+"""
+
+
+def installed(folder: Path, text: str = "", name: str = "tiles", **parts: object) -> None:
+    """A package with a problem format, as pip leaves it in a folder of ``sys.path``."""
+    of = "request.source.suffix == '.tile'"
+    made = OF_A_PACKAGE.format(**{"priority": 10, "is_of": of, **parts})
+    (folder / f"{name}_format.py").write_text(text or made)
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    entry = f"[workbench.problems]\n{name} = {name}_format:FORMAT\n"
+    (info / "entry_points.txt").write_text(entry)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: Patch) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "tiles_format", raising=False)
+    return folder
+
+
+def test_a_package_adds_a_format_by_its_entry_point(site: Path, tmp_path: Path) -> None:
+    path = file(tmp_path, SOFTMAX + INPUTS, "mine.tile")
+    assert "nothing that can be tried" in complaint(lambda: problem(path)).message
+    installed(site)
+    assert problem(path).name == "softmax"
+    error = complaint(lambda: problem(path, launch="softmax[1, 2](x)"))
+    assert error.message == "--launch says nothing to a tile kernel, as mine.tile is one"
+    assert "a tile kernel (.tile)" in complaint(lambda: problem(file(tmp_path, "", "a.b"))).hint
+
+
+@pytest.mark.parametrize("priority", [1, 70])
+def test_the_highest_priority_reads_a_file(priority: int, site: Path, tmp_path: Path) -> None:
+    installed(site, priority=priority, is_of="True")
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    error = complaint(lambda: problem(path, launch="softmax[1, 2](x)"))
+    assert ("a tile kernel" if priority == 70 else "a Python function") in error.message
+
+
+OUTSIDE = """
+from workbench.problems.problem import (
+    DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling, require
+)
+
+def read(request: Request) -> Problem:
+    text = require(request.source).read_text().split()[-1]
+    return Problem(
+        kind=FORMAT.label, what="mine.tile, a tile kernel", name="tiles", title="tiles", files={},
+        shapes={DEFAULT_SHAPE: GivenShape({})}, default_shape=DEFAULT_SHAPE, loads="import torch",
+        made="{'x': torch.ones(4)}", expression=f"inputs['x'] * {text}",
+        baseline=calling("mine.tile", "import torch", f"inputs['x'] * {text}"),
+    )
+
+FORMAT = Format("a tile kernel", ".tile", 10, lambda request: True, read)
+"""
+
+
+def test_a_format_needs_one_module_of_the_engine(site: Path, tmp_path: Path) -> None:
+    installed(site, OUTSIDE)
+    found = problem(file(tmp_path, "2", "mine.tile"))
+    scope: dict[str, Any] = {}
+    exec(found.baseline.text, scope)
+    assert (found.baseline.name, scope["run"](x=3)) == ("baseline", 6)
+
+
+BROKEN = {
+    "an import": ("import tilez", "No module named 'tilez'"),
+    "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),
+    "no format": ("FORMAT = 3", "tiles_format:FORMAT is of type int, not Format"),
+    "no object": ("", ""),
+    "is_of": (OF_A_PACKAGE.format(priority=70, is_of="1 / 0"), "ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_package_is_named_and_stops_no_other_format(
+    how: str, site: Path, tmp_path: Path
+) -> None:
+    text, why = BROKEN[how]
+    installed(site, text or "print('hello')")
+    told: list[str] = []
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    found = detect.read(Request(source=path), told.append)
+    assert found.kind == "a Python function"
+    assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
+
+
+def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
+    made = OF_A_PACKAGE.format(priority=70, is_of="True")
+    installed(site, made.replace("python_function.read", "lambda request: request.launches"))
+    error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
+    assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
+    assert error.exit_code == 4
+
+
+TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
+    (
+        "def softmax(x):\n    x + 1\n",
+        "x=randn(8)",
+        "torch.softmax",
+        GateFailed,
+        "mine.py:softmax returned None, and changed none of its inputs",
+    ),
+    (
+        "def product(x, y):\n    return x @ y\n",
+        "x=randn(4,8) y=randn(4,8)",
+        "torch.add",
+        GateFailed,
+        "mine.py:5: mine.py:product fails: RuntimeError: mat1 and mat2",
+    ),
+    (
+        "def total(x):\n    return x.sum(-1)\n",
+        "x=randn(4,8)",
+        "torch.softmax",
+        GateFailed,
+        "mine.py:total returns float32[4], and the reference [4, 8]",
+    ),
+    (
+        "def length(x):\n    return 3\n",
+        "x=randn(4,8)",
+        "torch.softmax",
+        GateFailed,
+        "mine.py:length returned int, not a tensor",
+    ),
+    (
+        "def length(n):\n    return torch.ones(n)\n",
+        "n=3",
+        "torch.ones",
+        UsageError,
+        "the inputs have no tensor",
+    ),
+    (SOFTMAX, "x=randn(4,8)", "torch.softmx", UsageError, "unknown name in torch 'softmx'"),
+    (SOFTMAX, "x=randn(4,8)", "torch.softmax(y, dim=-1)", UsageError, "unknown input in --vs 'y'"),
+    (
+        SOFTMAX,
+        "x=randn(4,8)",
+        "torch.mul",
+        UsageError,
+        "torch.mul takes no call with x: mul() missing",
+    ),
+    (SOFTMAX, "x=randn('a')", "torch.softmax", UsageError, "cannot be made"),
+    (
+        SOFTMAX + "def inputs():\n    return {'x': torch.randn(-1)}\n",
+        "",
+        "torch.softmax",
+        GateFailed,
+        "mine.py:7: the inputs cannot be made: RuntimeError",
+    ),
+]
+
+
+def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Learned:
+    found = problem(given.pop("path"), **given)
+    write(found, tmp_path / "made", TrialFacts())
+    references = tuple(module.name for module in found.references)
+    shapes = (found.default_shape,)
+    job = TrialJob(
+        study=found.name,
+        shapes=shapes,
+        baseline="baseline",
+        called=found.baseline.called,
+        references=references,
+        device="cpu",
+    )
+    monkeypatch.chdir(tmp_path / "made")
+    with on_cpu():
+        trial = TrialRun(job)
+        trial.device = torch.device(device)
+        return trial.run()
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "versus", "kind", "said"), TRIED, ids=[row[4] for row in TRIED]
+)
+def test_a_mistake_that_only_a_call_shows_is_named(
+    text: str,
+    inputs: str,
+    versus: str,
+    kind: type[WorkbenchError],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> None:
+    given: Any = {"path": file(tmp_path, text), "inputs": inputs.split(), "versus": versus}
+    if "mat1 and mat2" in said:  # on a CPU, what fails may need a GPU
+        with on_cpu():
+            told = called(tmp_path, monkeypatch, "cpu", **given)
+        assert said in told.failures["baseline"].message
+        return
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", **given))
+    assert said in error.message
+    assert isinstance(error, kind)
+
+
+def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(TrialRun, "drawn", lambda trial, shape: {"x": torch.ones(3)})
+    path = file(tmp_path, SOFTMAX + INPUTS)
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cuda", path=path))
+    assert "the input 'x' is on the CPU" in error.message
+    assert "device='cuda'" in error.hint
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
+    path = file(tmp_path, "import no_such_package\n\n\n" + SOFTMAX)
+    told = called(
+        tmp_path, monkeypatch, "cpu", path=path, inputs=("x=randn(8)",), versus="torch.softmax"
+    )
+    failure = told.failures["baseline"]
+    assert failure.message == "needs no_such_package, which is not installed (mine.py:4)"
+    assert failure.hint.startswith("install the package that `no_such_package` is of")
+
+
+def test_what_is_too_large_for_a_cpu_is_not_made(tmp_path: Path, monkeypatch: Patch) -> None:
+    path = file(tmp_path, SOFTMAX)
+    given = {"inputs": ("x=randn(1048576, 1048576)",), "versus": "torch.softmax"}
+    error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", path=path, **given))
+    assert "4398.0 GB" in error.message
+    assert isinstance(error, EnvironmentLacks)
+
+
+def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> None:
+    kernelbench = small("rms_norm.py", tmp_path, rows=8)
+    empty = file(tmp_path, "", "empty.py")
+    error = complaint(lambda: problem(kernelbench, solution=empty))
+    assert "empty.py defines no ModelNew" in error.message
+
+    folder = tmp_path / "task"
+    shutil.copytree(EXAMPLES / "histogram", folder)
+    error = complaint(lambda: problem(folder))
+    assert "names ../matching.py, which is not there" in error.message
+    shutil.copy(EXAMPLES / "matching.py", tmp_path)
+    (folder / "submission.py").write_text("")
+    assert "defines no custom_kernel" in complaint(lambda: problem(folder)).message
+    (folder / "task.yml").write_text("tests: 3")
+    assert "Expected `array | null`" in complaint(lambda: problem(folder)).message
+    (folder / "task.yml").write_text("lang: [")
+    assert "is no YAML" in complaint(lambda: problem(folder)).message
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "yaml", None)
+        with pytest.raises(EnvironmentLacks) as lacks:
+            problem(folder)
+    assert "pip install pyyaml" in lacks.value.hint
+
+    definition = flashinfer(tmp_path, entry_point="main.py::go.there")
+    data = json.loads((tmp_path / "rmsnorm_triton_row.json").read_text())
+    data["spec"]["entry_point"] = "run"
+    (tmp_path / "rmsnorm_triton_row.json").write_text(json.dumps(data))
+    assert "has no entry point among its sources" in complaint(lambda: problem(definition)).message
+    line = '{"axes": {"batch_size": 8}, "inputs": {"weight": {"type": "constant"}}}'
+    (tmp_path / "rmsnorm_h4096.jsonl").write_text(line)
+    error = complaint(lambda: problem(definition))
+    assert "rmsnorm_h4096.jsonl:1 is no workload" in error.message
+    assert "constant" in error.message
+    (tmp_path / "rmsnorm_h4096.jsonl").unlink()
+    assert "batch_size and no workload" in complaint(lambda: problem(definition)).message
+
+
+@pytest.mark.parametrize(
+    ("without", "said"),
+    [
+        ({"launch": ""}, "needs --launch: how softmax(const float* x, float* out, int cols)"),
+        ({"inputs": ()}, "needs --input"),
+        ({"versus": ""}, "nothing says what softmax should compute"),
+        ({"launch": "softmx[1, 256](x, out, n)"}, "unknown kernel of row_softmax.cu 'softmx'"),
+        ({"launch": "softmax[1, 256](x, y, n)"}, "'y' is no input or output"),
+        ({"launch": "softmax(x, out, n)"}, "is no launch"),
+        ({"launch": "softmax[open('f'), 256](x, out, n)"}, "'open' is no input or output"),
+        ({"outputs": ("out=load(x)",)}, "'load' makes no output"),
+    ],
+)
+def test_what_a_cuda_source_needs_is_named(without: dict[str, Any], said: str) -> None:
+    error = complaint(lambda: problem(EXAMPLES / "row_softmax.cu", **CUDA | without))
+    assert said in error.message
+
+
+# Expressions.
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "dtype"),
+    [
+        ("x=randn(4, 8)", (4, 8), torch.float32),
+        ("x=rand((2,3), dtype=float16)", (2, 3), torch.float16),
+        ("x=randn(16, dtype=float8_e4m3fn)", (16,), torch.float8_e4m3fn),
+        ("x=full((2,), -1.5, dtype=torch.float64)", (2,), torch.float64),
+        ("x=randint(0, 10, (5,), dtype=int32)", (5,), torch.int32),
+        ("x=randperm(7)", (7,), torch.int64),
+        ("x=arange(0, 12, 3)", (4,), torch.int64),
+        ("x=zeros(2, dtype=bool)", (2,), torch.bool),
+    ],
+)
+def test_inputs_are_made_as_they_are_written(
+    text: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    call = not_none(read_input(text).call)
+    tensor = made(call, torch.Generator())
+    assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "randn(4)",
+        "x=",
+        "x=randn",
+        "x=random(4)",
+        "x=randn(n)",
+        "x=randn(4, device=cuda)",
+        "x=randn(4, dtype=float17)",
+        "x=__import__('os').system('true')",
+        "x=randn(*open('f'))",
+        "x=[1]*4",
+        "x=randn(4",
+        "1x=randn(4)",
+    ],
+)
+def test_what_is_no_input_is_refused_and_never_run(text: str) -> None:
+    assert complaint(lambda: read_input(text)).exit_code == 2
+
+
+def test_plain_values_are_what_they_say() -> None:
+    assert [read_input(text).value for text in ("n=-3", "eps=1e-6", "flag=True", "s='a'")] == [
+        -3, 1e-6, True, "a",
+    ]  # fmt: skip
+
+
+def test_launches_are_read_in_both_ways() -> None:
+    names = ("x", "out", "n")
+    one = read_launch("k[(cdiv(n, 256), 2), (32, 8), 4 * n](x, out, n - 1)", names)
+    other = read_launch("k<<<(cdiv(n, 256), 2), (32, 8), 4 * n>>>(x, out, n - 1)", names)
+    assert one == other
+    assert one.extents == "(cdiv(n, 256), 2), (32, 8), 4 * n"
+    assert one.arguments == ("x", "out", "n - 1")
+    assert read_launch("k<float, 4><<<1, 32>>>(x)", names).kernel == "k<float, 4>"
+    assert read_output("out=empty(x.shape[0], n // 2, dtype=float16)", names)[1] == (
+        "torch.empty(x.shape[0], n // 2, dtype=torch.float16, device='cuda')"
+    )
+
+
+def test_a_call_to_compare_with_takes_inputs_and_plain_values_alone() -> None:
+    assert read_call("torch.softmax(x, dim=-1)").arguments == "x, dim=-1"
+    for text in ("torch.softmax(open('f'))", "f(x)(y)", "lambda: 1", "a.b(**c)", "torch.add(x+y)"):
+        complaint(lambda text=text: read_call(text))
+
+
+def test_tolerances_are_rounded_up_so_that_a_draw_changes_nothing() -> None:
+    assert [rounded_up(v) for v in (0.0, 1e-4, 1.1e-4, 0.0021, 6.2, 3e-9)] == [
+        0.0, 1e-4, 2e-4, 5e-3, 10.0, 5e-9,
+    ]  # fmt: skip
+
+
+def test_a_shape_that_is_none_of_a_problem_is_refused(tmp_path: Path) -> None:
+    found = problem(EXAMPLES / "histogram")
+    error = complaint(lambda: prepare(Local(), found, tmp_path, "benchmark7", on_gpu=False))
+    assert "unknown shape" in error.message
+    error = complaint(lambda: prepare(Local(), found, tmp_path, "test0", on_gpu=False))
+    assert "timed are benchmark0, benchmark1" in error.hint
+
+
+def test_doubles_do_not_load_torchs_compiler() -> None:
+    """In every session of a ``try`` that took two seconds of six."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, torch\n"
+            "from workbench.problems.given import exact\n"
+            "out = exact(lambda given: given['x'] + torch.ones(3, dtype=torch.float32),\n"
+            "            {'x': torch.ones(3)})\n"
+            "assert out.dtype == torch.float64\n"
+            "assert 'torch._dynamo' not in sys.modules\n",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

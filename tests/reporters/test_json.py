@@ -1,0 +1,407 @@
+"""JSON, CSV and HTML for other programs: keys, numbers, and a column in every output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tools import reference
+
+import workbench as wb
+from answers import Capsys, Patch, error_of, text_of
+from made_ladder import ablation
+from workbench.judge.ladder import Ablation, Row
+from workbench.render import columns, markdown, terminal
+from workbench.render.as_table import as_csv, safe
+from workbench.render.columns import LadderColumn, Where, ladder_table
+from workbench.render.document import ladder_view as document
+from workbench.render.document.blocks import (
+    Align,
+    Block,
+    Bullets,
+    Callout,
+    Cell,
+    Chart,
+    CodeBlock,
+    Fold,
+    Marking,
+    Paragraph,
+    Section,
+    SourceChange,
+    Span,
+    Table,
+    TableColumn,
+    TableRow,
+    code,
+    line,
+    words,
+)
+from workbench.render.html import Writer, anchor
+from workbench.reporters import try_
+from workspaces import FIXTURE, ROOT, output_of
+
+DOCS = (ROOT / "docs" / "json.md").read_text()
+RECORDS = "".join([*reference.records(), *reference.columns()])
+MOST = 120
+# Objects whose keys are data: regimes, gates, stall reasons, shapes, or what a finding is about.
+BY_DATA = ("regimes", "gates", "stalls", "newer", "values", "files")
+
+
+def names(value: Any, key: str = "") -> set[str]:
+    """The keys of all objects that are names of fields."""
+    if isinstance(value, list):
+        return set().union(*(names(each) for each in value))
+    if not isinstance(value, dict):
+        return set()
+    if key == "shape":  # the rest are the study's parameters
+        return {"name"}
+    inside = set().union(*(names(each, name) for name, each in value.items()))
+    return inside if key in BY_DATA else inside | value.keys()
+
+
+def keys_of(*verb: str) -> set[str]:
+    return names(json.loads(output_of(" ".join([*verb, "--study attention --json"]))))
+
+
+@pytest.fixture(scope="module")
+def found() -> set[str]:
+    return keys_of("ablate")
+
+
+def test_key_names_are_few(found: set[str]) -> None:
+    assert 80 < len(found) <= MOST
+
+
+def unexplained(keys: set[str]) -> set[str]:
+    return keys - set(re.findall(r"`([a-z_0-9]+)`", DOCS + RECORDS))
+
+
+def test_the_docs_explain_every_key(found: set[str]) -> None:
+    assert unexplained(found) == set()
+
+
+@pytest.mark.parametrize("verb", ["show fix9 --source --sass", "advise fix9"])
+def test_the_docs_explain_every_key_of_a_variant(verb: str) -> None:
+    assert unexplained(keys_of(*verb.split())) == set()
+
+
+def test_the_links_to_records_lead_to_them() -> None:
+    assert set(re.findall(r"reference\.md#(\w+)\)", DOCS)) <= {
+        name.lower() for name in re.findall(r"^### `(\w+)`$", RECORDS, re.MULTILINE)
+    }
+
+
+# ---- CSV
+Rows = list[dict[str, str]]
+
+
+def printed(capsys: Capsys, *arguments: str) -> Rows:
+    text = text_of(capsys, *arguments, "--csv", project=FIXTURE)
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_the_ladder_has_numbers_with_their_intervals(capsys: Capsys) -> None:
+    rows = {
+        row["variant"]: row for row in printed(capsys, "ablate", "fix1", "--study", "attention")
+    }
+    assert rows["fix1"]["verdict"] == "kept"
+    low, value, high = (
+        float(rows["fix1"][f"speedup_over_parent{end}"]) for end in ("_low", "", "_high")
+    )
+    assert low < value < high
+    assert len(rows["fix1"]["microseconds"]) > len("209.786")  # not rounded
+    assert rows["baseline"]["speedup_over_parent"] == ""
+
+
+def test_show_and_profile_have_the_figures(capsys: Capsys) -> None:
+    rows = printed(capsys, "show", "tma", "--study", "transpose")
+    assert list(rows[0]) == ["figure", "value", "unit", "metric"]
+    assert float(rows[0]["value"]) > 1
+    both = printed(capsys, "profile", "tma", "padded", "--study", "transpose")
+    assert {row["section"] for row in both} == {"tma", "padded"}
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "-1+1"])
+def test_what_a_spreadsheet_would_run_is_quoted(text: str) -> None:
+    assert safe(text) == f"'{text}"
+    column = TableColumn("a", "a")
+    table = Table("t", (column,), (TableRow({"a": Cell(words(text))}),))
+    assert as_csv([Section("s", (), (table,))]) == f"a\n'{text}"
+
+
+@pytest.mark.parametrize("value", [-1.5, 2, "-3e-4", "plain", True])
+def test_numbers_and_words_are_left_alone(value: object) -> None:
+    assert safe(value) == (str(value).lower() if value is True else str(value))
+
+
+def test_lines_are_no_table(capsys: Capsys) -> None:
+    error_of(capsys, "show", "tma", "--source", "--csv", "--study", "transpose", project=FIXTURE)
+
+
+# ---- columns
+def on_terminal(found: Ablation) -> str:
+    text = io.StringIO()
+    terminal.write([ladder_table(found)], Console(file=text, width=300, color_system=None))
+    return text.getvalue()
+
+
+def as_markdown(found: Ablation) -> str:
+    return markdown.blocks([ladder_table(found)])
+
+
+def as_html(found: Ablation) -> str:
+    return Writer(charts={}, steps={}).blocks([ladder_table(found)])
+
+
+@pytest.mark.parametrize("write", [on_terminal, as_markdown, as_html])
+def test_a_column_without_any_value_is_left_out(write: Callable[[Ablation], str]) -> None:
+    found = ablation(2)
+    assert "÷" in write(found)
+    rows, references = (
+        tuple(replace(row, accuracy=None) for row in some)
+        for some in (found.rows, found.references)
+    )
+    assert "÷" not in write(replace(found, rows=rows, references=references))
+
+
+def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
+    """The ladder of the fixture's transpose in each output."""
+    own = ("--study", "transpose")
+
+    def printed(*arguments: str) -> str:
+        return text_of(capsys, *arguments, *own, project=FIXTURE)
+
+    printed("report", "--html")
+    page = (folder / "report.html").read_text()
+    ladder = wb.study("transpose", project=FIXTURE).evidence().ladder
+    screen = io.StringIO()
+    terminal.write(
+        document.screen(ladder), Console(file=screen, width=300, color_system=None), wide=True
+    )
+    found = {
+        Where.SCREEN: f"{screen.getvalue()} {printed('ablate')}",
+        Where.REPORT: f"{(folder / 'OPTIMIZATION_REPORT.md').read_text()} {page}",
+        Where.PAGE: f"{page} {printed('ablate', '--all')}",
+        Where.TRY: markdown.blocks(try_.times_and_limits(ladder.rows[1], ladder, profiled=True)),
+        Where.CSV: f"{printed('ablate', '--csv')} {ladder.table().to_csv()}",
+        Where.JSON: printed("ablate", "--json"),
+        Where.BRIEF: json.dumps(json.loads(printed("ablate", "--brief"))["variants"]),
+        Where.BRIEF_VARIANT: printed("advise", "tiled", "--brief"),
+    }
+    assert set(found) == set(Where)
+    return found
+
+
+def constant(value: float) -> Callable[[Row], float]:
+    return lambda _: value
+
+
+def test_a_column_is_one_entry_and_stands_in_every_output_that_it_names(
+    capsys: Capsys, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    """A column for each output is added: it has that one alone, twice where it is printed twice."""
+    monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
+    added = {
+        where: LadderColumn(
+            f"key_{where.name}",
+            f"Heading {where.name}",
+            f"Meaning {where.name}",
+            constant(7301.0 + place),
+            frozenset({where}),
+            rank=0,
+        )
+        for place, where in enumerate(Where)
+    }
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, *added.values()))
+    known = outputs(capsys, tmp_path)
+    for place, (where, column) in enumerate(added.items()):
+        by_key = where in (Where.CSV, Where.JSON, Where.BRIEF, Where.BRIEF_VARIANT)
+        name = f"{column.key}" if by_key else column.heading
+        for output, text in known.items():
+            on_page = {output, where} == {Where.PAGE, Where.REPORT}
+            if not on_page:
+                assert bool(re.search(rf"{name}\b", text)) == (where == output), (name, output)
+                value = re.search(rf"\b{7301 + place}\b", text)
+                assert bool(value) == (where == output), (name, output)
+        twice = {Where.SCREEN, Where.REPORT, Where.PAGE, Where.CSV}
+        assert len(re.findall(rf"\b{7301 + place}\b", known[where])) >= 1 + (where in twice)
+        assert f"`{column.key}`" in "".join(reference.columns())
+    assert 'title="Meaning PAGE"' in known[Where.PAGE]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
+    text = io.StringIO()
+    out = Console(file=text, width=width, color_system=None)
+    terminal.write([ladder_table(ablation(12))], out)
+    shown, _, _ = text.getvalue().partition("more with --wide")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= width
+    # A row a line: nothing wraps.
+    assert sum(line.startswith(("fix", "baseline", "sdpa")) for line in lines) == 17
+
+
+def test_wide_cuts_nothing_whatever_the_terminal() -> None:
+    text = io.StringIO()
+    out = Console(file=text, width=60, color_system=None)
+    terminal.write([ladder_table(ablation(3))], out, wide=True)
+    assert "…" not in text.getvalue()
+    assert "1.90x [1.88, 1.92]" in text.getvalue()
+    assert out.width == 60
+
+
+def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
+    shown = ladder_table(ablation(3), Where.SCREEN)
+    narrow = [each.column.key for each in terminal.fitted(shown, 80)[0]]
+    assert narrow == [
+        "variant",
+        "microseconds",
+        "speedup_over_parent",
+        "speedup_over_fastest",
+        "memory",
+        "verdict",
+        "key_change",
+    ]
+    wide = [each.column.key for each in terminal.fitted(shown, 300)[0]]
+    assert set(wide) == {column.key for column in shown.columns}
+    assert all(each.width == each.full for each in terminal.fitted(shown, None)[0])
+
+
+def test_what_could_steer_a_terminal_is_spelt_out_in_a_table() -> None:
+    found = ablation(1, reference="a\x1b[31mb")
+    assert "\x1b" not in on_terminal(found)
+
+
+# ---- HTML
+WRITER = Writer(charts={"roofline": "<svg></svg>"}, steps={"fix1[a=2]": "step-fix1-a-2"})
+NASTY = '</p><script>alert("1")</script>'
+SAFE = "&lt;/p&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"
+
+
+def written(*blocks: Block) -> str:
+    return WRITER.blocks(blocks)
+
+
+@pytest.mark.parametrize(
+    ("block", "html"),
+    [
+        (Paragraph(words("a < b")), "<p>a &lt; b</p>"),
+        (Paragraph((Span("x", strong=True, code=True),)), "<strong><code>x</code></strong>"),
+        (Paragraph((Span("so", em=True),)), "<p><em>so</em></p>"),
+        (Bullets((words("a"), words("b"))), "<ul><li>a</li><li>b</li></ul>"),
+        (Bullets((words("a"),), ordered=True), "<ol><li>a</li></ol>"),
+        (Callout("Look", (words("a"),)), "<strong>Look</strong><ul><li>a</li></ul></div>"),
+        (CodeBlock("a\n<b>"), '<pre tabindex="0"><code>a\n&lt;b&gt;</code></pre>'),
+        (Chart("roofline", "alt", words("read")), "<svg></svg><figcaption"),
+        (Fold(words("more"), (Paragraph(words("a")),)), "<details><summary>more</summary>\n<p>"),
+        (Fold(words("diff"), (SourceChange("fix1", "baseline"),)), "<details open><summary>"),
+        (SourceChange("fix1", "baseline"), '<div class="diffs" data-diff="fix1">'),
+        (Section("why", words("Why"), ()), '<section id="why" tabindex="-1"'),
+        (Section("result", (), (Paragraph(words("a")),)), "<p>a</p>"),
+    ],
+)
+def test_blocks(block: Block, html: str) -> None:
+    assert html in written(block)
+
+
+def test_headings_go_down_with_their_sections_and_stop_at_h6() -> None:
+    deep = Section("a7", words("7"), ())
+    for n in range(6, 0, -1):
+        deep = Section(f"a{n}", words(str(n)), (deep,))
+    text = written(deep)
+    for level, title in ((2, "1"), (3, "2"), (6, "5"), (6, "6"), (6, "7")):
+        assert f'<h{level} id="a{title}--title">{title}</h{level}>' in text
+
+
+def test_everything_is_escaped() -> None:
+    column = TableColumn(NASTY, NASTY, NASTY, source=NASTY, note=NASTY)
+    cell = Cell(words(NASTY), sort=NASTY, note=NASTY)
+    row = TableRow({NASTY: cell}, key=NASTY)
+    text = written(
+        Paragraph((Span(NASTY, code=True, strong=True, em=True, href=f"https://x/{NASTY}"),)),
+        Callout(NASTY, (words(NASTY),)),
+        CodeBlock(NASTY, NASTY),
+        Chart(NASTY, NASTY, words(NASTY)),
+        SourceChange(NASTY, NASTY),
+        Fold(words(NASTY), ()),
+        Table("ladder", (column, column), (row,)),
+        Table("other", (column, column), (row,)),
+        Section(NASTY, words(NASTY), (Section(NASTY, words(NASTY), (), Marking.KEPT, NASTY),)),
+    )
+    assert "<script" not in text
+    assert text.count("</p>") == len(re.findall("<p[ >]", text))
+    assert SAFE in text
+
+
+@pytest.mark.parametrize(
+    ("href", "led"),
+    [
+        ("#fix 1", 'href="#fix%201"'),
+        ("https://x.y", 'href="https://x.y" rel="noreferrer"'),
+        ("javascript:x", ""),
+        ("report.html", ""),
+    ],
+)
+def test_links_lead_to_the_page_and_to_the_web_alone(href: str, led: str) -> None:
+    text = written(Paragraph((Span("t", href=href),)))
+    assert text == (f"<p><a {led}>t</a></p>" if led else "<p>t</p>")
+
+
+def test_the_name_of_a_step_leads_to_it() -> None:
+    named = f'<a href="#{anchor("step-fix1-a-2")}">'
+    assert named in written(Paragraph(line("as ", code("fix1[a=2]"))))
+    assert named not in written(Paragraph(words("fix1[a=2]")))
+    row = TableRow({"version": Cell(words("fix1[a=2]"))}, key="fix1[a=2]")
+    assert named in written(Table("times", (TableColumn("version", "version"),), (row,)))
+
+
+def test_a_table_names_its_columns_and_marks_its_words() -> None:
+    columns = (
+        TableColumn("version", "version"),
+        TableColumn("time", "time", "µs", Align.RIGHT, source="samples in t.json"),
+        TableColumn("verdict", "verdict"),
+        TableColumn("result", "result"),
+    )
+    cells = {
+        "version": Cell(words("fix1")),
+        "time": Cell(words("4.31"), sort=4.31, note="[4.30, 4.32]"),
+        "verdict": Cell(words("kept at large")),
+        "result": Cell(words("refuted")),
+    }
+    row = TableRow(cells, key="fix1", kind=Marking.KEPT)
+    ladder = written(Table("ladder", columns, (row,)))
+    assert '<tr class="kept" data-key="fix1"><th scope="row">fix1</th>' in ladder
+    assert 'data-sort="4.31" data-label="time (µs)">4.31<small>[4.30, 4.32]</small></td>' in ladder
+    assert '<th scope="col" class="n c-time" title="samples in t.json"><button' in ladder
+    assert '<span class="mark kept">kept at large</span>' in ladder
+    assert '<span class="mark bad">refuted</span>' in ladder
+    plain = written(Table("times", columns, (row,)))
+    assert "data-sort" not in plain
+    assert "<button" not in plain
+    missing = TableRow({"version": Cell(words("fix2"))})
+    assert written(Table("times", columns, (missing,))).count("<td") == 3
+
+
+def test_steps_stand_beside_a_list_of_them() -> None:
+    steps = tuple(
+        Section(f"step-{name}", words(f"{name}: more"), (), kind, name, word)
+        for name, kind, word in (
+            ("fix1", Marking.KEPT, "kept"),
+            ("fix2", Marking.REJECTED, "slower"),
+        )
+    )
+    text = written(Section("steps", words("Steps"), (Paragraph(words("first")), *steps)))
+    listed = text[text.index("<nav") : text.index("</nav>")]
+    assert listed.count("<li>") == 2
+    assert '<a href="#step-fix2" data-variant="fix2">' in listed
+    assert '<span class="mark rejected">slower</span>' in listed
+    assert text.index("first") < text.index("<nav")
+    assert '<article id="step-fix1" class="step kept" data-variant="fix1"' in text

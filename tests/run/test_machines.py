@@ -1,0 +1,345 @@
+"""``doctor`` on broken machines: what failed, in the failing tool's words, and the way out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import fake_nvml
+from answers import Capsys, Patch
+from remote_gpus import card, nvml
+from workbench.app import doctor
+from workbench.cli.main import main
+from workbench.cuda import nvcc
+from workbench.cuda.compiler import compiler_version
+from workbench.errors import BadCapture, EnvironmentLacks
+from workbench.ncu.support import known_error, support, unsupported
+from workbench.run import gpu, machine, self_test
+from workbench.run.process import worker_environment
+
+WORKS = "done compilation\ndone allocation\ndone launch\n"
+TORCH = "torch 2.13.0, CUDA 13.0\n"
+Broken = dict[str, tuple[str, int]]
+
+
+@pytest.fixture
+def tries(tmp_path: Path, monkeypatch: Patch) -> Callable[[Broken], dict[str, Any]]:
+    """What is tried with a Python and an ncu that print these and exit so."""
+
+    def program(name: str, cases: Broken) -> str:
+        path = tmp_path / name
+        arms = "".join(
+            f"  *{mark}*) printf %s {shlex.quote(text)}; exit {code};;\n"
+            for mark, (text, code) in cases.items()
+        )
+        path.write_text(f'#!/bin/sh\ncase "$*" in\n{arms}esac\nexit 99\n')
+        path.chmod(0o755)
+        return str(path)
+
+    def tried(broken: Broken) -> dict[str, Any]:
+        python: Broken = {"torch": (TORCH, 0), "kernel": (WORKS, 0)}
+        own = {mark: broken.get(mark, works) for mark, works in python.items()}
+        tool = program("ncu", {mark: broken.get(mark, ("", 0)) for mark in ("--metrics", "--set")})
+        monkeypatch.setattr(sys, "executable", program("python", own))
+
+        def actions(report: Path, wanted: None) -> list[Any]:
+            if report.stem in broken:
+                raise BadCapture(f"there is no capture {report}")
+            return [Action({"time": 1.0, "bytes": float("nan"), "hits": None})]
+
+        monkeypatch.setattr(self_test, "actions", actions)
+        return {one.step: one for one in self_test.outcomes(tool, "sm_90a", has_gpu=True)}
+
+    return tried
+
+
+class Action:
+    """A launch with metrics of these values; None is a metric that has none."""
+
+    def __init__(self, values: dict[str, float | None]) -> None:
+        self.values = values
+
+    def metric_names(self) -> list[str]:
+        return list(self.values)
+
+    def metric_by_name(self, name: str) -> Any:
+        found = self.values[name]
+        return SimpleNamespace(
+            has_value=lambda: found is not None, value=lambda: found, unit=lambda: ""
+        )
+
+
+def test_a_machine_that_works_is_told_so(tries: Callable[[Broken], dict[str, Any]]) -> None:
+    found = tries({})
+    assert [one.error for one in found.values()] == [""] * 6
+    assert found["torch on this GPU"].found == TORCH.strip()
+    assert found["ncu, full set"].found == "3 metrics, 1 of them without a number"
+
+
+ERROR = "==PROF== Connected\n==ERROR== {}\n==ERROR== The application returned an error code (9).\n"
+DEAD: dict[str, tuple[Broken, str, str, str]] = {
+    "NVRTC without its own library": (
+        {"kernel": ("RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.13.0", 1)},
+        "compilation",
+        "failed to open libnvrtc-builtins.so.13.0 (exit code 1)",
+        "the tool's own",
+    ),
+    "a GPU whose memory is taken": (
+        {"kernel": ("done compilation\nCUDAError: CUDA_ERROR_OUT_OF_MEMORY: out of memory", 1)},
+        "allocation",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "the tool's own",
+    ),
+    "driver and library of two versions": (
+        {"kernel": ("CUDAError: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: unsupported combination", 1)},
+        "compilation",
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "reboot, or reload the nvidia kernel modules",
+    ),
+    "a kernel that hangs the GPU": (
+        {"kernel": ("done compilation\ndone allocation\nCUDA_ERROR_LAUNCH_TIMEOUT", 1)},
+        "launch",
+        "CUDA_ERROR_LAUNCH_TIMEOUT",
+        "the tool's own",
+    ),
+    "a torch for the CPU": (
+        {"torch": ("Traceback:\nAssertionError: Torch not compiled with CUDA enabled", 1)},
+        "torch on this GPU",
+        "Torch not compiled with CUDA enabled (exit code 1)",
+        "install a CUDA build of torch",
+    ),
+    "a driver that is too old for torch": (
+        {"torch": ("RuntimeError: The NVIDIA driver on your system is too old (found 11040)", 1)},
+        "torch on this GPU",
+        "too old (found 11040)",
+        "update NVIDIA's driver, or install packages for an older CUDA",
+    ),
+    "a torch without this architecture": (
+        {"torch": ("CUDA error: no kernel image is available for execution on the device", 1)},
+        "torch on this GPU",
+        "no kernel image is available",
+        "for this compute capability",
+    ),
+    "root in a container without SYS_ADMIN": (
+        {"--metrics": (ERROR.format("ERR_NVGPUCTRPERM - The user does not have permission"), 1)},
+        "ncu, one counter",
+        "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission (exit code 1)",
+        "--cap-add=SYS_ADMIN",
+    ),
+    "the lock of another user": (
+        {"--metrics": (ERROR.format("InterprocessLockFailed: /tmp/nsight-compute-lock"), 1)},
+        "ncu, one counter",
+        "InterprocessLockFailed: /tmp/nsight-compute-lock",
+        "set TMPDIR to a folder of your own",
+    ),
+    "a GPU that this ncu does not support": (
+        {"--metrics": (ERROR.format("Profiling is not supported on device 0."), 1)},
+        "ncu, one counter",
+        "==ERROR== Profiling is not supported on device 0.",
+        "`--no-profile` measures without ncu",
+    ),
+    "a driver that this ncu does not support": (
+        {"--metrics": (ERROR.format("Cuda driver is not compatible with Nsight Compute"), 11)},
+        "ncu, one counter",
+        "not compatible with Nsight Compute (exit code 11)",
+        "update NVIDIA's driver",
+    ),
+    "a sandbox without the profiling library": (
+        {"--metrics": ("Failed to initialize the profiler: LibraryNotLoaded", 1)},
+        "ncu, one counter",
+        "LibraryNotLoaded",
+        "the container or sandbox hides it",
+    ),
+    "another profiler": (
+        {"--metrics": (ERROR.format("because a driver resource was unavailable."), 9)},
+        "ncu, one counter",
+        "a driver resource was unavailable",
+        "dcgmi profile --pause",
+    ),
+    "an error that nobody knows": (
+        {"--metrics": (ERROR.format("Unknown Error on device 0."), 9)},
+        "ncu, one counter",
+        "==ERROR== Unknown Error on device 0. (exit code 9)",
+        "the tool's own",
+    ),
+    "an ncu that sees no kernel": (
+        {"--metrics": ("==WARNING== No kernels were profiled.", 0)},
+        "ncu, one counter",
+        "No kernels were profiled. (exit code 0)",
+        "the tool's own",
+    ),
+    "one counter and no more": (
+        {"--set": (ERROR.format("Failed to prepare kernel for profiling"), 9)},
+        "ncu, full set",
+        "==ERROR== Failed to prepare kernel for profiling",
+        "the tool's own",
+    ),
+}
+
+
+@pytest.mark.parametrize("machine_of", DEAD)
+def test_a_broken_machine_is_told_in_the_words_of_what_failed(
+    machine_of: str, tries: Callable[[Broken], dict[str, Any]]
+) -> None:
+    broken, step, said, hint = DEAD[machine_of]
+    found = tries(broken)
+    assert said in found[step].error
+    assert hint in found[step].hint
+    for other, outcome in found.items():
+        assert other == step or not outcome.error
+
+
+def test_a_tool_that_does_not_run_is_told(tmp_path: Path) -> None:
+    (tmp_path / "no").touch()
+    code, log = nvcc.ran([str(tmp_path / "no")], tmp_path)
+    assert (code, "Permission denied" in log) == (None, True)
+    code, log = nvcc.ran(["sleep", "9"], tmp_path, 0.1)
+    assert "timed out after 0.1 seconds" in self_test.failed("ncu", code, log).error
+    assert self_test.failed("ncu", 9, "").error == "nothing was printed (exit code 9)"
+
+
+def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: Patch) -> None:
+    """``ncu`` of the CUDA toolkit is a script, and the program that it starts outlives it."""
+    tool = tmp_path / "ncu"
+    tool.write_text("#!/bin/sh\nsleep 20\necho Version 2026.1.0\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 0.2)
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    assert machine.ncu_version("./ncu") is None
+    assert time.monotonic() - began < 10
+    tool.write_text("#!/bin/sh\necho Version 2026.1.0\n")
+    machine.ncu_version.cache_clear()
+    monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 20.0)
+    assert machine.ncu_version("./ncu") == "2026.1.0"
+
+
+# What NVML and the kernel say.
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: Patch) -> Callable[..., None]:
+    """NVML that lists these; nvidia-smi and ncu are not on PATH."""
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
+    monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
+    monkeypatch.delenv(gpu.VISIBLE, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(self_test, "outcomes", lambda *_, **named: iter(()))
+
+    def install(*found: Any) -> None:
+        nvml(found, tmp_path)
+        machine.find_gpu.cache_clear()
+
+    return install
+
+
+def doctors(capsys: Capsys) -> dict[str, Any]:
+    main(["doctor", "--json"])
+    return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+
+
+def test_a_capability_that_nvml_does_not_report_is_unknown(
+    listed: Callable[..., None], capsys: Capsys
+) -> None:
+    listed({**vars_of(card(0)), "compute_capability": None})
+    row = doctors(capsys)["GPU"]
+    assert row["found"] == "NVIDIA H200, compute capability unknown, GPU-0"
+    assert row["result"] == "ok"
+
+
+def vars_of(one: gpu.Gpu) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__dataclass_fields__}
+
+
+def test_a_lost_gpu_is_told_and_hides_no_other(
+    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
+) -> None:
+    listed(card(0), card(1))
+    (tmp_path / "lost").write_text("GPU-0")
+    row = doctors(capsys)["GPU"]
+    assert row["result"] == "warn"
+    assert row["found"].endswith("GPU-1; GPU 0: NVML: GPU is lost")
+
+
+def test_a_mismatch_of_driver_and_library_is_no_missing_driver(
+    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\n")
+    smi.chmod(0o755)
+    rows = doctors(capsys)
+    assert "reboot, or reload the nvidia kernel modules" in rows["driver"]["fix"]
+    assert "Driver/library version mismatch" in rows["GPU"]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "capability", "ncu", "said"),
+    [
+        ("470.1", "9.0", "2025.3.1", ["CUDA 13 needs driver 580 or newer"]),
+        ("580.65", "6.1", "2024.1.1", ["do not profile GPUs of compute capability 6"]),
+        ("580.65", "9.0", "2025.3.1", []),
+        ("", "", "", []),
+    ],
+)
+def test_combinations_that_do_not_work_are_known(
+    driver: str,
+    capability: str,
+    ncu: str,
+    said: list[str],
+    listed: Callable[..., None],
+    monkeypatch: Patch,
+) -> None:
+    listed(card(0, driver=driver or None, compute_capability=capability or None))
+    monkeypatch.setattr(machine, "find_ncu", lambda: "ncu" if ncu else None)
+    monkeypatch.setattr(machine, "ncu_version", lambda tool: ncu)
+    monkeypatch.setattr(doctor, "compiler_version", lambda: "13.0 13.0.88")
+    rows = doctor.combination_rows()
+    assert [any(text in row.found for row in rows) for text in said] == [True] * len(said)
+    assert len(rows) == len(said)
+
+
+def test_every_entry_has_its_source() -> None:
+    entries = [(one.source, one.hint) for one in support()[0]]
+    entries += [(one.source, one.hint) for one in support()[1]]
+    for source, hint in entries:
+        assert source.startswith("https://")
+        assert hint
+    assert known_error("all is well") is None
+    assert unsupported("CUDA", "12.4", "535.1", "8.0") is None
+    assert unsupported("CUDA", "12.4", "510", "8.0") is not None
+    assert compiler_version() == "" or compiler_version()[0].isdigit()
+
+
+# Which GPU.
+
+
+def test_a_worker_on_another_gpu_is_an_error(listed: Callable[..., None]) -> None:
+    listed(card(0), card(1))
+    machine.require_gpu("NVIDIA H200", "GPU-0")
+    machine.require_gpu(None, None)
+    with pytest.raises(EnvironmentLacks, match="runs on NVIDIA T4 ") as told:
+        machine.require_gpu("NVIDIA T4", "GPU-1")
+    assert told.value.exit_code == 3
+    assert "CUDA_VISIBLE_DEVICES=GPU-0" in told.value.hint
+
+
+def test_a_slice_is_another_gpu_than_the_whole(listed: Callable[..., None]) -> None:
+    part = {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384}
+    listed({**vars_of(card(0)), "slices": [part]})
+    (one,) = gpu.gpus()
+    assert one.slug == "nvidia-h200-mig-1g-18gb"
+    machine.require_gpu("NVIDIA H200 MIG 1g.18gb", "GPU-0")
+    with pytest.raises(EnvironmentLacks, match="evidence is that of NVIDIA H200 MIG"):
+        machine.require_gpu("NVIDIA H200", "GPU-0")
+
+
+def test_workers_count_gpus_as_nvml_does(tmp_path: Path) -> None:
+    assert worker_environment(tmp_path)["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"

@@ -1,0 +1,416 @@
+"""What the parent and its worker say to each other, and the worker's own loop, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from msgspec import structs
+
+from answers import Patch
+from made_records import built_kernel, ceiling_of, sessions_job
+from workbench.errors import ToolFailed
+from workbench.evidence.records import (
+    Audit,
+    Ceiling,
+    Environment,
+    GraphNode,
+    Series,
+    Session,
+    TriedSetting,
+)
+from workbench.run import protocol
+from workbench.run.process import Tail
+from workbench.run.protocol import (
+    EVENTS,
+    Broken,
+    Built,
+    Captured,
+    CeilingFailed,
+    CeilingMeasured,
+    CeilingsJob,
+    Checked,
+    ContextLost,
+    DeviceFound,
+    Done,
+    ErrorText,
+    Event,
+    Failed,
+    Hello,
+    Job,
+    Learned,
+    Packable,
+    Round,
+    SessionsDone,
+    Start,
+    TimedSession,
+    VariantsJob,
+    decode,
+    encode,
+)
+from workbench.run.worker import benchmarks, correctness, device, job_worker
+from workbench.run.worker.timing import graphs, neighbours, timed_gpu
+from workbench.shipped.facts import CheckedCase, Domain
+from workbench.words import CheckResult, NodeKind, Phase, Regime
+from workspaces import make
+
+ERROR = ErrorText(kind="ValueError", message="no such thing", hint="look again")
+KERNEL = built_kernel(kernel="scale", registers=24, source="baseline.cu")
+SESSION = Session(
+    number=3,
+    instances=4,
+    series=(
+        Series(
+            variant="fix2[warps=12]",
+            instance=1,
+            regime=Regime.COLD,
+            calls=2,
+            microseconds=(50.25, 51.0),
+            around=(38.0, 38.5),
+            mhz=(1980.5, 1980.0),
+            control=True,
+        ),
+    ),
+    audits=(Audit(variant="fix2[warps=12]", outputs=8, relative=3e-4),),
+    throttled=0.5,
+    reasons=("SwPowerCap",),
+)
+NODE = GraphNode(kind=NodeKind.KERNEL, kernel="scale", grid=(4, 1, 1), block=(256, 1, 1))
+CEILING = ceiling_of(
+    1.9e13,
+    best=2e13,
+    ran="made up",
+    sm_clock_mhz=1980.5,
+    temperature_c=40,
+    tried=(TriedSetting(ran="made up", median=1.9e13),),
+)
+EVERY: list[Event] = [
+    Hello(pid=7),
+    DeviceFound(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
+    Start(variant="fix1", phase=Phase.CAPTURE),
+    Built(variant="fix1", arch="sm_90a", kernels=(KERNEL,), warnings=("a", "b")),
+    Checked(
+        variant="fix1", shape="large", status=CheckResult.WRONG, why="μ", max_abs=0.5, relative=None
+    ),
+    Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
+    TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}),
+    SessionsDone(sessions=5),
+    Captured(variant="fix1"),
+    Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
+    CeilingMeasured(id="fp32", ceiling=CEILING),
+    CeilingFailed(id="fp32", error=ERROR),
+    Learned(
+        inputs={"x": "float32[4]"},
+        outputs=("float32[4]",),
+        destinations=("out",),
+        exact=False,
+        refusal="no doubles",
+        dtype="float32",
+        bytes={"n=4": 32.0},
+        largest=3.5,
+        errors={"baseline": (1e-6, 1e-7)},
+        failures={"eager": ERROR},
+    ),
+    Packable(
+        arguments=(("x", "Tensor"), ("n", "int")),
+        outputs=("",),
+        returns="tensor",
+        domain=Domain(
+            cases=(
+                CheckedCase(
+                    ranks=(2,), dtypes=(("float32",),), equal=(((0, 0), (0, 1)),), fixed=()
+                ),
+            ),
+            values={"n": (1, 2.5, True, "a")},
+            strided=("x",),
+        ),
+        kernels=2,
+        compiler="13.0",
+    ),
+    ContextLost(variant="fix1"),
+    Broken(error=ERROR),
+    Done(),
+]
+
+
+@pytest.mark.parametrize("event", EVERY, ids=lambda event: type(event).__name__)
+def test_an_event_arrives_as_it_was_sent(event: Event) -> None:
+    line = encode(event)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode(line.decode()) == event
+
+
+def test_every_kind_of_event_is_tested() -> None:
+    assert {type(event) for event in EVERY} == set(Event.__args__)
+
+
+def test_text_and_numbers_of_other_libraries_travel_too() -> None:
+    """torch's version is a string of its own kind; a file's name may be no Unicode."""
+
+    class Version(str):
+        pass
+
+    found = decode(encode(DeviceFound(environment=Environment(torch=Version("2.13")))).decode())
+    assert found == DeviceFound(environment=Environment(torch="2.13"))
+    spoilt = Failed(
+        variant="a", phase=Phase.CHECK, error=ErrorText(kind="OSError", message="\udcff.cu")
+    )
+    assert decode(encode(spoilt).decode()).error.message == "?.cu"  # type: ignore[union-attr]
+    checked = Checked(
+        variant="a",
+        shape="large",
+        status=CheckResult.CORRECT,
+        why="",
+        max_abs=np.float64(0.25),
+        relative=0.0,
+    )
+    assert decode(encode(checked).decode()).max_abs == 0.25  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float64("nan")])
+def test_what_is_no_number_is_null_in_an_event(value: float) -> None:
+    checked = Checked(
+        variant="a",
+        shape="large",
+        status=CheckResult.WRONG,
+        why="",
+        max_abs=value,
+        relative=0.5,
+    )
+    line = encode(checked).decode()
+    assert '"max_abs": null' in line
+    assert decode(line) == structs.replace(checked, max_abs=None)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("", "truncated"),
+        ('{"event": "timed", "nodes": {}}', "missing required field `session`"),
+        ('{"event": "passed"}', "'passed'"),
+        ('{"event": "hello", "pid": "7"}', "`$.pid`"),
+        ("no json", "malformed"),
+        ('{"later": ' + "[" * 100_000, "recursion"),
+    ],
+    ids=["empty", "missing", "unknown", "mistyped", "no JSON", "nested"],
+)
+def test_a_damaged_line_is_no_traceback(line: str, told: str) -> None:
+    with pytest.raises(ToolFailed, match="the worker wrote what is no event") as caught:
+        decode(line)
+    assert told in caught.value.message
+    assert caught.value.hint
+
+
+def test_half_a_line_waits_for_the_rest(tmp_path: Path) -> None:
+    whole = encode(Done())
+    path = tmp_path / EVENTS
+    path.write_bytes(whole + whole[:5])
+    tail = Tail(path)
+    assert [decode(line) for line in tail.lines()] == [Done()]
+    with path.open("ab") as file:
+        file.write(whole[5:])
+    assert [decode(line) for line in tail.lines()] == [Done()]
+
+
+def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
+    start = Start(variant="grün", phase=Phase.TIME)
+    whole = encode(start)
+    half = whole.index("ü".encode()) + 1
+    path = tmp_path / EVENTS
+    path.write_bytes(whole[:half])
+    tail = Tail(path)
+    assert not list(tail.lines())
+    with path.open("ab") as file:
+        file.write(whole[half:])
+    assert [decode(line) for line in tail.lines()] == [start]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        CeilingsJob(ceilings=("dram", "tensor fp8")),
+        VariantsJob(
+            study="scale",
+            variants=("fix2[warps=12]",),
+            params={"fix2[warps=12]": {"warps": 12, "fast": True, "rate": 1.0, "label": "a"}},
+            phases=(Phase.BUILD, Phase.CHECK),
+            shape="large",
+            reference="torch",
+        ),
+        sessions_job(sources={"baseline": ("baseline.py", "baseline.cu")}, references=("torch",)),
+    ],
+    ids=["ceilings", "variants", "sessions"],
+)
+def test_a_job_is_read_as_it_was_written(job: Job, tmp_path: Path) -> None:
+    protocol.write_job(tmp_path / "job.json", job)
+    found = protocol.read_job(tmp_path / "job.json")
+    assert found == job
+    if isinstance(found, VariantsJob):
+        values = found.params["fix2[warps=12]"]
+        assert [type(value) for value in values.values()] == [int, bool, float, str]
+
+
+# ---- the worker's loop -----------------------------------------------------------------------
+class Neighbours:
+    """Stands in for the kernels that write a variant's inputs."""
+
+    written = 0
+
+    def __init__(self, card: Any, study: Any, shape: Any) -> None:
+        self.gpu = card
+
+    def inputs(self) -> dict[str, Any]:
+        return {"x": 3}
+
+    def table(self, inputs: dict[str, Any]) -> None:
+        assert inputs == {"x": 3}
+
+    def write(self, table: None, call: int) -> None:
+        Neighbours.written += 1
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[Event]]:
+    """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
+    make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
+    monkeypatch.setattr(device, "context_lost", lambda: False)
+    monkeypatch.setattr(
+        timed_gpu, "TimedGpu", lambda: SimpleNamespace(advance=lambda: None, side=None)
+    )
+    monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
+    monkeypatch.setattr(neighbours, "Neighbours", Neighbours)
+    for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
+
+    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> correctness.ComparedCall:
+        assert run(3) == 6
+        return correctness.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
+
+    monkeypatch.setattr(correctness, "check_once", once)
+
+    def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any) -> list[Event]:
+        job = VariantsJob(
+            study="scale",
+            variants=variants,
+            params={},
+            phases=phases,
+            sources=dict.fromkeys(variants, ("one.py", "two.py")),
+            arch="sm_90a",
+            shape="large",
+            check_shapes=("large", "odd"),
+            ranges={name: f"workbench:scale/{name}/large" for name in variants},
+        )
+        protocol.write_job(tmp_path / protocol.JOB, structs.replace(job, **more))
+        monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
+        job_worker.main()
+        lines = (tmp_path / EVENTS).read_text().splitlines()
+        return [decode(line) for line in lines]
+
+    return run
+
+
+def kinds(events: list[Event]) -> Iterator[str]:
+    for event in events:
+        name = getattr(event, "variant", "")
+        yield f"{type(event).__name__} {name}".strip()
+
+
+def test_a_worker_builds_and_checks(worker: Callable[..., list[Event]]) -> None:
+    events = worker(Phase.BUILD, Phase.CHECK)
+    told = list(kinds(events))
+    assert told[:6] == ["Hello", "DeviceFound", "Start one", "Built one", "Start two", "Built two"]
+    assert told[6:] == [
+        *("Start one", "Checked one", "Checked one"),
+        *("Start two", "Checked two", "Checked two"),
+        "Done",
+    ]
+    (checked, *_) = [event for event in events if isinstance(event, Checked)]
+    assert (checked.status, checked.max_abs, checked.relative) == (CheckResult.CORRECT, 0.25, 1e-3)
+    assert (checked.times_reference, checked.kind, checked.varies) == (2.0, "", False)
+
+
+def test_a_worker_knows_shapes_that_the_study_does_not_list(
+    worker: Callable[..., list[Event]],
+) -> None:
+    more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
+    events = worker(Phase.CHECK, **more)
+    checked = [event.shape for event in events if isinstance(event, Checked)]
+    assert checked == ["n8", "odd", "n8", "odd"]
+
+
+def test_a_worker_captures(worker: Callable[..., list[Event]], monkeypatch: Patch) -> None:
+    """What goes backward too, on the thread that has the range."""
+    before, own = Neighbours.written, list[bool]()
+
+    def pushed(name: str) -> None:
+        own.append(not torch._C._is_multithreading_enabled())
+
+    monkeypatch.setattr("torch.cuda.nvtx.range_push", pushed)
+    told = list(kinds(worker(Phase.CAPTURE)))
+    assert own == [True, True]
+    assert torch._C._is_multithreading_enabled()
+    assert Neighbours.written == before + 2 * 2
+    assert told == [
+        *("Hello", "DeviceFound", "Start one", "Start two"),
+        *("Start one", "Captured one", "Start two", "Captured two", "Done"),
+    ]
+
+
+def test_who_fails_is_out_and_the_others_go_on(
+    worker: Callable[..., list[Event]], tmp_path: Path
+) -> None:
+    (tmp_path / "kernels" / "scale" / "one.py").write_text("def run(x):\n    raise ValueError\n")
+    events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert (failed.variant, failed.phase) == ("one", Phase.CHECK)
+    assert failed.error.message == "ValueError:  (one.py:2)"
+    assert [event.variant for event in events if isinstance(event, Captured)] == ["two"]
+    assert events[-1] == Done()
+
+
+def test_a_worker_without_a_gpu_says_why(
+    worker: Callable[..., list[Event]], monkeypatch: Patch, tmp_path: Path
+) -> None:
+    def none() -> Environment:
+        raise RuntimeError("no driver\nat all")
+
+    monkeypatch.setattr("workbench.run.worker.device.environment", none)
+    with pytest.raises(SystemExit):
+        worker(Phase.CHECK)
+    last = json.loads((tmp_path / EVENTS).read_text().splitlines()[-1])
+    assert last["event"] == "broken"
+    assert last["error"]["message"] == "RuntimeError: no driver"
+
+
+def test_the_benchmarks_tell_what_they_measure_and_why_not(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    class Bench:
+        def ceiling(self, name: str) -> Ceiling:
+            if name == "l2":
+                raise RuntimeError("no L2")
+            return CEILING
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(benchmarks, "Bench", Bench)
+    monkeypatch.setattr(benchmarks, "environment", lambda: Environment(gpu="NVIDIA H200"))
+    monkeypatch.setattr(device, "context_lost", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
+    protocol.write_job(tmp_path / protocol.JOB, CeilingsJob(ceilings=("dram", "l2")))
+    benchmarks.main()
+    events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
+    assert list(kinds(events)) == [
+        *("Hello", "DeviceFound", "CeilingMeasured", "CeilingFailed", "Done")
+    ]
+    assert events[2] == CeilingMeasured(id="dram", ceiling=CEILING)

@@ -1,0 +1,572 @@
+"""The stage that starts processes, without a GPU: real workers that build, scripted ones beyond."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from answers import Capsys, Patch
+from made_evidence import series, timing
+from made_records import made_index
+from workbench.app.measure import plan, settled
+from workbench.cli.main import main
+from workbench.cuda.compiler import parse_log
+from workbench.cuda.includes import expand_includes
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
+from workbench.evidence import journal, store
+from workbench.evidence.records import CaptureIndex, Captures, Provenance, Session, Timing
+from workbench.evidence.store import EvidenceFolder
+from workbench.load import ShapeEvidence, load
+from workbench.ncu import command as ncu
+from workbench.run import machine, measurement
+from workbench.run.compilation import worker_stopped
+from workbench.run.gpu import Gpu
+from workbench.run.measurement import Measurement, Plan
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import (
+    Broken,
+    Checked,
+    Done,
+    ErrorText,
+    Event,
+    Failed,
+    SessionsDone,
+    SessionsJob,
+    Start,
+    TimedSession,
+    VariantsJob,
+)
+from workbench.run.recording import (
+    Recorder,
+    remove_superseded,
+    remove_unused,
+)
+from workbench.study.config import Config, Profiler
+from workbench.study.files import write_bytes
+from workbench.study.workspace import find_workspace
+from workbench.words import CheckResult, Phase
+from workspaces import FIXTURE, GOOD, ROOT, make
+
+BAD_MODULES = {
+    "norun": "def runn(x):\n    return x\n",
+    "raises": "raise ValueError('no such thing')\n",
+}
+
+
+def build(root: Path, capsys: Capsys, *names: str) -> tuple[int, dict[str, dict[str, Any]], str]:
+    code = main(["build", *names, "--json", "--project", str(root)])
+    out, err = capsys.readouterr()
+    return code, {b["variant"]: b for b in json.loads(out)["builds"]}, err
+
+
+def test_a_variant_that_cannot_be_built_costs_only_itself(tmp_path: Path, capsys: Capsys) -> None:
+    broken = "if (i < n) out[i] = 2 * y[i];"
+    make(tmp_path, {"baseline": GOOD, "broken": broken}, BAD_MODULES)
+    code, built, err = build(tmp_path, capsys)
+    assert code == 4
+    assert built["baseline"]["error"] == ""
+    assert built["baseline"]["kernels"][0]["registers"] > 0
+    message = built["broken"]["error"]
+    assert 'kernels/scale/broken.cu(3): error: identifier "y" is undefined' in message
+    assert built["norun"]["error"] == "norun.py defines no run()"
+    assert "hint: a variant is a module with run(...)" in err
+    assert built["raises"]["error"] == "ValueError: no such thing (raises.py:1)"
+    assert "hint: everything else was built" in err
+
+
+def test_a_spill_is_reported_as_a_warning_and_in_bytes(tmp_path: Path, capsys: Capsys) -> None:
+    body = "float r[32]; for (int j = 0; j < n; ++j) r[(j * n) % 32] = x[j]; out[i] = r[n % 32];"
+    make(tmp_path, {"baseline": GOOD, "local": body})
+    code, built, _ = build(tmp_path, capsys, "local")
+    assert code == 0
+    assert built["local"]["kernels"][0]["stack_bytes"] >= 128
+    assert any("local memory" in w.lower() for w in built["local"]["warnings"])
+
+
+@pytest.mark.slow
+def test_the_flagship_compiles_without_a_warning_or_a_spill(capsys: Capsys) -> None:
+    """The kernels that its last step takes; of all others that is on record, as their gate."""
+    chosen = find_workspace(ROOT).study("attention").ladder.steps[-1].chooses
+    assert len(chosen) > 5
+    code, built, _ = build(ROOT, capsys, *chosen)
+    assert code == 0
+    for found in built.values():
+        assert found["warnings"] == []
+        for kernel in found["kernels"]:
+            assert kernel["spill_store_bytes"] == kernel["spill_load_bytes"] == 0
+
+
+def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
+    log = """ptxas info    : Compiling entry function 'one' for 'sm_90a'
+ptxas info    : Function properties for one
+    48 bytes stack frame, 20 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 1024 bytes smem
+ptxas warning : Registers are spilled to local memory in function 'one'
+ptxas info    : Compiling entry function 'two' for 'sm_90a'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 24 registers, used 0 barriers
+"""
+    (one, two), warnings = parse_log(log)
+    assert (one.registers, one.shared_bytes, one.stack_bytes) == (255, 1024, 48)
+    assert (one.spill_store_bytes, one.spill_load_bytes) == (20, 24)
+    assert (two.kernel, two.registers, two.shared_bytes) == ("two", 24, 0)
+    assert warnings == ["ptxas warning : Registers are spilled to local memory in function 'one'"]
+
+
+def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path) -> None:
+    folder = tmp_path / "scale"
+    folder.mkdir()
+    (folder / "a.cuh").write_text('#pragma once\n#include "b.cuh"\nint a;\n')
+    (folder / "b.cuh").write_text("int b;\n")
+    (folder / "k.cu").write_text('#include "a.cuh"\n#include "b.cuh"\n#include <math.h>\nint k;\n')
+    text = expand_includes(folder / "k.cu")
+    assert text.count("int b;") == 1
+    assert '#line 1 "/workbench/kernels/scale/a.cuh"' in text
+    assert '#line 2 "/workbench/kernels/scale/k.cu"' in text
+    assert "#include <math.h>" in text
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "message", "hint"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - no permission",
+            EnvironmentLacks,
+            "ERR_NVGPUCTRPERM",
+            "--cap-add=SYS_ADMIN",
+        ),
+        (
+            "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no",
+            EnvironmentLacks,
+            "another profiler has them",
+            "dcgmi",
+        ),
+        (
+            "Failed to initialize the profiler: LibraryNotLoaded",
+            EnvironmentLacks,
+            "library",
+            "container",
+        ),
+        ("==WARNING== No kernels were profiled.", ToolFailed, "saw no kernel", "current stream"),
+        ("==ERROR== Something else", ToolFailed, "Something else", "doctor"),
+    ],
+)
+def test_what_ncu_says_becomes_a_way_out(
+    log: str, kind: type[ToolFailed], message: str, hint: str
+) -> None:
+    found = ncu.failure(log)
+    assert type(found) is kind
+    assert message in found.message
+    assert hint in found.hint
+
+
+def test_ncu_is_told_clocks_caches_and_source() -> None:
+    command = ncu.command("ncu", Profiler(clock_control="base", cache_control="none"))
+    text = " ".join(command)
+    for part in (
+        "--set full",
+        "--import-source yes",
+        "--clock-control base",
+        "--cache-control none",
+        "--nvtx-include regex:workbench:.*/",
+    ):
+        assert part in text
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    path = tmp_path / "old.json"
+    path.write_bytes(b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(EnvironmentLacks, match="no space left"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_ends_in_a_hint_and_exit_code_3(monkeypatch: Patch, capsys: Capsys) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert main(["report", "--study", "transpose", "--project", str(FIXTURE)]) == 3
+    assert "hint: free some space" in capsys.readouterr().err
+
+
+Script = list[Event]
+
+
+class Scripted:
+    """Stands in for workers: each start plays the next list of events."""
+
+    def __init__(self, *scripts: Script, **ends: Any) -> None:
+        self.scripts = list(scripts)
+        self.ends = ends
+        self.jobs: list[VariantsJob] = []
+
+    def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
+        self.jobs.append(job)
+        events = self.scripts.pop(0)
+        for event in events:
+            on_event(event)
+        done = Done() in events
+        named = [event.variant for event in events if isinstance(event, Start | Checked)]
+        return WorkerEnd(
+            events=events,
+            returncode=0 if done else -11,
+            current="" if done else named[-1],
+            **self.ends,
+        )
+
+
+def checked(name: str, **changes: Any) -> Checked:
+    own: Any = {"status": CheckResult.CORRECT, "why": "", "max_abs": 0.0, "relative": 0.0}
+    return Checked(variant=name, shape="large", **own | changes)
+
+
+def start(name: str) -> Start:
+    return Start(variant=name, phase=Phase.CHECK)
+
+
+def session_of(number: int, *names: str, **changes: Any) -> Session:
+    return Session(
+        number=number, instances=1, series=tuple(series(n, 5.0) for n in names), **changes
+    )
+
+
+def timed(number: int, *names: str, **changes: Any) -> TimedSession:
+    return TimedSession(session=session_of(number, *names, **changes), nodes={})
+
+
+class Clock:
+    """Stands in for the process that forks sessions: each start plays the next list of events."""
+
+    def __init__(self, *scripts: Script, interrupted: bool = False) -> None:
+        self.scripts = list(scripts)
+        self.interrupted = interrupted
+        self.jobs: list[SessionsJob] = []
+        self.opened: list[list[str]] = []
+
+    def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Clock:
+        self.jobs.append(job)
+        assert (scratch / "kernels" / "scale" / "study.py").is_file()
+        return self
+
+    def open_gate(self, variants: list[str]) -> None:
+        self.opened.append(variants)
+
+    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
+        events = self.scripts.pop(0)
+        for event in events:
+            on_event(event)
+        done = Done() in events
+        current = [event.variant for event in events if isinstance(event, Start)]
+        return WorkerEnd(
+            events=events,
+            returncode=0 if done else -11,
+            current=current[-1] if current and not done and not self.interrupted else "",
+            interrupted=self.interrupted,
+        )
+
+    def kill(self) -> None:
+        pass
+
+
+Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
+CHECKED = [start("baseline"), checked("baseline"), start("bad"), checked("bad"), Done()]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: Patch) -> Runner:
+    def run(
+        *scripts: Script, clock: Clock | None = None, more: Any = (), **ends: Any
+    ) -> tuple[Any, EvidenceFolder, Scripted]:
+        make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
+        study = find_workspace(tmp_path / "ws").study()
+        folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+        scripted = Scripted(*scripts, **ends)
+        monkeypatch.setattr(measurement, "run_worker", scripted.run)
+        clock = clock or Clock([SessionsDone(sessions=0), Done()])
+        monkeypatch.setattr(measurement, "Worker", clock.start)
+        plan = Plan("large", timed=("baseline", "bad"))
+        answers = list(more)
+        made = Measurement(
+            study, Config(), folder, plan, lambda e: None, lambda timing: answers.pop(0)
+        )
+        return made.run(), folder, scripted
+
+    return run
+
+
+def only_timing(folder: EvidenceFolder) -> Timing:
+    (path,) = folder.timing_files("large")
+    return store.read(path, Timing)
+
+
+def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
+    clock = Clock(
+        [
+            timed(0, "baseline", "bad"),
+            timed(1, "baseline", "bad"),
+            Start(variant="bad", phase=Phase.TIME),
+        ],
+        [Done()],
+    )
+    result, folder, _ = play(CHECKED, clock=clock)
+    assert "crashed its process" in result.failures["bad"]
+    assert clock.opened == [["baseline", "bad"], ["baseline"]]
+    assert not folder.timing_files("large")  # the culprit was in all of them
+
+
+def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) -> None:
+    first = [timed(n, "baseline", "bad") for n in range(5)]
+    clock = Clock(
+        [
+            *first,
+            SessionsDone(sessions=5),
+            *(timed(n, "baseline", "bad") for n in range(5, 10)),
+            SessionsDone(sessions=10),
+            Done(),
+        ]
+    )
+    result, folder, _ = play(CHECKED, clock=clock, more=[("bad", "baseline"), ()])
+    assert clock.opened == [["baseline", "bad"], ["bad", "baseline"], []]
+    assert result.failures == {}
+    timing = only_timing(folder)
+    assert list(result.seconds) == ["build and check", "timing", "ncu"]
+    assert [session.number for session in timing.sessions] == list(range(10))
+    assert (timing.planned, timing.is_complete) == (5, True)
+
+
+@pytest.mark.parametrize(("done", "goes_on"), [(10, True), (11, False), (15, False)])
+def test_sessions_end_when_there_are_enough(play: Runner, done: int, goes_on: bool) -> None:
+    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=done), Done()])
+    play(CHECKED, clock=clock, more=[("bad",)])
+    assert clock.opened[-1] == (["bad"] if goes_on else [])
+
+
+def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -> None:
+    clock = Clock(
+        [*(timed(n, "baseline", "bad") for n in range(5)), SessionsDone(sessions=5), Done()]
+    )
+    _, folder, _ = play(CHECKED, clock=clock, more=[()])
+    (path,) = folder.timing_files("large")
+    study = find_workspace(folder.root.parents[1] / "ws").study()
+    assert load(study, folder, {"large": []})["large"].timings
+    whole = store.read(path, Timing)
+    store.write(path, structs.replace(whole, sessions=whole.sessions[:3]))
+    assert not load(study, folder, {"large": []})["large"].timings
+
+
+@pytest.mark.parametrize(("sessions", "kept"), [(2, False), (6, True)])
+def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
+    sessions: int, kept: bool, play: Runner
+) -> None:
+    clock = Clock([timed(n, "baseline", "bad") for n in range(sessions)], interrupted=True)
+    result, folder, _ = play(CHECKED, clock=clock)
+    assert result.interrupted
+    assert bool(folder.timing_files("large")) == kept
+    (entry,) = journal.load_journal(folder).sessions
+    assert (entry.sessions, entry.cut_short) == (sessions, not kept)
+    assert entry.medians.keys() == {"baseline", "bad"}
+
+
+def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
+    play: Runner, tmp_path: Path
+) -> None:
+    broken = Broken(error=ErrorText(kind="RuntimeError", message="no such card"))
+    clock = Clock([timed(0, "baseline", "bad"), timed(1, "baseline", "bad"), broken])
+    with pytest.raises(ToolFailed, match="no such card"):
+        play(CHECKED, clock=clock)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    assert not folder.timing_files("large")
+    (entry,) = journal.load_journal(folder).sessions
+    assert (entry.sessions, entry.cut_short) == (2, True)
+
+
+def test_references_by_themselves_are_no_timing(play: Runner) -> None:
+    error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
+    failed = [Failed(variant=name, phase=Phase.TIME, error=error) for name in ("baseline", "bad")]
+    script: Script = [timed(0, "bad", alone=True), *failed, Done()]
+    _, folder, _ = play(CHECKED, clock=Clock(script))
+    assert not folder.timing_files("large")
+    assert not journal.load_journal(folder).sessions
+
+
+def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def full(*anything: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    killed: list[str] = []
+    ahead = SimpleNamespace(kill=lambda: killed.append("ncu"))
+    monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: ahead)
+    monkeypatch.setattr(Measurement, "start_sessions", full)
+    make(tmp_path / "ws", {"baseline": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    plan = Plan("large", timed=("baseline",), captured=("baseline",))
+    with pytest.raises(EnvironmentLacks):
+        Measurement(study, Config(), folder, plan, lambda event: None).run()
+    assert killed == ["ncu"]
+
+
+def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:
+    error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
+    clock = Clock(
+        [
+            Failed(variant="bad", phase=Phase.TIME, error=error),
+            timed(0, "baseline"),
+            SessionsDone(sessions=1),
+            Done(),
+        ]
+    )
+    result, folder, _ = play(CHECKED, clock=clock, more=[()])
+    assert "launches nothing" in result.failures["bad"]
+    check = store.variant_record(folder, "bad").checks["large"]
+    assert (check.status, check.why) == ("failed", "launches nothing on the stream")
+    assert list(only_timing(folder).fingerprints) == ["baseline"]
+
+
+def test_controls_and_references_are_those_of_the_ladder(play: Runner) -> None:
+    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=1), Done()])
+    play(CHECKED, clock=clock, more=[()])
+    (job,) = clock.jobs
+    assert (job.controls, job.references, job.sessions, job.instances) == (("baseline",), (), 5, 4)
+
+
+def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
+    first = [start("baseline"), checked("baseline"), start("bad")]
+    again = [start("baseline"), checked("baseline"), Done()]
+    clock = Clock([timed(0, "baseline"), SessionsDone(sessions=1), Done()])
+    result, folder, scripted = play(first, again, clock=clock, more=[()])
+    assert scripted.jobs[1].variants == ("baseline",)
+    assert "crashed its process" in result.failures["bad"]
+    assert store.variant_record(folder, "bad").checks["large"].status == "crashed"
+    assert clock.opened == [["baseline"], []]
+    assert list(only_timing(folder).fingerprints) == ["baseline"]
+
+
+def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
+    again = [start("baseline"), checked("baseline"), Done()]
+    result, folder, _ = play([start("bad")], again, silent_for=120.0)
+    assert "hangs: nothing came for 120 s" in result.failures["bad"]
+    assert store.variant_record(folder, "bad").checks["large"].status == "hung"
+
+
+ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
+
+
+def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    for name, variants in (("1", ["a", "b"]), ("2", ["c"]), ("3", ["a", "b", "d"])):
+        made = timing("large", dict.fromkeys(variants, 5.0))
+        store.write(folder.timings("large") / f"{name}.json.zst", made)
+    remove_superseded(folder, "large", "3.json", {"a", "b", "d"})
+    assert [path.name for path in folder.timing_files("large")] == ["2.json.zst", "3.json.zst"]
+
+
+def test_a_gpu_without_ncu_or_packages_is_named(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: Gpu("NVIDIA H200", "580", "9.0"))
+    monkeypatch.setattr(machine, "find_ncu", lambda: None)
+    assert not machine.can_measure()
+    assert "ncu was not found" in machine.why_not_measuring().message
+    assert "PATH" in machine.why_not_measuring().hint
+    monkeypatch.setattr(machine, "find_ncu", lambda: "/usr/bin/ncu")
+    monkeypatch.setattr(machine, "missing_packages", lambda: ["torch"])
+    assert not machine.can_measure()
+    assert "torch" in machine.why_not_measuring().message
+    assert "pip install -e '.[gpu]'" in machine.why_not_measuring().hint
+
+
+def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path: Path) -> None:
+    make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
+    study = find_workspace(tmp_path / "ws").study()
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    recorder = Recorder(study, "odd", folder, ["baseline", "bad"])
+    for name in ("baseline", "bad"):
+        recorder.build(name)
+        recorder.check(name, "odd", status=CheckResult.CORRECT, why="")
+    names = ["baseline", "bad"]
+
+    def odd() -> ShapeEvidence:
+        return load(study, folder, {"odd": names})["odd"]
+
+    assert plan(study, odd(), names, fresh=False).timed == ("baseline", "bad")
+    recorder.check("bad", "large", status=CheckResult.UNSUPPORTED, why="too large")
+    assert not settled(study, "odd", odd().variants["bad"])
+    recorder.check("bad", "large", status=CheckResult.WRONG, why="max error 1")
+    assert plan(study, odd(), names, fresh=False).timed == ("baseline",)
+    assert plan(study, odd(), names, fresh=True).timed == ("baseline", "bad")
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "message", "hint"),
+    [
+        (
+            {"events": [Broken(error=ErrorText(kind="UsageError", message="no", hint="yes"))]},
+            UsageError,
+            "the worker stopped: no",
+            "yes",
+        ),
+        (
+            {"events": [Broken(error=ErrorText(kind="OSError", message="OSError: gone"))]},
+            ToolFailed,
+            "the worker stopped: OSError: gone",
+            "`workbench doctor` may say why",
+        ),
+        (
+            {"silent_for": 60.0, "log": "a\nb\n"},
+            ToolFailed,
+            "the worker stopped: nothing came any more\na\nb",
+            "`workbench doctor` may say why",
+        ),
+        ({}, ToolFailed, "the worker stopped: exit -9", "`workbench doctor` may say why"),
+    ],
+)
+def test_a_worker_that_stopped_says_why_and_what_to_do(
+    end: dict[str, Any], kind: type[WorkbenchError], message: str, hint: str
+) -> None:
+    told = worker_stopped(replace(WorkerEnd(events=[], returncode=-9), **end))
+    assert (type(told), told.message, told.hint) == (kind, message, hint)
+
+
+def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
+    result, folder, _ = play([start("baseline"), checked("baseline")], interrupted=True)
+    assert result.interrupted
+    assert result.failures == {}
+    assert store.variant_record(folder, "baseline").checks["large"].status == "correct"
+    assert not folder.timings("large").exists()
+
+
+def index_of(**changes: Any) -> CaptureIndex:
+    flags = tuple(ncu.flags(Config().profiler))
+    own = {"fingerprint": "of other sources", "report": "new.ncu-repz", "provenance": ORIGIN}
+    return made_index("baseline", "large", ncu_flags=flags, **own | changes)
+
+
+def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    entry = index_of()
+    store.write(folder.captures("large"), Captures(captures={"baseline": entry}))
+    journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))
+    for name in ("new", "old", "somebodys"):
+        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
+    remove_unused(folder)
+    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "somebodys"]

@@ -1,0 +1,1012 @@
+"""The processes that time: how they are forked, and what rounds are made of, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from msgspec import structs
+
+from answers import Capsys, Patch, not_none
+from made_records import sessions_job
+from workbench.cli.progress import Progress
+from workbench.derive.speedup import ratio_of, session_times
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
+from workbench.evidence.records import Call, CheckOutcome, Environment, Series, Session
+from workbench.run.process import worker_environment
+from workbench.run.protocol import (
+    CONTEXT_LOST,
+    EVENTS,
+    PARENT,
+    Broken,
+    Done,
+    Event,
+    Failed,
+    Round,
+    SessionsDone,
+    TimedSession,
+    VariantsJob,
+    decode,
+    write_gate,
+)
+from workbench.run.worker import correctness, device, job_worker
+from workbench.run.worker.correctness import guarded
+from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
+from workbench.run.worker.session_forks import Answer, Server, has_samples, register_ahead
+from workbench.run.worker.startup import is_alive, wait_at_gate
+from workbench.run.worker.timing import instances, rounds, session, timed_gpu
+from workbench.run.worker.timing.instances import Group, Instance, NotTimed
+from workbench.run.worker.timing.neighbours import (
+    GUARD_BYTES,
+    factors,
+    is_dense,
+    kept_call,
+    mix,
+    scaled,
+    secret,
+)
+from workbench.run.worker.timing.rounds import order_of
+from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Times, between
+from workbench.study.model import Tolerance
+from workbench.words import IN_TURN, CheckResult, Phase, Regime
+
+JOB_OF_TWO = sessions_job(references=("torch",), controls=("baseline", "torch"))
+
+
+class Scripted(Server):
+    """Its sessions fail whom they are told to; each runs in a process of its own all the same."""
+
+    fate: Callable[[int, Sequence[str]], set[str] | Answer]
+    changed = False  # times are, after they were read
+
+    def measured(self, variants: Sequence[str], alone: bool, sent: Any) -> Answer:
+        out = self.fate(self.done, variants)
+        if isinstance(out, Answer):
+            return out
+        sent((0, Regime.CHAINED.value, 2.0))
+        series = Series(
+            variant="baseline", instance=0, regime=Regime.CHAINED, calls=1,
+            microseconds=(1.0 if self.changed else 2.0,),
+        )  # fmt: skip
+        session = Session(number=self.done, instances=1, series=(series,), alone=alone)
+        return Answer(out, timed=TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
+
+
+Served = tuple[list[Event], int]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
+    """Runs the server in a child, with what the gate says one time after the other."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(fate: Callable[[int, Sequence[str]], Any], *gates: list[str]) -> Served:
+        answers = list(gates)
+        monkeypatch.setattr(
+            "workbench.run.worker.session_forks.wait_at_gate", lambda: tuple(answers.pop(0))
+        )
+        pid = os.fork()
+        if pid == 0:
+            with EventLog(tmp_path) as journal:
+                server = Scripted(JOB_OF_TWO, journal)
+                server.fate = fate
+                server.changed = gates == (["changed"],)
+                try:
+                    with or_broken(journal):
+                        server.run()
+                except SystemExit:
+                    os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        lines = (tmp_path / EVENTS).read_text().splitlines()
+        return [decode(line) for line in lines], os.waitstatus_to_exitcode(status)
+
+    return run
+
+
+def sessions_of(events: list[Event]) -> list[tuple[int, bool, list[str]]]:
+    return [
+        (event.session.number, event.session.alone, list(event.nodes))
+        for event in events
+        if isinstance(event, TimedSession)
+    ]
+
+
+def test_references_come_first_by_themselves(serve: Callable[..., Served]) -> None:
+    events, code = serve(lambda number, names: set(), ["baseline", "torch"], [])
+    assert code == 0
+    assert sessions_of(events) == [
+        (0, True, ["torch"]),
+        (0, False, ["baseline", "torch"]),
+        (1, False, ["baseline", "torch"]),
+    ]
+    assert events[-1] == SessionsDone(sessions=2)
+
+
+def test_the_first_sessions_time_the_same_kernels_alone(tmp_path: Path) -> None:
+    def answer(name: str) -> Answer:
+        series = Series(
+            variant=name, instance=0, regime=Regime.ALONE, calls=1, microseconds=(1.0,)
+        )  # fmt: skip
+        session = Session(number=0, instances=1, series=(series,))
+        return Answer(set(), timed=TimedSession(session=session, nodes={}))
+
+    with EventLog(tmp_path) as journal:
+        server: Any = Server(JOB_OF_TWO, journal)
+        answers = [answer("fix1"), answer("fix2")]
+        seen = []
+
+        def forked(variants: Sequence[str], alone: bool) -> Answer:
+            seen.append(server.job.kernels_alone)
+            return answers.pop(0)
+
+        server.forked = forked
+        server.sessions(["fix1", "fix2"], 2)
+    assert (seen, server.job.kernels_alone) == ([(), ("fix1",)], ("fix1",))
+
+
+@pytest.mark.parametrize(("throttled", "cool"), [(0.0, True), (0.25, False), (None, False)])
+def test_a_session_warms_up_shortly_after_one_without_power_limit(
+    throttled: float | None, cool: bool, tmp_path: Path
+) -> None:
+    with EventLog(tmp_path) as journal:
+        server: Any = Server(JOB_OF_TWO, journal)
+        session = Session(number=0, instances=1, series=(), throttled=throttled)
+        server.forked = lambda *_: Answer(set(), timed=TimedSession(session=session, nodes={}))
+        server.session(["torch"], alone=True)
+        assert not server.cool
+        server.session(["fix1", "torch"], alone=False)
+        assert server.cool == cool
+        server.session = lambda variants, alone: set()
+        server.sessions(["fix1"], 1)
+        assert not server.cool
+
+
+@pytest.mark.parametrize("cool", [True, False])
+def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None:
+    now = iter(float(n) / 100 for n in range(10_000))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    clock: list[float] = []
+    rounds = SimpleNamespace(run=lambda number: clock.append(1.0), clock=clock)
+    timing = timing_of(2, instances=[SimpleNamespace(each=100.0)], cool=cool)
+    timing.warm_up(rounds)
+    took = next(now)
+    assert took < 0.5 if cool else took > session.POWER_SECONDS
+
+
+def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
+    events, _ = serve(
+        lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []
+    )
+    assert sessions_of(events) == [
+        (0, False, ["baseline", "bad"]),
+        (1, False, ["baseline"]),
+        (2, False, ["baseline"]),
+        (3, False, ["baseline"]),
+    ]
+
+
+HONEST = ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("blamed", [{"bad"}, {"c"}, {"c", "bad"}, {"bad", *HONEST}])
+@pytest.mark.parametrize("was_timed", [True, False])
+def test_only_what_a_variant_does_alone_counts(
+    blamed: set[str], was_timed: bool, serve: Callable[..., Served]
+) -> None:
+    """Whoever is blamed beside others, the one that breaks a session of its own is out."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
+        if list(names) == ["bad"]:
+            return {"bad"}
+        if "bad" not in names:
+            return set()
+        left = [name for name in names if name not in blamed]
+        session = Session(number=number, instances=1, series=())
+        timed = TimedSession(session=session, nodes=dict.fromkeys(left, ()))
+        suspects: dict[str, WorkbenchError] = {n: UsageError("changes torch") for n in blamed}
+        return Answer(set(), suspects, timed if was_timed and left else None)
+
+    events, _ = serve(fate, [*HONEST, "bad"], [])
+    found = sessions_of(events)
+    if was_timed and {*HONEST} - blamed:
+        assert found.pop(0) == (0, False, [n for n in (*HONEST, "bad") if n not in blamed])
+    else:
+        assert found.pop(0) == (0, False, [*HONEST])
+    assert found == [(1, False, [*HONEST])]
+
+
+def test_who_changes_something_beside_others_twice_is_out(serve: Callable[..., Served]) -> None:
+    """What it changes, a parent's graph for one, may not be there where it is alone."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
+        if "bad" not in names or len(names) == 1:
+            return set()
+        session = Session(number=number, instances=1, series=())
+        timed = TimedSession(session=session, nodes=dict.fromkeys(names, ()))
+        return Answer(set(), {"bad": UsageError("changes Instance.graphs")}, timed)
+
+    events, _ = serve(fate, [*HONEST, "bad"], [*HONEST, "bad"], [])
+    assert [(e.variant, e.error.message) for e in events if isinstance(e, Failed)] == [
+        ("bad", "changes Instance.graphs")
+    ]
+    assert sessions_of(events)[-1][2] == [*HONEST]
+
+
+def test_whose_times_are_changed_after_they_were_read_fails(serve: Callable[..., Served]) -> None:
+    events, _ = serve(lambda number, names: set(), ["changed"])
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert failed.error.message.startswith("times were changed in the process after")
+    assert not any(isinstance(event, TimedSession) for event in events)
+
+
+@pytest.mark.parametrize("culprits", [{"bad"}, set()])
+def test_an_error_of_a_session_costs_only_who_ends_its_own(
+    culprits: set[str], serve: Callable[..., Served]
+) -> None:
+    """Nobody's name is known where it is raised; where no variant is at fault, it ends the job."""
+
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        if culprits & {*names} or (not culprits and len(names) > 1):
+            raise IndexError("list index out of range")
+        return set()
+
+    events, code = serve(fate, [*HONEST, "bad"], [])
+    failed = [(e.variant, e.error.message) for e in events if isinstance(e, Failed)]
+    ended = [e.error.message for e in events if isinstance(e, Broken)]
+    if culprits:
+        assert [name for name, _ in failed] == ["bad"]
+        assert failed[0][1].startswith("IndexError: list index out of range")
+        assert sessions_of(events)[-1][2] == [*HONEST]
+    else:
+        assert (failed, code) == ([], 1)
+        assert "with no variant that is timed alone" in ended[0]
+
+
+@pytest.mark.parametrize("code", [CONTEXT_LOST, 1])
+def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        ctypes.CDLL(None).syscall(231, code)  # exit_group, which nothing can refuse
+        return set()
+
+    events, found = serve(fate, ["baseline"], [])
+    assert found == code
+    assert not any(isinstance(event, Done | TimedSession) for event in events)
+
+
+def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        signal.raise_signal(signal.SIGKILL)
+        return set()
+
+    assert serve(fate, ["baseline"], [])[1] == -signal.SIGKILL
+
+
+def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        raise RuntimeError("no such card")
+
+    events, code = serve(fate, ["baseline"], [])
+    assert code == 1
+    (broken,) = [event for event in events if isinstance(event, Broken)]
+    assert "no such card" in broken.error.message
+
+
+def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_gate(tmp_path, ["a", "b"])
+    assert wait_at_gate() == ("a", "b")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- rounds ------------------------------------------------------------------------------------
+def test_a_round_has_every_instance_once_in_a_random_order() -> None:
+    order = order_of(range(5), 0)
+    found = Counter((one.instance, one.regime, one.marked) for one in order)
+    graphs = [*((regime, False) for regime in IN_TURN), (Regime.CHAINED, True)]
+    assert found == Counter((instance, *graph) for instance in range(5) for graph in graphs)
+    assert {one.regime for one in order_of(range(5), 1)} == {Regime.CHAINED}
+    assert order_of(range(50), 1) != order_of(range(50), 1)
+
+
+class FakeCard:
+    """Graphs take what their instance says, in nanoseconds; a cycle is half of one. Of each call
+    two microseconds are its neighbours'.
+    """
+
+    def __init__(self) -> None:
+        self.replayed: list[float] = []
+        self.fetched: list[list[float]] = []
+        self.at: list[int] = []  # replays, counted back from the last one, that a wait looks at
+
+    @property
+    def replays(self) -> int:
+        return len(self.replayed)
+
+    def wait(self, done: Any, tell: Callable[[int], None]) -> None:
+        for back in self.at:
+            tell(self.replays - back)
+
+    def pinned(self, count: int) -> int:
+        return count
+
+    def fetch(self, count: int) -> None:
+        self.fetched.append(self.replayed[-count:])
+
+    def times(self, count: int) -> Any:
+        whole = np.array(self.fetched.pop(0))
+        gaps = np.full(count, 4000.0)
+        calls = whole - 8000
+        return Times(whole, 2 * whole, calls, cycles_of_calls=2 * calls, gaps=gaps)
+
+
+class FakeInstance:
+    def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
+        self.gpu, self.takes, self.is_slow = card, takes, slow
+        self.unchecked, self.refused_at = False, ""
+        self.group = SimpleNamespace(variant=name, control=False)
+        self.calls = dict.fromkeys(Regime, 4)
+
+    def replay(self, regime: Regime) -> None:
+        self.gpu.replayed.append(4000 * self.takes)
+
+    def replay_marked(self) -> None:
+        self.gpu.replayed.append(5000 * self.takes)
+
+    @property
+    def by_events(self) -> float:
+        return self.takes + 0.25
+
+
+def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = FakeCard()
+    instances: Any = [
+        FakeInstance(card, "a", 10.0),
+        FakeInstance(card, "b", 30.0),
+        FakeInstance(card, "a", 11.0),
+        FakeInstance(card, "slow", 9000.0, slow=True),
+        FakeInstance(card, "beside another process", 1.0),
+    ]
+    timed = rounds.Rounds(card, instances)
+    for number in (-2, 0, 1, 2, 3, 4, 5):
+        timed.run(number)
+    timed.finish()
+    series = {(s.variant, s.instance, s.regime): s for s in rounds.series_of(timed, instances)}
+    assert len(series) == 5 * 3
+    for (name, instance, regime), one in series.items():
+        takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}.get(name, 1.0)
+        count = 6 if regime == Regime.CHAINED else 3
+        if name == "slow":
+            count = 2 if regime == Regime.CHAINED else 1
+        alone = regime == Regime.BACK_TO_BACK
+        assert one.microseconds == (takes if alone else max(0.0, takes - 2.0),) * count
+        chained = regime == Regime.CHAINED
+        assert one.by_events == (takes + 0.25,) * (len(one.microseconds) // 2 or 1) * chained
+        assert one.gap == (None if alone else 1.0)
+        assert one.mhz == (2000.0,) * count
+    assert timed.clock == [2000.0] * 7
+
+
+class HotCard(FakeCard):
+    """Its clock falls as the power that kernels draw rises, averaged over many replays."""
+
+    SETTLES_IN = 1000  # replays
+    power = 1.0
+
+    def draw(self, power: float) -> float:
+        """The clock at its limit of 1, as a share of the highest."""
+        self.power += (power - self.power) / self.SETTLES_IN
+        return min(1.0, 1 / self.power)
+
+
+class HotInstance(FakeInstance):
+    """``takes`` is at the highest clock."""
+
+    def __init__(self, card: HotCard, name: str, takes: float, power: float) -> None:
+        super().__init__(card, name, takes)
+        self.card, self.power = card, power
+
+    def replay(self, regime: Regime) -> None:
+        self.lasts = self.takes / self.card.draw(self.power)
+        self.card.replayed.append(4000 * (2 + self.lasts))
+
+    def replay_marked(self) -> None:
+        self.replay(Regime.CHAINED)
+
+    @property
+    def by_events(self) -> float:
+        return self.lasts
+
+
+def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None:
+    """In turn all have one clock, alone the kernel that draws more power has a lower one."""
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = HotCard()
+    sent: list[tuple[int, str, float]] = []
+    instances: Any = [
+        HotInstance(card, "sdpa", 150.0, power=1.1),
+        HotInstance(card, "fix", 120.0, power=1.25),
+    ]
+    timed = rounds.Rounds(card, instances, sent=sent.append)
+    for number in range(-1000, 6):
+        timed.run(number)
+    timed.finish()
+    for place in (1, 0):
+        timed.alone(place)
+    series = rounds.series_of(timed, instances)
+    session = Session(number=0, instances=1, series=series)
+    samples: dict[tuple[int, str], list[float]] = {}
+    for instance, regime, value in sent:
+        samples.setdefault((instance, regime), []).append(value)
+    assert has_samples(session, samples.values())
+    times = session_times([session])
+
+    def ratio(regime: Regime) -> float:
+        found = not_none(ratio_of(times["sdpa", regime, False], times["fix", regime, False]))
+        return found.ratio
+
+    assert ratio(Regime.CHAINED) == pytest.approx(150 / 120, rel=0.01)
+    assert ratio(Regime.ALONE) == pytest.approx(150 * 1.1 / (120 * 1.25), rel=0.01)
+    alone = next(one for one in series if (one.variant, one.regime) == ("fix", Regime.ALONE))
+    first, last = alone.microseconds[0], alone.microseconds[-1]
+    assert (alone.calls, first < 0.97 * last) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "alone", "kernels"),
+    [
+        ({"SwPowerCap"}, False, {"sdpa", "slowest", "fa4", "fix3", "fix2", "fix1", "last"}),
+        ({"SwPowerCap"}, True, set()),
+        ({"SwThermalSlowdown"}, False, set()),
+    ],
+)
+def test_those_that_count_are_timed_alone_at_the_power_limit(
+    reasons: set[str], alone: bool, kernels: set[str], monkeypatch: Patch
+) -> None:
+    """And audited once more each, after other values of what is constant."""
+    monkeypatch.setattr(session, "switch_contexts", lambda: None)
+    monkeypatch.setattr(session, "EmptyCalls", lambda *given: None)
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = HotCard()
+    names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3", "last"]
+    takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0, 85.0]
+    instances = [HotInstance(card, *one, power=1.0) for one in zip(names, takes, strict=True)]
+    events: list[str] = []
+    for one in (*instances, twin := HotInstance(card, "fix3", 1.0, power=1.0)):
+        one.parts, one.each = (), 1.0  # type: ignore[attr-defined]
+    twin.group = SimpleNamespace(variant="fix3", control=True)
+
+    def audits(number: int, found: Sequence[Any]) -> Iterator[Any]:
+        events.append(" ".join(one.group.variant for one in found))
+        yield from ()
+
+    inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
+    made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set(), audits=audits)
+    made.job = structs.replace(
+        made.job,
+        params={name: {} for name in names},
+        references=("slowest", "sdpa", "fa4", "slow"),
+        controls=("fix0", "slowest"),
+    )
+    made.setup = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
+    made.guard = SimpleNamespace(require_whole=lambda: events.append("whole"))
+    load = SimpleNamespace(temperature_c=None, throttled=True, reasons=reasons)
+    made.gauge = SimpleNamespace(load=lambda: load)
+    heard: list[Round] = []
+    made.sent, made.heard, made.wanted = lambda sample: None, heard.append, 2
+    made.round = Round(session=0, alone=False, number=0, rounds=2)
+    made.build, made.warm_up = lambda variants: 1, lambda rounds: None
+    found = made.session(0, names, alone=alone)
+    assert {one.variant for one in found.series if one.regime == Regime.ALONE} == kernels
+    whole, renewed, everyone, *others = events
+    assert (whole, renewed, len(everyone.split())) == ("whole", "renewed", 9)
+    assert sorted(others[1::2]) == sorted(kernels)
+    assert set(others[:-1:2]) == ({"renewed"} if kernels else set())
+    assert others[-1:] == (["whole"] if kernels else [])
+    assert {one.variant for one in heard if one.kernel_alone} == kernels
+
+
+def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
+    """It waits for the round before the last that was queued."""
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = FakeCard()
+    instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
+    told: list[tuple[int, int | None]] = []
+    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed.run(0)
+    timed.run(1)
+    (order, *_), _ = [*timed.queued, None]
+    third = len(rounds.order_of(range(3), 3))
+    card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
+    timed.run(3)
+    assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
+
+
+def test_a_round_that_no_stream_takes_is_waited_for_in_parts(monkeypatch: Patch) -> None:
+    """A launch that no stream has room for would wait where nobody tells who hangs."""
+    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+    card: Any = FakeCard()
+    instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(250)]
+    told: list[tuple[int, int | None]] = []
+    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    card.at = [0]
+    waited: list[int] = []
+    monkeypatch.setattr(card, "wait", lambda done, tell: waited.append(card.replays))
+    timed.run(0)
+    assert waited[0] <= 2 * rounds.MOST_QUEUED < card.replays == 1000
+    timed.run(1)
+    timed.finish()
+    assert timed.seconds == pytest.approx(250 * 4e-5)  # of round 1, in which few graphs run
+    assert {len(column.microseconds) for column in timed.columns.values()} == {1, 2}
+
+
+class FakeEvent:
+    """Over when so many looks have been taken."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def record(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_what_hangs_is_told_no_more(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(timed_gpu, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("torch.cuda.Event", lambda: FakeEvent(0))
+    made: Any = object.__new__(timed_gpu.TimedGpu)
+    made.looking, made.seen = None, torch.zeros(1, dtype=torch.int32)
+    made.state = torch.full((1,), 7, dtype=torch.int32)
+    told: list[int] = []
+
+    def tell(replay: int) -> None:
+        told.append(replay)
+        made.state.fill_(9)
+
+    done: Any = FakeEvent(40)
+    made.wait(done, tell)
+    assert told == [7, 9]
+
+
+def test_a_round_is_told_once_unless_somebody_is_at_work_in_it() -> None:
+    heard: list[Round] = []
+    before = Round(session=0, alone=False, number=0, rounds=6)
+    instances = [SimpleNamespace(group=SimpleNamespace(variant="fix1"))]
+    made = timing_of(2, instances=instances, wanted=6, round=before, heard=heard.append)
+    for number, instance in ((-2, None), (-2, None), (0, None), (0, 0), (0, 0), (1, None)):
+        made.tell(number, instance)
+    assert [(one.number, one.variant) for one in heard] == [
+        (-2, ""),
+        (0, ""),
+        (0, "fix1"),
+        (0, "fix1"),
+        (1, ""),
+    ]
+
+
+def test_who_is_at_work_in_a_round_has_the_gpu(tmp_path: Path) -> None:
+    with EventLog(tmp_path) as journal:
+        server = Server(JOB_OF_TWO, journal)
+        for variant, holder in (("fix1", "fix1"), ("", "")):
+            server.heard(Round(session=1, alone=False, number=3, rounds=6, variant=variant))
+            assert (tmp_path / "current").read_text().strip() == holder
+
+
+def test_stamps_of_an_older_replay_do_not_count() -> None:
+    stamps = np.zeros((1, 4, 4, 2), dtype=np.int64)
+    stamps[0, START], stamps[0, END] = (100, 10_000_000), (320, 10_000_110)
+    stamps[0, BETWEEN], stamps[0, CALL] = (40, 20), (97, 50)
+    stamps[0, :, 3] = [[7, 9], [9, 5_000], [0, 0], [7, 7]]  # an SM that missed this replay
+    stamps[0, CALL, 2] = 900  # and one that missed a stamp
+    times = between(stamps)
+    assert (times.nanoseconds.tolist(), times.cycles.tolist()) == ([110.0], [220.0])
+    assert (times.calls.tolist(), times.gaps.tolist()) == ([30.0], [20.0])
+    assert times.cycles_of_calls.tolist() == [57.0]
+
+
+# ---- what the neighbours draw ------------------------------------------------------------------
+def test_every_piece_of_every_call_has_its_own_factor() -> None:
+    pieces = torch.arange(5000)
+    first, second = factors(7, 3, 0, pieces), factors(8, 3, 0, pieces)
+    assert first.tolist()[:50] == [
+        1 - (mix(secret(7, 3, 0) ^ piece) & 255) / 1024 for piece in range(50)
+    ]
+    assert float((first == second).double().mean()) < 0.01
+    assert 0.75 < float(first.min()) < 0.76
+    assert 0.99 < float(first.max()) <= 1
+    kept = Counter(kept_call(replay, 12) for replay in range(1, 1200))
+    assert set(kept) == set(range(12))
+    assert max(kept.values()) < 2 * min(kept.values())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32"])
+def test_pieces_are_scaled_as_the_neighbours_do_it(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    values = torch.arange(1, 33).to(kind)
+    pieces = values.view(torch.uint8).view(-1, 16)
+    by = torch.full((len(pieces),), 0.875, dtype=torch.float64)
+    found = scaled(pieces, kind, by).contiguous().view(kind).view(-1)
+    expected = values if dtype == "int32" else (values.double() * 0.875).to(kind)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "dense"),
+    [
+        (lambda: torch.empty(2, 3, 4), True),
+        (lambda: torch.empty(2, 3, 4).transpose(0, 2), True),
+        (lambda: torch.empty(2, 3, 4).transpose(1, 2).contiguous(), True),
+        (lambda: torch.empty(2, 3, 4)[:, :2], False),
+        (lambda: torch.empty(1, 3).expand(5, 3), False),
+        (lambda: torch.empty(5, 1, 3)[:, 0], True),
+        (lambda: torch.empty(7), True),
+    ],
+)
+def test_a_tensor_with_gaps_is_told_from_one_without(make: Any, dense: bool) -> None:
+    assert is_dense(make()) == dense
+
+
+# ---- sessions ----------------------------------------------------------------------------------
+def timing_of(sessions: int, **parts: Any) -> Any:
+    made = object.__new__(TimingProcess)
+    made.cool = False
+    made.job = structs.replace(JOB_OF_TWO, sessions=sessions)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made
+
+
+def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
+    def raises(*anything: Any) -> None:
+        raise ValueError("not this one")
+
+    monkeypatch.setattr(session, "Instance", raises)
+    holders: list[str] = []
+    failed: list[str] = []
+    timing = timing_of(
+        2,
+        out=set(),
+        instances=[],
+        setup=None,
+        guard=SimpleNamespace(
+            watching=lambda name: nullcontext(), integrity=SimpleNamespace(release=list)
+        ),
+        current=holders.append,
+        fail=lambda name, error: failed.append(name),
+    )
+    timing.one(Group("bad"), {})
+    assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+
+
+@pytest.mark.parametrize(("room", "out", "made"), [(5, set(), 2), (4, set(), 2), (1, {"b"}, 1)])
+def test_no_variant_fails_for_want_of_memory_for_another_instance(
+    room: int, out: set[str], made: int, monkeypatch: Patch
+) -> None:
+    """Of one that has none, the hint says to measure fewer at once."""
+
+    class Large:
+        unchecked, nodes, each = True, (), 1.0
+
+        def __init__(self, setup: Any, group: Group, each: float) -> None:
+            if len(timing.instances) >= room:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory. GPU 0 has ...")
+            self.group = group
+
+        def require_nodes(self) -> None: ...
+
+    monkeypatch.setattr(session, "Instance", Large)
+    monkeypatch.setattr(torch, "empty", lambda *given, **kinds: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 33, 1 << 33))
+    monkeypatch.setattr("random.sample", lambda groups, count: groups)
+    errors: list[Exception] = []
+    protects = SimpleNamespace(protect=lambda *one: None, release=list)
+    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=protects)
+    timing = timing_of(
+        1, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str,
+        fail=lambda name, error: errors.append(error),
+    )  # fmt: skip
+    timing.job = structs.replace(timing.job, instances=made, controls=("a",))
+    assert (timing.build(["a", "b"]), timing.out) == (made, out)
+    assert len(timing.instances) == room
+    assert all("fewer variants at once" in in_users_words(e, "time").hint for e in errors)
+
+
+def test_graphs_of_an_instance_share_memory_and_fail_for_want_of_it(monkeypatch: Patch) -> None:
+    made: Any = object.__new__(Instance)
+    made.unchecked, made.graphs, made.side = False, {}, None
+    monkeypatch.setattr(instances, "captured", lambda work, side, beside: (work(), beside))
+    made.graphs["first"] = made.captured(lambda: 1)
+    assert made.graphs["first"] == (1, None)
+    assert made.captured(lambda: 2) == (2, made.graphs["first"])
+
+    def large() -> None:
+        raise torch.cuda.OutOfMemoryError
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        made.captured(large)
+
+
+def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:
+    """It costs only itself: the others of the session are timed."""
+
+    class Empty:
+        unchecked = False
+
+        def __init__(self, *anything: Any) -> None: ...
+
+        @property
+        def nodes(self) -> Call:
+            raise NotTimed("launched nothing")
+
+    monkeypatch.setattr(session, "Instance", Empty)
+    snapshot = SimpleNamespace(release=list)
+    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=snapshot)
+    timing = timing_of(
+        2, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str, fail=print
+    )
+    timing.one(Group("bad"), {})
+    assert (timing.out, timing.calls) == ({"bad"}, {})
+
+
+def test_triton_kernels_are_registered_ahead_and_nothing_else(monkeypatch: Patch) -> None:
+    called: list[str] = []
+
+    def _register_triton_kernels() -> None:
+        called.append("kernels")
+
+    def _check_capability() -> None:
+        called.append("capability")
+
+    queued: list[Any] = [(_check_capability, ""), (_register_triton_kernels, "")]
+    monkeypatch.setattr("torch.cuda._queued_calls", queued)
+    register_ahead()
+    assert (called, queued) == (["kernels"], [(_check_capability, "")])
+
+
+def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: Patch) -> None:
+    longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
+    monkeypatch.setattr(longest, 0.3)
+    run: list[int] = []
+
+    def take(number: int) -> None:
+        time.sleep(0.01)
+        run.append(number)
+
+    rounds = SimpleNamespace(run=take, clock=[1.0], finish=list, seconds=0.0)
+    timing = timing_of(2, wanted=4, instances=[SimpleNamespace(each=1.0)], throttled=[])
+    timing.gauge = SimpleNamespace(load=lambda: SimpleNamespace(throttled=None))
+    timing.warm_up(rounds)
+    timing.rounds(rounds)
+    marked = [any(one.marked for one in order_of([0], number)) for number in run]
+    assert run[-4:] == [0, 1, 2, 3]
+    assert marked == [True, False] * (len(run) // 2)
+
+
+def audited_instance(variant: str) -> Any:
+    return SimpleNamespace(group=SimpleNamespace(variant=variant), any_call=lambda: None)
+
+
+def auditing(variants: Sequence[str], audit: Callable[..., tuple[float, str]]) -> Any:
+    """A timing of five sessions of these variants, and its instances."""
+    instances = [audited_instance(name) for name in variants]
+    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
+    made = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
+    made.setup = SimpleNamespace(inputs=SimpleNamespace(constant=()))
+    made.audit_sums = lambda instance, drawn, bound: (0.0, "")
+    return made, instances
+
+
+def test_every_session_audits_another_variant_first() -> None:
+    audited: list[str] = []
+
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        audited.append(instance.group.variant)
+        return 0.0, ""
+
+    def first_of(number: int) -> str:
+        audited.clear()
+        timing, instances = auditing("abcde", audit)
+        list(timing.audits(number, instances))
+        return audited[0]
+
+    assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
+
+
+@pytest.mark.parametrize("variants", ["ab", "abcde", "abcdefghijklm"])
+def test_all_sessions_together_audit_everyone_however_long_it_takes(
+    variants: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
+    timing, instances = auditing(variants, lambda instance, bound: (0.0, ""))
+    assert {one.variant for number in range(5) for one in timing.audits(number, instances)} == set(
+        variants
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.arange(24.0).view(2, 3, 4).transpose(0, 2),
+        lambda: torch.arange(24.0).view(4, 6)[:, ::2],
+        lambda: torch.tensor(3),
+        lambda: torch.empty(0, 3),
+        lambda: torch.arange(7, dtype=torch.uint8),
+        lambda: torch.arange(7) > 3,
+    ],
+)
+def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make: Any) -> None:
+    given = make()
+    inside, buffer = guarded(given)
+    assert torch.equal(inside, given)
+    assert inside.stride() == (given if is_dense(given) else given.contiguous()).stride()
+    assert buffer.numel() == given.numel() * given.element_size() + 2 * GUARD_BYTES
+    assert set(buffer[:GUARD_BYTES].tolist()) == set(buffer[-GUARD_BYTES:].tolist()) == {0xFF}
+
+
+def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
+    def audit(instance: Any, bound: Any) -> tuple[float, str]:
+        if instance.group.variant == "large":
+            raise torch.cuda.OutOfMemoryError
+        return 0.5, ""
+
+    timing, instances = auditing(("large", "small"), audit)
+    assert [(one.variant, one.outputs) for one in timing.audits(0, instances)] == [
+        ("large", 1),
+        ("small", 2),
+    ]
+
+
+def test_inputs_without_a_tensor_are_checked_like_others(monkeypatch: Patch) -> None:
+    here = SimpleNamespace(manual_seed=lambda seed: None)
+    monkeypatch.setattr(torch, "Generator", lambda device: here)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    study = SimpleNamespace(
+        inputs=lambda shape, generator: {"n": 3},
+        reference=lambda n: torch.ones(n, dtype=torch.float64),
+        tolerance=Tolerance(absolute=1e-6, relative=1e-6),
+    )
+    one = correctness.check_once(cast(Any, study), lambda n: torch.ones(n), None)
+    assert (one.why, one.absolute) == ("", 0.0)
+
+
+def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch: Patch) -> None:
+    def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
+        if shape == worker.study.shapes[failing]:
+            raise ValueError("n must be even")
+        return CheckOutcome(status=CheckResult.CORRECT)
+
+    monkeypatch.setattr(correctness, "check_variant", fails)
+    monkeypatch.setattr(job_worker.JobWorker, "load", lambda *given: None)
+    worker = object.__new__(job_worker.JobWorker)
+    shapes = {"large": "of large", "odd": "of odd"}
+    worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
+    job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
+    worker.job, worker.folder = cast(Any, job), Path()
+    worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
+    failing = "odd"
+    with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
+        worker.check("fix1")
+    failing = "large"
+    with pytest.raises(ValueError, match=r"^n must be even"):
+        worker.check("fix1")
+
+
+def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
+    seen: list[tuple[str, str]] = []
+    guard = SimpleNamespace(adopt=id, watching=lambda name: nullcontext())
+    monkeypatch.setattr(device, "environment", Environment)
+    monkeypatch.setattr(job_worker, "guard_of", lambda *given: guard)
+    worker = object.__new__(job_worker.JobWorker)
+    for what in ("build", "check"):
+        monkeypatch.setattr(worker, what, lambda name, what=what: seen.append((what, name)))
+    worker.study, worker.folder, worker.failed = cast(Any, None), Path(), set()
+    worker.variants = ("baseline", "fix1")
+    worker.job = VariantsJob(
+        study="scale",
+        variants=worker.variants,
+        params={},
+        phases=(Phase.BUILD, Phase.CHECK),
+        known=("baseline",),
+    )
+    journal = SimpleNamespace(write=lambda event: None, current=lambda name: None)
+    worker.journal = cast(Any, journal)
+    worker.run()
+    assert seen == [("build", "baseline"), ("build", "fix1"), ("check", "fix1")]
+
+
+def test_progress_tells_the_number_of_each_session(capsys: Capsys) -> None:
+    def timed(number: int, alone: bool = False) -> TimedSession:
+        session = Session(number=number, instances=1, series=(), alone=alone)
+        return TimedSession(session=session, nodes={})
+
+    with Progress(sessions=2) as progress:
+        for event in (timed(0, alone=True), timed(0), timed(0), timed(1), timed(2)):
+            progress(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "timed references alone",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 1 of 2",
+        "timed 0 variants, session 2 of 2",
+        "timed 0 variants, session 3, a verdict is open",
+    ]
+
+
+def test_progress_tells_where_a_session_is() -> None:
+    progress = Progress(sessions=5)
+    one = Round(session=2, alone=False, number=3, rounds=6)
+    assert progress.round(one) == "timing, session 3 of 5, round 4 of 6"
+    long = structs.replace(one, session=5, variant="fix1")
+    assert progress.round(long) == "timing, session 6, a verdict is open, round 4 of 6: fix1"
+    warming = structs.replace(one, alone=True, number=-2)
+    assert progress.round(warming) == "timing, references alone, warming up"
+
+
+def test_a_session_ends_with_whoever_wanted_it(tmp_path: Path, monkeypatch: Patch) -> None:
+    """A kernel that hangs would have the card for ever."""
+    monkeypatch.chdir(tmp_path)
+    wanted_by = subprocess.Popen(["sleep", "600"])
+    monkeypatch.setenv(PARENT, str(wanted_by.pid))
+    monkeypatch.setattr("workbench.run.worker.session_forks.wait_at_gate", lambda: ("baseline",))
+
+    def hangs(number: int, names: Sequence[str]) -> set[str]:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        os.kill(wanted_by.pid, signal.SIGKILL)
+        time.sleep(600)
+        return set()
+
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()  # as its parent has it
+        with EventLog(tmp_path) as journal:
+            server = Scripted(JOB_OF_TWO, journal)
+            server.fate = hangs
+            server.run()
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    wanted_by.wait()
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    session, end = int((tmp_path / "pid").read_text()), time.monotonic() + 60
+    while is_alive(session) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_alive(session)
+
+
+# ---- where a worker waits ----------------------------------------------------------------------
+def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between(
+    tmp_path: Path,
+) -> None:
+    assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
+    parent = subprocess.Popen(["sleep", "60"])
+    code = "from workbench.run.worker.startup import wait_at_gate; wait_at_gate()"
+    waiting = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=worker_environment(tmp_path) | {PARENT: str(parent.pid)},
+    )
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1.5)
+        parent.kill()  # and nobody waits for it
+        assert waiting.wait(20) == -signal.SIGKILL
+    finally:
+        for process in (parent, waiting):
+            process.kill()
+            process.wait()
