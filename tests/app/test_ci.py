@@ -21,7 +21,7 @@ from workbench.cli.main import command, main
 from workbench.errors import WorkbenchError
 from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, ROOT, make
+from workspaces import GOOD, ROOT, copy_of_fixture, make
 
 CI = ROOT / "docs" / "ci"
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
@@ -53,6 +53,22 @@ def test_the_composite_action() -> None:
         assert ("default" in given) != given.get("required", False)
     environment = action["runs"]["steps"][3]["env"]
     assert set(environment) - {"ACTION"} <= variables_of_the_script()
+
+
+def test_the_workflow_that_keeps_the_page(tmp_path: Path) -> None:
+    """It uploads what ``report --html`` writes, and links that in the comment."""
+    workflow = read("github/report.yml")
+    assert workflow[True] == "pull_request"  # YAML reads the key ``on`` as true
+    (job,) = workflow["jobs"].values()
+    write, upload, comment = job["steps"][2:]
+    assert "${{" not in write["run"] + comment["run"]  # it would be run as code
+    assert comment["env"]["PAGES"] == f"${{{{ steps.{upload['id']}.outputs.artifact-url }}}}"
+    assert "$PAGES" in comment["run"]
+    root = copy_of_fixture(tmp_path, "attention")
+    (line,) = [each for each in write["run"].splitlines() if "workbench" in each]
+    verb = line.split("workbench ")[1].split(";")[0].replace('"$study"', "attention").split()
+    assert main([*verb, "--project", str(root)]) == 0
+    assert [*root.glob(upload["with"]["path"])] == [root / "reports/attention/report.html"]
 
 
 def test_the_gitlab_template() -> None:
