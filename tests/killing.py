@@ -19,7 +19,7 @@ ORDER = "WORKBENCH_KILL"  # the file that counts instants, the one to kill at, a
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.symlink", "os.truncate")
 STARTS = ("subprocess.Popen", "fcntl.flock", "shutil.move", "shutil.copyfile")
-VICTIMS = ("waiting", "keeper", "verb", "group")
+VICTIMS = ("waiting", "supervisor", "verb", "group")
 LATER_SECONDS = 0.003  # after an instant, at most: the file is half written, or already is
 
 
@@ -38,7 +38,7 @@ def arm(counts: Path, instant: int, victim: str) -> None:
                 return
         elif event not in CHANGES and event not in STARTS:
             return
-        if os.getpid() == waiting or os.getppid() == waiting:  # the keeper's
+        if os.getpid() == waiting or os.getppid() == waiting:  # the supervisor's
             return
         number = int.from_bytes(page, "little") + 1
         page[:] = number.to_bytes(8, "little")
@@ -46,7 +46,7 @@ def arm(counts: Path, instant: int, victim: str) -> None:
             kill()
 
     def kill() -> None:
-        ids = {"waiting": waiting, "keeper": os.getppid(), "verb": os.getpid()}
+        ids = {"waiting": waiting, "supervisor": os.getppid(), "verb": os.getpid()}
         if victim == "group":
             os.killpg(os.getpgrp(), signal.SIGKILL)
         os.kill(ids[victim] if victim in ids else int(victim), signal.SIGKILL)

@@ -66,7 +66,7 @@ def until(condition: Callable[[], object]) -> bool:
     ("who", "how"),
     [
         ("", None),
-        *((who, signal.SIGKILL) for who in ("waiting", "keeper", "child", "group")),
+        *((who, signal.SIGKILL) for who in ("waiting", "supervisor", "child", "group")),
         *(("waiting", how) for how in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)),
     ],
 )
@@ -81,13 +81,13 @@ def test_nothing_outlives_a_command(who: str, how: signal.Signals | None) -> Non
         env={**os.environ, MARK: mark},
         start_new_session=True,
     ) as started:
-        keeper, child, name = not_none(started.stdout).readline().split()
+        supervisor, child, name = not_none(started.stdout).readline().split()
         folder = Path(name)
         if who:
             assert folder.is_dir()
             assert len(marked(mark)) >= 7
         if how is not None:
-            ids = {"waiting": started.pid, "keeper": int(keeper), "child": int(child)}
+            ids = {"waiting": started.pid, "supervisor": int(supervisor), "child": int(child)}
             os.killpg(started.pid, how) if who == "group" else os.kill(ids[who], how)
         code = started.wait(SECONDS)
     assert until(lambda: not marked(mark)), marked(mark)

@@ -16,7 +16,7 @@ _PATH_BYTES, _FOLDERS_BYTES = 4096, 12288
 
 
 class _Page(ctypes.Structure):
-    """``status`` is what the keeper waited for; a line break ends each of the ``folders``."""
+    """``status`` is what the supervisor waited for; a line break ends each of the ``folders``."""
 
     _fields_ = (
         ("has_answer", ctypes.c_bool),

@@ -30,14 +30,14 @@ def kept() -> int | None:
     """Fork a child that does the work. Return None there, with signals blocked, and here its wait
     status when nothing that it started is left.
 
-    Between both processes is a keeper, which adopts all that the child starts and ends it, when
-    the child or this process has ended. If the keeper is killed, this process does its work.
+    Between both processes is a supervisor, which adopts all that the child starts and ends it, when
+    the child or this process has ended. If the supervisor is killed, this process does its work.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     parent = os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
-    if keeper := os.fork():
-        status = _outlive(keeper, lambda number, frame: os.kill(keeper, number))
+    if supervisor := os.fork():
+        status = _outlive(supervisor, lambda number, frame: os.kill(supervisor, number))
         _end_the_rest()
         return page.status if page.has_status else status
     parent, above = os.getpid(), parent
@@ -141,17 +141,12 @@ def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) ->
     where a signal comes after it was taken, and the next wait takes for ever.
     """
     until = None if seconds is None else time.monotonic() + seconds
-    options = os.WEXITED | os.WNOWAIT | (0 if until is None else os.WNOHANG)
     while process.returncode is None:
-        try:
-            ended = os.waitid(os.P_PID, process.pid, options)
-        except ChildProcessError:  # somebody else has waited for it
-            process.returncode = 0
-            break
-        if ended is not None:
-            killed = ended.si_code != os.CLD_EXITED
-            process.returncode = -ended.si_status if killed else ended.si_status
-            os.waitpid(process.pid, 0)
+        pid, status = process.pid, 0
+        with suppress(ChildProcessError):  # an interrupted call has waited for it
+            pid, status = os.waitpid(process.pid, 0 if until is None else os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
         elif until is not None and time.monotonic() >= until:
             return None
         else:

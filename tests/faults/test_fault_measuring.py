@@ -98,7 +98,7 @@ def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as parent:
         last = time.monotonic() + 120
         workers: list[Any] = []
-        while len(workers) < 3 and time.monotonic() < last:  # the keeper, the verb, its worker
+        while len(workers) < 3 and time.monotonic() < last:  # the supervisor, the verb, its worker
             workers = psutil.Process(parent.pid).children(recursive=True)
             time.sleep(0.1)
         begun = [path for path in tmp_path.glob("workbench-*") if path.is_dir()]
