@@ -31,6 +31,7 @@ LINES_IN = 1 << 28  # bytes of a report that are searched for line tables
 
 # Seconds.
 STUDY_SECONDS = 30.0  # an import, or a call, of study.py
+STUDY_LAST_SECONDS = 10.0  # more, after which code that no signal interrupts is ended
 STUDY_AGAIN_SECONDS = 1.0  # until the next stop: the code may have caught the first one
 REPORT_SECONDS = 30.0  # ncu_report at work on a report
 TOOL_SECONDS = 30.0  # nvidia-smi and ncu, to say what they are
@@ -42,7 +43,6 @@ STARTING_SECONDS = 120.0  # until more than a greeting is heard: it imports
 COMPILING_SECONDS = 600.0  # while a front end compiles, or an autotuner chooses
 TRIAL_SECONDS = 300.0  # of the first call of a file that is tried: an extension may be compiled
 SHIP_SECONDS = 600.0  # while all kernels of a package are compiled
-HOST_SECONDS = 120.0  # until a remote host says anything
 
 # Memory.
 JSON_MEMORY = 512 << 20  # bytes that what is read of JSON may take

@@ -82,7 +82,7 @@ def test_code_that_does_not_come_back_has_its_line(root: Path) -> None:
     number = (root / STUDY).read_text().count("\n") + 1
     append(root, "sum(range(10**15))\n")
     limits = "from workbench import bounds; bounds.STUDY_SECONDS = 0.1; "
-    limits += "from workbench.study import users_code; users_code.LAST_SECONDS = 0.9; "
+    limits += "bounds.STUDY_LAST_SECONDS = 0.9; "
     limits += "from workbench.__main__ import main; raise SystemExit(main())"
     done = subprocess.run(
         [sys.executable, "-c", limits, "list", "--project", str(root)],

@@ -170,7 +170,7 @@ def test_an_nvidia_smi_that_hangs_is_given_up(
     listed: Install, smi: Callable[[str], None], monkeypatch: Patch
 ) -> None:
     smi("exec /bin/sleep 600")
-    monkeypatch.setattr(gpu, "TOOL_SECONDS", 0.5)
+    monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 0.5)
     assert "nvidia-smi does not run: nvidia-smi timed out after 0.5 seconds" in gpu.why_none()
 
 

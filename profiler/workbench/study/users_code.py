@@ -22,7 +22,6 @@ from workbench import answered, bounds
 from workbench.errors import UsageError
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LAST_SECONDS = 10.0  # more, after which code that is not Python's is ended
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
     "KeyboardInterrupt": "nobody pressed Ctrl-C: take the line out",
@@ -118,7 +117,7 @@ def noting_crashes() -> Iterator[None]:
         yield
         return
     faulthandler.enable(answered.crash, all_threads=False)
-    last = bounds.STUDY_SECONDS + LAST_SECONDS
+    last = bounds.STUDY_SECONDS + bounds.STUDY_LAST_SECONDS
     faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
     try:
         yield
