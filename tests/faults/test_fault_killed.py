@@ -246,7 +246,8 @@ def test_a_verb_that_is_killed_as_it_writes(
         text = (place.top / "log").read_text()
         assert again in verb.again, text
         after = place.files()
-        assert set(after) >= expected
+        # The journal notes a timing at the latest when its file goes.
+        assert set(after) >= {each for each in expected if not each.endswith("journal.jsonl")}
         lost = [each for each in before if each not in after]
         assert not lost
         kernels = [each for each in before if "/kernels/" in each]

@@ -13,18 +13,19 @@ from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
+from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.findings import sentence
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.judge.ladder import Ablation, Row, judge
 from workbench.load import LadderEvidence
 from workbench.problems import detect
-from workbench.problems.problem import STUDY_FILE, Problem, Request, split
+from workbench.problems.problem import Problem, Request, split
 from workbench.problems.writing import TrialFacts
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
-from workbench.study.files import all_or_nothing, alone, is_plain_name, stands, write_new
+from workbench.study.files import alone, is_plain_name, require_inside, stands, write_bytes
 from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
@@ -285,16 +286,19 @@ def require_none(root: Path, study: str) -> None:
 
 
 def kept(done: Attempt, root: Path) -> Path:
-    """Copy the study into the workspace, all of it or nothing; ``study.py`` comes last. Raises
-    UsageError where another command was faster.
+    """Copy the study into the workspace, all of it or nothing. Raises UsageError where another
+    command was faster.
     """
-    tops = [done.folder / part / done.study for part in ("ablations", "kernels")]
-    files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
-    with alone(root), all_or_nothing() as made:
+    parts = [Path(part, done.study) for part in ("ablations", "kernels")]
+    with alone(root), temporary_folder(".workbench-keep-", root) as copy:
         require_none(root, done.study)
-        for path in sorted(files, key=lambda path: path.name == STUDY_FILE):
-            if "__pycache__" not in path.parts:
-                write_new(root / path.relative_to(done.folder), path.read_bytes(), root, made)
+        for path in (path for part in parts for path in sorted((done.folder / part).rglob("*"))):
+            if path.is_file() and "__pycache__" not in path.parts:
+                write_bytes(copy / path.relative_to(done.folder), path.read_bytes())
+        for part in parts:
+            require_inside(root / part, root)
+            (root / part).parent.mkdir(exist_ok=True)
+            (copy / part).rename(root / part)
     return root / "kernels" / done.study
 
 
