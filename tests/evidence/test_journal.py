@@ -249,9 +249,7 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
     found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
     told = recorded(judge(found, Config()))
-    assert told == (
-        "Recordings: 1 timing run at this shape, 1 from before the journal; none superseded."
-    )
+    assert told == ("Runs: 1 timing run at this size, 1 from before the journal.")
     journal = Journal(
         sessions=(
             entry("gone.json", "s", baseline=1.0, fix1=1.0, library=1.5),
@@ -262,7 +260,7 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
     found = dataclasses.replace(found, journal=journal)
     counted = recordings(found, "s")
     assert (counted.noted, counted.kept, counted.unnoted, counted.total) == (2, 1, 0, 2)
-    assert recorded(judge(found, Config())).endswith("1 superseded, their medians kept.")
+    assert recorded(judge(found, Config())).endswith("the medians of 1 others are kept.")
 
 
 def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
@@ -273,7 +271,7 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     assert alone.ratio == pytest.approx(2.0)
     assert (alone.recordings, alone.later_low) == (1, None)
     told = plain(answer(judge(found, Config())))
-    assert "The interval covers this recording only." in told
+    assert "The interval covers this run only." in told
     prints = dict(found.shapes["s"].timings[0].timing.fingerprints)
     other = structs.replace(entry("b.json", "s", fix1=1.0, library=2.1), fingerprints=prints)
     journal = Journal(
@@ -291,10 +289,10 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     assert (claimed.recordings, claimed.gpus) == (2, 2)
     assert not_none(claimed.later_low) < 2.0 < 2.1 < (claimed.later_high or 0)
     told = plain(answer(judge(found, Config())))
-    assert "Expected of a later recording: 2.05x [1.88, 2.23], by 2 recordings on 2 GPUs." in told
+    assert "Expected of another run: 2.05x [1.88, 2.23], by 2 runs on 2 GPUs." in told
     found = dataclasses.replace(found, journal=None, between_of="nvidia-l4")
     told = plain(answer(judge(found, Config())))
-    assert "by this recording and the spread of others on nvidia-l4." in told
+    assert "by this run and the spread of others on nvidia-l4." in told
 
 
 def test_a_gpu_without_recordings_of_its_own_has_the_largest_known_spread() -> None:
@@ -313,9 +311,7 @@ def test_what_was_cut_short_is_counted_and_told() -> None:
     journal = Journal(sessions=(ended, entry("s.json", "s", fix1=1.0, library=2.0)))
     judged = judge(dataclasses.replace(found, journal=journal), Config())
     assert (judged.recordings.total, judged.recordings.cut_short) == (2, 1)
-    assert recorded(judged) == (
-        "Recordings: 2 timing runs at this shape; none superseded; 1 cut short and not kept."
-    )
+    assert recorded(judged) == ("Runs: 2 timing runs at this size; 1 cut short and not kept.")
 
 
 def test_an_entry_of_a_prediction_names_its_step() -> None:

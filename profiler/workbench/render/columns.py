@@ -36,6 +36,7 @@ from workbench.render.document.phrases import (
     key_change,
     kind,
     parent_of,
+    short_change,
     verdict_words,
 )
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
@@ -74,6 +75,7 @@ class ShownRows:
 
     ablation: Ablation
     rows: Sequence[Row]
+    where: Where = Where.PAGE
 
     @cached_property
     def short_names(self) -> Mapping[str, str]:
@@ -261,6 +263,11 @@ def _verdict_text(row: Row, shown: ShownRows) -> str:
     return verdict_words(row, shown.ablation)
 
 
+def _change_text(row: Row, shown: ShownRows) -> Content:
+    """The report has the whole change in the block below."""
+    return short_change(row) if shown.where == Where.REPORT else key_change(row)
+
+
 def _name(row: Row, shown: ShownRows) -> Cell:
     return Cell(words(row.variant), short=shown.short_names[row.variant])
 
@@ -363,7 +370,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "error ÷ {reference}'s",
         "largest error at any shape, as a multiple of the primary reference's on the same inputs",
         lambda row: row.accuracy and vars(row.accuracy),
-        EVERYWHERE - {Where.SCREEN, Where.BRIEF},
+        EVERYWHERE - {Where.SCREEN, Where.REPORT, Where.BRIEF},
         rank=6,
         text=_error_text,
         source=lambda _: "checks against the float64 reference",
@@ -426,7 +433,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         lambda row: row.step.key_change if row.step else row.title,
         TEXT | DATA,
         rank=4,
-        text=lambda row, _: key_change(row),
+        text=_change_text,
         is_number=False,
         measured=False,
         least=12,
@@ -464,7 +471,7 @@ def ladder_table(
     only: Sequence[str] = (),
 ) -> Table:
     """Rows of a ladder with the columns of an output, or ``only`` some of them."""
-    shown = ShownRows(ablation, ablation.everything if rows is None else rows)
+    shown = ShownRows(ablation, ablation.everything if rows is None else rows, where)
     wanted = [c for c in columns(ablation, where) if not only or c.key in only]
     made = tuple(
         TableRow({c.key: c.cell(row, shown) for c in wanted}, row.variant, kind(row))

@@ -174,7 +174,7 @@ def _limit_words(one: Advice) -> str:
 
 OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}
 OF_LAUNCH = {
-    Stage.LAUNCH: "head and tail of the launch",
+    Stage.LAUNCH: "start and end of the launch",
     Stage.GRID: "small grid",
     Stage.TAIL: "tail of the grid",
     Stage.IMBALANCE: "imbalance of the SMs",

@@ -46,10 +46,10 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.captions import caption_of
 from workbench.render.document.ladder_view import fitted, shapes_table
-from workbench.render.document.phrases import judged, steps, took, verdict
+from workbench.render.document.phrases import judged, shape_name, steps, took, verdict
 from workbench.render.document.step import anchor, step_section
 from workbench.render.numbers import number, percent
-from workbench.words import ABSENT, Verdict
+from workbench.words import ABSENT, Verdict, grouped
 
 NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
@@ -192,7 +192,7 @@ def _limits(ablation: Ablation) -> tuple[Block, ...]:
         table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
         shown = [paragraph(note), table]
-    return (*shown, _chart("stall-time", ablation))
+    return (*shown, _chart("stall-time", ablation), *limits.meanings(ablation.path))
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
@@ -266,21 +266,32 @@ def method(ablation: Ablation) -> list[Block]:
         words(recorded(ablation)),
         words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
     ]
+    points.append(words(WORDS))
     if ablation.score.total:
         points.append(words(f"Predictions: {step.results(ablation.score)}."))
     blocks: list[Block] = [Bullets(tuple(points))]
-    notes = (*said.warnings(ablation), *sessions(ablation))
+    notes = (*_alike(ablation), *said.stale(ablation), *sessions(ablation))
     if notes:
         blocks.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
     known = Fold(words("Environment"), (environment(ablation),))
     return [*blocks, known, *reproduction(ablation)]
 
 
+def _alike(ablation: Ablation) -> Iterator[Text]:
+    """The warnings, with sizes for people; of one kind the first, and how many others there are."""
+    kinds = grouped((each.code, each) for each in ablation.warnings)
+    for first, *others in kinds.values():
+        more = f"; {len(others)} more of this kind" if others else ""
+        text = sentence(first)
+        for shape in sorted(ablation.shapes, key=len, reverse=True):  # names may begin alike
+            text = text.replace(shape, shape_name(shape, ablation))
+        yield words(f"{text}{more}")
+
+
 def sessions(ablation: Ablation) -> tuple[Text, ...]:
     """What the A/A controls and the interference check show."""
-    known = [(ladder.shape, ladder.timing) for ladder in ablation.ladders if ladder.timing]
-    shown = [f"{shape}: {text}" for shape, facts in known if (text := timings.control_words(facts))]
-    return tuple(map(words, [*_company(ablation), *shown]))
+    controls = timings.control_words(ablation.timing) if ablation.timing else ""
+    return tuple(map(words, [*_company(ablation), *filter(None, [controls])]))
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -301,6 +312,12 @@ AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
 )
 REGIMES = "A cold L2 was flushed before the call. Verdicts are on chained times."
+WORDS = (
+    "Words: a variant is one version of the kernel, its parent the one that it changes. Kept: "
+    "correct, and faster than its parent by the gate. A reference is what others offer. A session "
+    "is one process that times all variants; a run has several. A capture is what Nsight Compute "
+    "measured of one call. Not collected: nobody measured it; it is never 0."
+)
 CHAINED = {
     1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
     f"without the variant is timed beside it and taken off. {REGIMES}",
@@ -339,12 +356,12 @@ def recorded(ablation: Ablation) -> str:
     """How many timing runs there were at this shape, and what became of those that are gone."""
     found = ablation.recordings
     older = f", {found.unnoted} from before the journal" if found.unnoted else ""
-    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this shape{older}"
-    kept = f"{found.superseded} superseded, their medians kept"
-    parts = [runs, kept if found.superseded else "none superseded"]
+    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this size{older}"
+    kept = f"the newest is shown, the medians of {found.superseded} others are kept"
+    parts = [runs, *[kept] * bool(found.superseded)]
     if found.cut_short:
         parts.append(f"{found.cut_short} cut short and not kept")
-    return f"Recordings: {'; '.join(parts)}."
+    return f"Runs: {'; '.join(parts)}."
 
 
 def _profile(options: Mapping[str, str]) -> str:

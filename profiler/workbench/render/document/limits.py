@@ -5,7 +5,7 @@ ceilings that the GPU was measured to reach.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from workbench.derive.figures import (
     ISSUING,
@@ -23,6 +23,7 @@ from workbench.judge.ladder import Row
 from workbench.render.document.blocks import (
     Block,
     Bullets,
+    Span,
     Text,
     code,
     line,
@@ -74,6 +75,36 @@ def no_lines(found: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
     why = sentence(found)
     return [paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
+
+
+GUIDE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"
+MOST_MEANT = 4  # of a variant
+MEANINGS = {
+    "barrier": "waits for other warps at a barrier",
+    "branch_resolving": "waits for the target of a jump",
+    "dispatch_stall": "is held back by the dispatcher",
+    "drain": "waits for its stores before it ends",
+    "imc_miss": "waits for constants that are not in the constant cache",
+    "lg_throttle": "waits for room in the queue of global memory instructions",
+    "long_scoreboard": "waits for data from global memory: L1, L2 or DRAM",
+    "math_pipe_throttle": "waits for a busy arithmetic unit",
+    "membar": "waits at a memory fence",
+    "mio_throttle": "waits for room in the queue of shared memory instructions",
+    "no_instructions": "waits for its next instruction to be fetched",
+    "not_selected": "could go on, but another warp was chosen",
+    "short_scoreboard": "waits for shared memory or the special function units",
+    "wait": "waits a fixed number of cycles for the instruction before",
+    "warpgroup_arrive": "waits for the registers of a matrix product (wgmma)",
+}
+
+
+def meanings(rows: Iterable[Row]) -> Iterator[Block]:
+    """The largest stall reasons of some variants in plain words."""
+    names = {name for row in rows for name in list(row.stalls)[:MOST_MEANT]} & MEANINGS.keys()
+    if names:
+        link = (Span("Nsight Compute's guide", href=GUIDE),)
+        yield paragraph("The stall reasons in plain words, after ", link, ". A warp that has one:")
+        yield Bullets(tuple(line(f"{stall_label(n)}: {MEANINGS[n]}") for n in sorted(names)))
 
 
 LEAST = 0.05  # points of a standard error that are shown

@@ -232,10 +232,10 @@ def across(ablation: Ablation) -> Text:
 
 
 def warnings(ablation: Ablation) -> tuple[Text, ...]:
-    stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
-    parts = [words(sentence(found)) for found in ablation.warnings]
-    if stale:
-        parts.append(
-            line("stale, not shown: ", names(stale), " (sources changed since they were measured)")
-        )
-    return tuple(parts)
+    return (*(words(sentence(found)) for found in ablation.warnings), *stale(ablation))
+
+
+def stale(ablation: Ablation) -> Iterator[Text]:
+    known = [row.variant for row in ablation.everything if row.status == Status.STALE]
+    if known:
+        yield line("stale, not shown: ", names(known), " (sources changed since their measurement)")
