@@ -263,6 +263,10 @@ def test_search_finds_steps_files_and_figures(desk: Desk, size: tuple[int, int])
     expect(figure).to_have_count(1)
     expect(figure).to_contain_text("Shared memory bank conflicts: 0 to 3,710")
     expect(figure).to_contain_text("fix2[warps=12] 3,710 · ")
+    values = figure.locator(".values")
+    assert values.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
+    room = values.evaluate("each => each.clientWidth / each.parentElement.clientWidth")
+    assert room > 0.6
     field.press("Escape")
     page.keyboard.press("/")
     field.fill("const size_t mine = head +")
@@ -457,7 +461,7 @@ def test_printing_gives_the_reading_path(desk: Desk) -> None:
     assert 5 < max(counts) < MOST_PRINTED
     page.emulate_media(media="print")
     assert open_steps(page) == steps()
-    for selector in ("#lessons", "#ladder table", "svg.wide[data-chart=roofline]", "#method"):
+    for selector in ("#failures", "#ladder table", "svg.wide[data-chart=roofline]", "#method"):
         expect(page.locator(selector).first).to_be_visible()
     for selector in ("details", ".diffs", "#code", ".top", ".step-list"):
         expect(page.locator(f"{selector}:visible")).to_have_count(0)
