@@ -236,6 +236,7 @@ def test_a_verb_that_is_killed_as_it_writes(
         place = Place(tmp_path / str(number))
         verb.make(place.root)
         before = place.files()
+        monkeypatch.setattr(measured, "seconds", itertools.count())  # dates of its own
         killed = place.fork([*verb.words], instant, VICTIMS[number % len(VICTIMS)])
         landed += killed != code
         assert not list(place.scratch.glob("*workbench*"))
