@@ -107,7 +107,6 @@ class VariantEvidence:
 
     @property
     def was_profiled(self) -> bool:
-        """Whether there is a capture of what was timed."""
         return self.index is not None
 
 

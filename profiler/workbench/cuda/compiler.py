@@ -122,7 +122,6 @@ class Source:
     compiler: str = NVRTC
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
-        """See ``Kernel.compile``."""
         text = expand_includes(self.path)
         settings = [*(("waits",) if self.must_wait else ()), *self._toolchain]
         kept = kept_cubin(text, arch, self.defines, self.options, self.name, *settings)
@@ -283,7 +282,6 @@ def compiler_version() -> str:
 
 
 def package_version(name: str) -> str:
-    """ "" where it is not installed by pip."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

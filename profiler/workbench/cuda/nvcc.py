@@ -42,7 +42,6 @@ def find() -> str:
 
 @cache
 def version(nvcc: str) -> str:
-    """``nvcc 13.0.88``."""
     found = re.search(r"\bV([\d.]+)", ran([nvcc, "--version"], "/")[1])
     return f"nvcc {found[1]}" if found else "nvcc"
 

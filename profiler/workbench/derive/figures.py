@@ -140,7 +140,6 @@ def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
 
 
 def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
-    """GB/s over the duration under ncu."""
     if not {"duration", "dram_read", "dram_write"} <= known.keys() or not known["duration"].value:
         return None
     read, write = known["dram_read"], known["dram_write"]
@@ -288,7 +287,6 @@ def stall_times(metrics: ColumnTable) -> dict[str, float]:
 
 
 def _sampled(values: Mapping[str, float]) -> dict[str, float]:
-    """Of the samples of one launch."""
     samples = stall_samples(values)
     total = added(samples.values())
     return {r: count / total for r, count in samples.items()} if total else {UNSAMPLED: 1.0}

@@ -106,12 +106,10 @@ class FigureChange:
 
     @property
     def score(self) -> float:
-        """By which figures are ranked."""
         return max(self.part, LEAST_PART) * math.log2(1 + self.surprise)
 
     @property
     def log(self) -> float:
-        """The logarithm of its factor; see ``log_factor``."""
         return log_factor(self.before, self.after)
 
 

@@ -91,7 +91,6 @@ class Matching:
 
     @property
     def groups(self) -> list[PairGroup]:
-        """The most time before first."""
 
         members: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:

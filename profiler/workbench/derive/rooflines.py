@@ -113,7 +113,6 @@ def op_peak(values: Values, op: TensorOp) -> float | None:
 
 
 def tensor_peak(values: Values, kind: str) -> float | None:
-    """The fastest instruction's dense rate for a data type."""
     rates = [op_peak(values, op) for op in TENSOR_OPS if op.type == kind]
     return max((rate for rate in rates if rate), default=None)
 
@@ -126,7 +125,6 @@ def bandwidth(values: Values, level: str) -> float | None:
 
 
 def traffic(values: Values, level: str) -> float | None:
-    """Bytes that a launch moved through a level."""
     if level == DRAM:
         names = ("dram__bytes_read.sum", "dram__bytes_write.sum")
         return added(values[n] for n in names) if set(names) <= values.keys() else None
@@ -426,7 +424,6 @@ class MeasuredCeilings:
 
     @property
     def wrong(self) -> list[MeasuredCeiling]:
-        """Those above what the hardware can do."""
         return [roof for roof in self.ceilings.values() if roof.above_theory]
 
 

@@ -107,18 +107,15 @@ class LineCosts:
         return self.lines.get((file, line), self.nothing)
 
     def by_file(self) -> dict[str, Cost]:
-        """File to the cost of all of its lines."""
         files = sorted({file for file, _ in self.lines})
         return {f: add(c for (file, _), c in self.lines.items() if file == f) for f in files}
 
     @property
     def total(self) -> Cost:
-        """The cost of all lines, with and without a known place."""
         return add([self.nothing, *self.lines.values()])
 
     @property
     def has_lines(self) -> bool:
-        """Whether any cost has a known line."""
         return any(line > 0 for _, line in self.lines)
 
 
@@ -179,7 +176,6 @@ Sums = dict[Place, tuple[dict[str, float], dict[str, float]]]  # numbers and sta
 
 
 def _sums(lines: ColumnTable, weights: Mapping[int, float]) -> Sums:
-    """What the table has of each line, over all launches."""
     sums: Sums = {}
     columns = ("launch", "file", "line", "counter", "value")
     for launch, file, line, counter, value in lines.rows(*columns):
@@ -233,7 +229,6 @@ class Listing:
 
 
 def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:
-    """From a capture's ``code`` and ``metrics``."""
     known = {launch: code for launch, code in enumerate(codes) if code is not None}
     taken = {launch: _samples(code) for launch, code in known.items()}
     weights, whole = sample_weights(taken, metrics)
@@ -304,7 +299,6 @@ class SourceText:
 
     @cached_property
     def meaningful(self) -> list[bool]:
-        """Which lines have code that is not trivial."""
         return [bool(code) and not trivial(code) for code in self.code]
 
 
@@ -464,7 +458,6 @@ class DiffRow:
 
     @property
     def counts(self) -> bool:
-        """Whether a hunk's cost includes this row."""
         return self.differs or self.waits
 
 
@@ -560,7 +553,6 @@ class SourceDiff:
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
-        """Those of all files, in order of their numbers."""
         return tuple(hunk for file in self.files for hunk in file.hunks)
 
     @property
@@ -611,7 +603,6 @@ class Text:
     functions: Sequence[str]
 
     def function(self, line: SourceRow) -> str:
-        """The function that a line stands in; "" outside of any."""
         return self.functions[line.line - 1]
 
 
@@ -632,7 +623,6 @@ def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
 
 @lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
 def _parsed(text: str, python: bool) -> tuple[SourceText, list[str]]:
-    """A source, and the function that each of its lines stands in."""
     parsed = source(text, python=python)
     return parsed, functions(parsed, python=python)
 
@@ -683,7 +673,6 @@ def changed_spans(rows: Sequence[DiffRow]) -> list[tuple[int, int]]:
 def numbered(
     rows: Sequence[DiffRow], spans: Sequence[tuple[int, int]], first: int
 ) -> list[DiffRow]:
-    """The rows, those of each span with its hunk's number."""
     result = list(rows)
     for number, (start, stop) in enumerate(spans, start=first):
         inside = rows[start:stop]

@@ -45,7 +45,7 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Of its logarithm."""
+        """Half of the width of the logarithm's interval."""
         if self.low is None or self.high is None:
             return None
         return math.log(self.high / self.low) / 2
@@ -164,7 +164,6 @@ Key = tuple[str, Regime, bool]  # variant, regime, whether it is the A/A control
 
 
 def instance_time(series: Series) -> InstanceTime:
-    """Of one instance, whatever the method."""
     series = series.settled
     return InstanceTime(
         microseconds=median(series.added),
@@ -348,7 +347,7 @@ class OverRecordings:
 
 
 def over_recordings(
-    ratios: Sequence[Ratio], known: float | None = None, gpus: int = 1
+    ratios: Sequence[Ratio], known: float | None = None, gpus: int = 1, between_of: str = ""
 ) -> OverRecordings:
     """Random effects: a recording varies with its sessions and between recordings. That variance
     is estimated by Paule and Mandel (Consensus values and weighting factors, J. Res. NBS 87, 1982;
@@ -362,7 +361,7 @@ def over_recordings(
     middle, mean, _ = _weighted(values, own, between)
     ratio = math.exp(middle)
     if known is None and not freedom:
-        return OverRecordings(ratio, None, None, None, None, None, 1, gpus)
+        return OverRecordings(ratio, None, None, None, None, None, 1, gpus, between_of)
     quantile = T_975[-1] if known is not None else quantile_of(T_975, freedom)
     ends = [
         math.exp(middle + sign * quantile * math.sqrt(square))
@@ -370,8 +369,9 @@ def over_recordings(
         for sign in (-1, 1)
     ]
     low, high, later_low, later_high = ends
+    spread = math.sqrt(between)
     return OverRecordings(
-        *(ratio, low, high, later_low, later_high, math.sqrt(between), len(values), gpus)
+        ratio, low, high, later_low, later_high, spread, len(values), gpus, between_of
     )
 
 

@@ -102,7 +102,6 @@ class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost(self) -> float:
-        """In the currency of the rate."""
         return float(self.seconds) / 3600 * float(self.rate)
 
 
@@ -168,7 +167,6 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
 
 
 def _origin(provenance: Provenance) -> dict[str, Any]:
-    """The fields of ``JournalRecord``."""
     return {name: getattr(provenance, name) for name in JournalRecord.__struct_fields__}
 
 

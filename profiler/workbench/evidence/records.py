@@ -431,12 +431,10 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def by_variant(self) -> Mapping[str, list[Series]]:
-        """What each variant was timed in, of all sessions."""
         return grouped((one.variant, one) for session in self.sessions for one in session.series)
 
     @cached_property
     def audits(self) -> Mapping[str, list[Audit]]:
-        """By variant, of all sessions."""
         return grouped((one.variant, one) for session in self.sessions for one in session.audits)
 
     @cached_property

@@ -69,7 +69,6 @@ class EvidenceFolder:
         return self.root.name
 
     def variant(self, variant: str) -> Path:
-        """Its build and its checks."""
         return self.root / f"variants/{variant}.json"
 
     def timings(self, shape: str) -> Path:
@@ -80,19 +79,15 @@ class EvidenceFolder:
         return self.timings(shape) / (name + PACKED)
 
     def timing_files(self, shape: str) -> list[Path]:
-        """Oldest first."""
         return listed(self.timings(shape), ".json" + PACKED)
 
     def shape(self, shape: str) -> Path:
-        """What a shape is that the study does not list."""
         return self.root / shape / "shape.json"
 
     def captures(self, shape: str) -> Path:
-        """The captures of all variants."""
         return self.root / shape / "captures.json"
 
     def capture_files(self) -> list[Path]:
-        """Those of all shapes."""
         return [path for shape in self.shapes if is_there(path := self.captures(shape.name))]
 
     @property

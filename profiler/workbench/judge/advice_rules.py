@@ -288,14 +288,6 @@ OF_PRODUCTS = frozenset(("fma", "lsu", ISSUE, "l1"))
 HALF = 0.5
 
 
-def pipe_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """By what the pipes did, and what the work asks of them."""
-    yield from _tensor(subject)
-    yield from _busy(subject)
-    yield from _turns(subject)
-    yield from _instructions(subject)
-
-
 def pipe_limit(subject: AdvisedKernel, pipe: str, share: float | None = None) -> Limit:
     """A pipe by how busy it was."""
     busy = subject.busy.get(pipe, 0.0)
@@ -735,7 +727,10 @@ SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the wo
 RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
     launch_rules,
     memory_rules,
-    pipe_rules,
+    _tensor,
+    _busy,
+    _turns,
+    _instructions,
     latency_rules,
 )
 

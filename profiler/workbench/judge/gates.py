@@ -114,7 +114,10 @@ def correct_gate(
         return Gate(CORRECT, GateState.FAILED, failed_check(checks[shape], shape))
     hidden = tuple(name for name in given_up if name not in drops)
     if hidden:
-        return Gate(CORRECT, GateState.FAILED, _undeclared(hidden))
+        names = ", ".join(hidden)
+        message = f"no longer supports {names}, which the ladder does not declare (drops)"
+        why = finding("correct.undeclared", message, shapes=hidden)
+        return Gate(CORRECT, GateState.FAILED, why)
     if due:
         return Gate(CORRECT, GateState.OPEN, _not_checked(due))
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
@@ -172,11 +175,6 @@ def failed_check(check: Check, shape: str = "") -> Finding:
     """``shape`` where it is not clear which."""
     message = f"{check.status.value}{at(shape)}: {check.why or ABSENT}"
     return finding("check.failed", message, status=check.status.value, shape=shape, text=check.why)
-
-
-def _undeclared(shapes: tuple[str, ...]) -> Finding:
-    message = f"no longer supports {', '.join(shapes)}, which the ladder does not declare (drops)"
-    return finding("correct.undeclared", message, shapes=shapes)
 
 
 def _not_checked(shapes: Iterable[str]) -> Finding:

@@ -547,24 +547,16 @@ def _first(sources: Iterable[Provenance | None], name: str) -> Any:
 
 
 def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
-    """See ``_claimed``, with the model of GPU that the spread is of, if that is another one."""
-    found = _claimed(evidence, times, best)
-    elsewhere = evidence.between_of if evidence.between_of != evidence.gpu else ""
-    return replace(found, between_of=elsewhere) if found else None
-
-
-def _claimed(
-    evidence: LadderEvidence, times: ShapeTimes, best: Row | None
-) -> OverRecordings | None:
     """The best step over the fastest reference by all recordings of the same sources at the shape
     (those without samples by the journal's medians, varying as the table's), or alone if that is
     less.
     """
     over = best.over_fastest if best else None
+    elsewhere = evidence.between_of if evidence.between_of != evidence.gpu else ""
     if best is None or over is None:
         return None
     if best.claimed is not None and best.claimed is not over:
-        return over_recordings([best.claimed], evidence.between)
+        return over_recordings([best.claimed], evidence.between, between_of=elsewhere)
     names = (best.chained.fastest, best.variant)
     own = times.together(*names)
     if own is None:
@@ -577,14 +569,11 @@ def _claimed(
         if entry.cut_short or entry.shape != evidence.shape or entry.file == timing_name(own.file):
             continue
         if prints == wanted and before > 0 and after > 0:
-            ratios.append(_varying_as(over, before / after))
+            ratio = before / after
+            low, high = (end and end * ratio / over.ratio for end in (over.low, over.high))
+            ratios.append(replace(over, ratio=ratio, low=low, high=high))
             gpus.add(entry.gpu_uuid)
-    return over_recordings(ratios, evidence.between, len(gpus))
-
-
-def _varying_as(over: Ratio, ratio: float) -> Ratio:
-    low, high = (end and end * ratio / over.ratio for end in (over.low, over.high))
-    return replace(over, ratio=ratio, low=low, high=high)
+    return over_recordings(ratios, evidence.between, len(gpus), elsewhere)
 
 
 def recordings(evidence: LadderEvidence, shape: str) -> Recordings:

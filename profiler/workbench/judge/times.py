@@ -117,7 +117,6 @@ class ShapeTimes:
         return ratio_of(before, after, timing.timing.first_planned) if before and after else None
 
     def ratios(self, over: str, variant: str) -> dict[Regime, Ratio]:
-        """In every regime in which there is one."""
         every = {regime: self.ratio(over, variant, regime) for regime in Regime}
         return {regime: ratio for regime, ratio in every.items() if ratio is not None}
 
@@ -154,7 +153,10 @@ class ShapeTimes:
             if lost := lost_time(timing, name):
                 return lost
         idle = next((name for name in (variant, over) if self.is_idle(name)), None)
-        return _adds_nothing(idle) if idle else NOT_COLLECTED
+        if idle is None:
+            return NOT_COLLECTED
+        message = f"a call of {idle} adds no time to its neighbours"
+        return finding("untimed.adds_nothing", message, variant=idle)
 
 
 def clocks_finding(clocks: TwoClocks) -> Finding:
@@ -164,11 +166,6 @@ def clocks_finding(clocks: TwoClocks) -> Finding:
     if clocks.disagree:
         message = f"the measurement failed, not the kernel: {message}"
     return finding(code, message, microseconds=clocks.stamps, by_events=clocks.events)
-
-
-def _adds_nothing(variant: str) -> Finding:
-    message = f"a call of {variant} adds no time to its neighbours"
-    return finding("untimed.adds_nothing", message, variant=variant)
 
 
 def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
@@ -257,7 +254,6 @@ class AtShape:
     @property
     @shown
     def terabytes_per_second(self) -> float:
-        """Of the least bytes."""
         return self.bytes_per_second / 1e12
 
     @property
@@ -288,7 +284,6 @@ class AcrossShapes:
     @property
     @shown
     def geometric_mean(self) -> float | None:
-        """None without any ratio."""
         return geometric_mean(self.ratios)
 
     @property
@@ -309,7 +304,6 @@ class AcrossShapes:
 
 
 def geometric_mean(ratios: Iterable[float]) -> float | None:
-    """None without any ratio."""
     logs = [math.log(ratio) for ratio in ratios]
     return math.exp(added(logs) / len(logs)) if logs else None
 

@@ -132,7 +132,6 @@ class Decoded:
 
     @cached_property
     def metrics(self) -> list[tuple[Any, ...]]:
-        """All metrics that some figure or a stall's share may want."""
         names = [*needed_metrics(), *stall_metrics(self.action).values()]
         every = ((name, metric_value(self.action, name)) for name in names)
         found = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]

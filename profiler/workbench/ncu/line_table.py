@@ -225,7 +225,6 @@ def _steps(reader: _Reader, head: _LineHeader) -> Iterator[tuple[_State, bool]]:
 
 
 def _extended(reader: _Reader, state: _State) -> bool:
-    """Whether the function ends."""
     size = reader.unsigned()
     stop = reader.at + size
     code = reader.fixed(1)

@@ -33,7 +33,6 @@ class Unsupported:
 
 @cache
 def support() -> tuple[list[KnownError], list[Unsupported]]:
-    """See the head of ``support.toml``."""
     data = tomllib.loads(Path(__file__).with_name("support.toml").read_text(encoding="utf-8"))
     pairs = [Unsupported(**each) for each in data["unsupported"]]
     return [KnownError(**each) for each in data["error"]], pairs

@@ -158,7 +158,6 @@ def read(request: Request) -> Problem:
 
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
-    """Raises UsageError for what is none."""
     try:
         found: S = json_as_type(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
@@ -171,7 +170,6 @@ def _required(text: bytes, kind: type[S], where: str) -> S:
 
 
 def _decoded(text: bytes, kind: type[S]) -> S | None:
-    """None for what is none."""
     try:
         return _required(text, kind, "")
     except UsageError:
@@ -295,7 +293,6 @@ def _solution(request: Request, path: Path, name: str) -> Solution | None:
 
 
 def _baseline(solution: Solution, outputs: list[str]) -> Module:
-    """A call of its entry point."""
     spec, called = solution.spec, solution.name
     sources = [source.path for source in solution.sources]
     file, _, entry = spec.entry_point.partition("::")

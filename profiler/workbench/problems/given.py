@@ -211,7 +211,6 @@ class File:
 
 
 def _below(folder: Path) -> dict[str, ModuleType]:
-    """The modules that are loaded from a folder, by name."""
     files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
     own = {path.stem for path in files}
     found = {name: m for name, m in sys.modules.items() if name.partition(".")[0] in own}
@@ -495,7 +494,6 @@ def workload(
 
 
 def stored(place: Path) -> torch.Tensor:
-    """``path:key`` of a safetensors file."""
     from safetensors import safe_open
 
     path, _, key = str(place).rpartition(":")
@@ -749,7 +747,6 @@ def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False)
 
 
 def by_name(out: Any, names: Sequence[str]) -> Any:
-    """Outputs in the order of a definition, of which a function may give a dict."""
     return only([out[name] for name in names]) if isinstance(out, dict) else out
 
 
@@ -837,7 +834,6 @@ def _annotation(node: ast.expr) -> str:
 
 
 def _decorated(tree: ast.Module) -> dict[str, str]:
-    """Functions with ``@nsight.annotate("name")``, and the names."""
     nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     found = {n.name: next(filter(None, map(_annotation, n.decorator_list)), "") for n in nodes}
     return {name: called for name, called in found.items() if called}

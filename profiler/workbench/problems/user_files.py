@@ -64,7 +64,6 @@ class Made:
 
     @property
     def parameter(self) -> Parameter:
-        """What a shape has of it."""
         return self.call or 0 if self.value is None else self.value
 
 
@@ -362,7 +361,6 @@ def study_name(text: str) -> str:
 
 
 def functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
-    """Those defined at the top of a file, in their order."""
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -387,7 +385,6 @@ def parameters(node: ast.FunctionDef) -> list[str]:
 
 
 def required_parameters(node: ast.FunctionDef) -> list[str]:
-    """Names of those without a default."""
     arguments = node.args
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)

@@ -90,7 +90,6 @@ def _share_extensions(kept: Path, there: Path) -> None:
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:
-    """The parameters of a job's variants that differ from their own."""
     return {name: dict(study.variants[name].params) for name in variants}
 
 
@@ -159,7 +158,6 @@ def build_job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
 
 
 def _culprit(outcome: WorkerEnd) -> Failed:
-    """The variant that ended the worker."""
     if not outcome.current:
         raise worker_stopped(outcome)
     error = ErrorText(kind="", message=outcome.why())
@@ -187,7 +185,6 @@ FEWEST_VARIANTS = 4  # below which a process that has to import torch first is l
 
 
 def copy_sources(scratch: Path, folder: Path) -> None:
-    """A folder for another worker, with a copy of what a scratch folder has."""
     folder.mkdir(exist_ok=True)
     if not (folder / "kernels").exists():
         shutil.copytree(scratch / "kernels", folder / "kernels")

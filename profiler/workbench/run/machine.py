@@ -61,7 +61,6 @@ def find_ncu() -> str | None:
 
 @lru_cache
 def ncu_version(ncu: str) -> str | None:
-    """Such as ``2025.3.1``; None where ncu does not run."""
     from workbench.cuda.nvcc import ran  # with the whole package
 
     text = ran([ncu, "--version"], ".", bounds.TOOL_SECONDS)[1]

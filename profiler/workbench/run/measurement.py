@@ -120,7 +120,6 @@ def variants_job(
     *,
     gated: bool = False,
 ) -> VariantsJob:
-    """Return the job of a worker that builds, checks or captures some variants of a plan."""
     names, shape, others = tuple(variants), plan.shape, plan.others
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
     if plan.everywhere or others is None:
@@ -143,7 +142,6 @@ def variants_job(
 
 
 def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
-    """Return the job that times a plan, with A/A controls of baseline and primary reference."""
     ladder = study.ladder
     primary = (ladder.primary_reference,) if ladder.primary_reference else ()
     return SessionsJob(
@@ -291,7 +289,6 @@ ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not th
 
 
 def decided(timing: Timing) -> Sequence[str]:
-    """No variant needs further sessions."""
     return ()
 
 
@@ -358,7 +355,6 @@ class Measurement:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Note the seconds of what is done inside."""
         began = time.monotonic()
         try:
             yield

@@ -261,11 +261,9 @@ class Worker:
             )
 
     def open_gate(self, variants: list[str]) -> None:
-        """Let a worker that was started ahead go on, with these variants."""
         write_gate(self.scratch, variants)
 
     def drain(self, on_event: Callable[[Event], None]) -> bool:
-        """Whether anything came that says that it is alive."""
         text = self.log.read()
         if text:
             kept = self.pieces if self.log.position <= bounds.LOG else self.pieces[:-1]

@@ -208,7 +208,6 @@ class Recorder:
             store.write(self.folder.variant(build.variant), structs.replace(known, build=build))
 
     def check(self, variant: str, shape: str, **found: Any) -> None:
-        """``found`` are the fields of a ``CheckOutcome``."""
         own = self._checks.setdefault(variant, {})
         own[shape] = Check(fingerprint=self._prints[variant, shape], **found)
         self.add_checks(variant, own, provenance(self.environment))

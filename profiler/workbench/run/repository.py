@@ -49,12 +49,10 @@ class Commit:
     @property
     @shown
     def commit(self) -> str:
-        """In full."""
         return self.sha
 
     @property
     def short(self) -> str:
-        """As tables show it."""
         return self.sha[:10]
 
 
@@ -136,7 +134,6 @@ class Repository:
 
     @contextmanager
     def worktrees(self) -> Iterator[Worktrees]:
-        """Gone afterwards."""
         self._remove_abandoned()
         self.git("worktree", "prune")
         try:

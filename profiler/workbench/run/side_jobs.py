@@ -135,7 +135,6 @@ LARGEST_ON_CPU = 1 << 23  # see Shape.size
 
 
 def require_torch() -> None:
-    """Raises EnvironmentLacks."""
     if "torch" in machine.missing_to_run():
         why = "torch is not installed, so nothing can be called"
         raise EnvironmentLacks(why, hint=f"pip install torch, or {INSTALL}")

@@ -392,7 +392,7 @@ def _sweep(path: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a file must not come in its place; one that the shell has opened neither."""
+    """Tell whether no file may replace this one: a pipe, a device, or one that the shell opened."""
     opened = path.is_symlink() and str(path.readlink()).startswith("/proc/")
     return opened or (path.exists() and not (path.is_file() or path.is_dir()))
 

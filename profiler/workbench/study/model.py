@@ -242,7 +242,6 @@ class LadderFile(TomlTable, frozen=True):
 
 
 def _joined(value: object) -> object:
-    """A file whose texts may be broken over lines."""
     if isinstance(value, dict):
         return {key: _joined(inner) for key, inner in value.items()}
     if isinstance(value, list):

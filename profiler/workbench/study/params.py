@@ -215,7 +215,6 @@ def require_few(name: str, axes: Axes, hint: str = NARROW) -> None:
 
 
 def combinations(axes: Axes) -> Iterator[dict[str, Parameter]]:
-    """All of them, the last axis fastest."""
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
 
@@ -289,7 +288,6 @@ def parameters_of_derived(study: Study) -> dict[str, dict[str, Parameter]]:
 
 
 def add_shapes(shapes: dict[str, Shape], derived: Mapping[str, Mapping[str, Parameter]]) -> None:
-    """To those of a ``study.py`` that a worker has imported."""
     shapes.update({name: _made(values) for name, values in derived.items()})
 
 

@@ -98,7 +98,6 @@ class Fingerprints:
 
     @cached_property
     def _code(self) -> bytes:
-        """Of the study, and the content of files that it names."""
         code = _study_code(read_text(self.study.folder / "study.py")).encode()
         _, *named = named_from(self.study.folder, "study.py")
         return code + b"".join(path.read_bytes() for path in sorted(named))

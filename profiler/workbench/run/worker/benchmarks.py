@@ -71,7 +71,6 @@ class BenchmarkRound:
 
     @property
     def rate(self) -> float:
-        """FLOP/s or byte/s."""
         return self.work / self.seconds
 
 
@@ -302,7 +301,6 @@ def _signed(bits: int) -> int:
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    """The median of those that were collected."""
     known = [value for value in values if value is not None]
     return round(median(known), 1) if known else None
 

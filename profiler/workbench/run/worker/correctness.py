@@ -267,7 +267,6 @@ def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = No
 
 
 def finite(number: float) -> float | None:
-    """JSON has no other numbers."""
     return number if math.isfinite(number) else None
 
 
@@ -292,7 +291,6 @@ def guarded(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def pause() -> None:
-    """Of the current stream."""
     if torch.cuda.is_available():
         torch.cuda._sleep(LATE_CYCLES)
 

@@ -85,7 +85,6 @@ def _is_gpu(value: Any) -> bool:
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    """Also generators; nothing waits for a GPU."""
     own, wait = torch.Generator, torch.cuda.synchronize
 
     class Generator:

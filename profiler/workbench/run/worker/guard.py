@@ -48,7 +48,6 @@ class Guard:
         }
 
     def load(self, path: Path, name: str) -> ModuleType:
-        """Load and adopt a module of the user's."""
         prepare(path)
         self.replaced()
         with same_draws(), own_precision(name):

@@ -105,7 +105,6 @@ class JobWorker:
         self.journal.current("")
 
     def sources(self, name: str) -> list[Path]:
-        """The files of a variant."""
         names = self.job.sources.get(name) or (f"{base_name(name)}.py",)
         return [path for path in (self.folder / name for name in names) if path.is_file()]
 

@@ -39,7 +39,6 @@ class Outputs:
 
     @property
     def names(self) -> str:
-        """In words."""
         return ", ".join(name or "a tensor" for name in self.tensors) or "nothing"
 
 
