@@ -38,9 +38,9 @@ def at(shape: str | None) -> str:
     return f" at {shape}" if shape else ""
 
 
-def percent(share: float, sign: str = "") -> str:
-    """A share in whole percent; ``sign`` is that of a format."""
-    return "under 1 %" if 0 < share < 0.01 else f"{100 * share:{sign}.0f} %"
+def percent(share: float) -> str:
+    """A share in whole percent."""
+    return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
 def change(ratio: float) -> str:

@@ -1,7 +1,7 @@
 """``report.html``: the document as one self-contained page, with what its script needs: each source
 once, what its lines cost by variant, and the diffs. Pure, but for its templates.
 
-Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.diff.costs``.
+Shares are of all warp state samples of a variant, from 0 to 1, as in ``derive.source_diff``.
 """
 
 from __future__ import annotations

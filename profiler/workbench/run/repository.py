@@ -107,21 +107,14 @@ class Repository:
                         raise
         return [self.commit(sha) for sha in found]
 
-    def touching(
-        self, paths: Sequence[Path], until: str = "HEAD", *, most: int = -1
-    ) -> list[Commit]:
-        """The commits up to ``until`` that changed one of these, along the first parents, the
-        newest first; ``most`` of them, or all.
+    def touching(self, paths: Sequence[Path], *, most: int = -1) -> list[Commit]:
+        """The commits that changed one of these, along the first parents, the newest first;
+        ``most`` of them, or all.
         """
-        listed = self._log(f"--max-count={most}", until, "--", *map(str, paths))
-        return [commit for commit, _ in listed]
-
-    def _log(self, *arguments: str) -> list[tuple[Commit, list[str]]]:
-        """Commits along the first parents, each with the sha of its parents."""
-        text = self.git("log", "--first-parent", "--format=%H %P%x00%s", *arguments)
+        options = ("--first-parent", "--format=%H%x00%s", f"--max-count={most}")
+        text = self.git("log", *options, "--", *map(str, paths))
         lines = [line.partition("\0") for line in text.split("\n")[:-1]]
-        parts = [(shas.split(), subject) for shas, _, subject in lines]
-        return [(Commit(sha, sha[:10], subject), parents) for (sha, *parents), subject in parts]
+        return [Commit(sha, sha[:10], subject) for sha, _, subject in lines]
 
     def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
         """List the files that differ from the commit now."""

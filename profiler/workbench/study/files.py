@@ -571,13 +571,13 @@ def decompressed(data: bytes) -> bytes:
         raise ValueError(str(error)) from None
 
 
-def compressed(data: bytes, level: int = ZSTD_LEVEL) -> bytes:
+def compressed(data: bytes) -> bytes:
     """One frame with a checksum of its content. It looks back as far as any decompressor allows
     without being asked, 128 MB: the module that launches are of stands in a report once for each.
     """
     import zstandard
 
     chosen = zstandard.ZstdCompressionParameters.from_level(
-        level, source_size=len(data), window_log=WINDOW_LOG, write_checksum=True
+        ZSTD_LEVEL, source_size=len(data), window_log=WINDOW_LOG, write_checksum=True
     )
     return zstandard.ZstdCompressor(compression_params=chosen).compress(data)
