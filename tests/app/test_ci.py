@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -285,11 +286,19 @@ def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> No
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
 
 
-def test_a_shallow_clone_says_so(made: Repository, tmp_path: Path, capsys: Capsys) -> None:
+@pytest.mark.parametrize("part", ["--depth=1", "--single-branch"])
+def test_the_hint_of_a_clone_of_one_branch_brings_the_base(
+    part: str, made: Repository, tmp_path: Path, capsys: Capsys
+) -> None:
+    made.git("branch", "base")
     made.edit(KERNEL_FILE, "extern", "// one\nextern")
-    made.git("clone", "--quiet", "--depth=1", f"file://{made.top}", str(tmp_path / "shallow"))
-    assert main(["gate", "HEAD~1", "--project", str(tmp_path / "shallow" / "gpü x")]) == 2
-    assert "git fetch --unshallow" in capsys.readouterr().err
+    clone = tmp_path / "clone"
+    made.git("clone", "--quiet", part, f"file://{made.top}", str(clone))
+    gate = ("gate", "--project", str(clone / "gpü x"))
+    command = not_none(re.search("`(git fetch .*)`", error_of(capsys, *gate, "base")))[1]
+    subprocess.run(shlex.split(command), cwd=clone, check=True, capture_output=True)
+    assert "hint: name the remote's branch: origin/base" in error_of(capsys, *gate, "base")
+    assert main([*gate, "origin/base"]) in (0, 1, 5)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")

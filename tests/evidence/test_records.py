@@ -11,18 +11,22 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec import inspect
 
 from answers import Capsys, Patch, both_of
 from made_evidence import timing
 from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence import store
+from workbench.evidence.journal import JournalEntry, SpentEntry
 from workbench.evidence.records import (
     Captures,
     CeilingsFile,
+    DerivedShape,
     Environment,
     Provenance,
     Record,
+    Shipped,
     Timing,
     VariantRecord,
     timing_name,
@@ -31,6 +35,8 @@ from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.run import recording
 from workbench.run.recording import provenance
 from workbench.study.files import compressed, write_bytes
+from workbench.study.model import LadderFile
+from workbench.words import SCHEMA_VERSION
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
 
 SHAPE = "b2h8s512d64"
@@ -343,3 +349,62 @@ def test_of_a_process_that_acts_for_another(monkeypatch: Patch) -> None:
 def test_of_another_machine() -> None:
     given = ["workbench", "check", "fix1"]
     assert provenance(Environment(), command=given).command == "workbench check fix1"
+
+
+# The values that a file of a schema may have, where they are words of a list. A value that goes
+# makes older files unreadable: then raise the ``schema`` of the record and add a line here.
+CHANGES = """async-copy balance barriers bulk-copy cache-hints choose coalesce early fuse less-work
+narrow operands other-pipe overlap registers reuse smaller-code specialise split swizzle tail tensor
+tile-shared vector warps"""
+WORDS = {
+    ("VariantRecord", 1): {"CheckResult": "correct crashed failed hung unsupported wrong"},
+    ("Timing", 2): {
+        "NodeKind": "kernel memcpy memset other",
+        "Regime": "alone back_to_back chained cold",
+    },
+    ("JournalEntry", 1): {
+        "Known": "captured nothing timed unknown",
+        "entry": "capture prediction session",
+    },
+    ("LadderFile", 1): {"Change": CHANGES, "Written": "after before", "literals": "wrong"},
+}
+WORDED = (
+    VariantRecord,
+    Captures,
+    CeilingsFile,
+    DerivedShape,
+    Shipped,
+    Timing,
+    SpentEntry,
+    LadderFile,
+)
+
+
+def words_of(kind: Any) -> dict[str, set[str]]:
+    """The enumerations in a record, by name."""
+    found: dict[str, set[str]] = {}
+    seen: set[type] = set()
+    queue: list[Any] = [inspect.type_info(kind)]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, inspect.EnumType):
+            found[node.cls.__name__] = {each.value.replace(" ", "_") for each in node.cls}
+        elif isinstance(node, inspect.LiteralType):
+            found.setdefault("literals", set()).update(map(str, node.values))
+        elif isinstance(node, inspect.StructType) and node.cls not in seen:
+            seen.add(node.cls)
+            queue += [each.type for each in node.fields]
+            if node.tag_field is not None:
+                found.setdefault(node.tag_field, set()).add(str(node.tag))
+        for name in ("types", "item_types"):
+            queue += getattr(node, name, ())
+        for name in ("item_type", "key_type", "value_type"):
+            queue += [getattr(node, name)] if hasattr(node, name) else []
+    return found
+
+
+@pytest.mark.parametrize("kind", [*WORDED, JournalEntry], ids=str)
+def test_a_value_that_goes_raises_the_schema(kind: Any) -> None:
+    name = getattr(kind, "__name__", "JournalEntry")
+    recorded = WORDS.get((name, getattr(kind, "schema", SCHEMA_VERSION)), {})
+    assert words_of(kind) == {key: set(text.split()) for key, text in recorded.items()}

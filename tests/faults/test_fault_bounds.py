@@ -176,3 +176,25 @@ def test_init_reports_the_files_for_agents_that_it_left(tmp_path: Path, capsys: 
     told = text_of(capsys, "init", str(tmp_path), "--agents")
     assert "left alone, since it was there: AGENTS.md" in told
     assert "wrote .agents/skills/workbench/SKILL.md" in told
+
+
+HOARD = "def f(x):\n    kept = []\n    while True:\n        kept.append(b'x' * (1 << 24))\n"
+DEEP = """\
+import sys
+sys.setrecursionlimit(10**9)
+def _again(number):
+    return _again(number + 1)
+def f(x):
+    return _again(0)
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(HOARD, "a.py:4"), (DEEP, "a.py:4")])
+def test_a_tried_file_that_fills_the_memory_is_stopped_with_its_line(
+    text: str, line: str, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 1 << 30)
+    (tmp_path / "a.py").write_text(text)
+    given = ("--input", "x=randn(8)", "--vs", "torch.relu")
+    told = error_of(capsys, "try", tmp_path / "a.py", *given, code=1)
+    assert f"it takes more than 1.0 GiB of memory ({line})" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import mmap
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -108,6 +110,7 @@ class WorkerEnd:
     events: list[Event]
     returncode: int
     silent_for: float = 0.0  # seconds after which it was stopped; 0 where it was not for that
+    too_large: int = 0  # bytes of memory above which it was stopped; 0 where it was not for that
     interrupted: bool = False
     current: str = ""
     log: str = ""
@@ -134,6 +137,9 @@ class WorkerEnd:
         if self.silent_for:
             at = f" ({at})" if at else ""
             return f"hangs: nothing came for {self.silent_for:g} s{at}{text}"
+        if self.too_large:
+            at = f" ({at})" if at else ""
+            return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{at}{text}"
         at = f"{at}, " if at else ""
         return f"crashed its process ({at}exit {self.returncode}){text}"
 
@@ -289,7 +295,7 @@ class Worker:
         end that compiles at the first call may take longer. Ctrl-C
         stops the worker and lets ncu write what it has; the outcome says ``interrupted``.
         """
-        silent_for, interrupted = 0.0, False
+        silent_for, interrupted, too_large, most = 0.0, False, 0, memory_of_a_worker()
         last = time.monotonic()
         try:
             while exit_code(self.process, 0.0) is None:
@@ -298,8 +304,9 @@ class Worker:
                 if not self.under_ncu and any(isinstance(one, Done) for one in self.events[-1:]):
                     break  # the end of the interpreter takes a second more
                 allowed = self.allowed(limit_seconds)
-                if time.monotonic() - last > allowed:
-                    silent_for = allowed
+                too_large = most if self.memory() > most else 0
+                if too_large or time.monotonic() - last > allowed:
+                    silent_for = 0.0 if too_large else allowed
                     self.tell_lines()
                     stop(self.process, self.events, signal.SIGKILL)
                     break
@@ -316,10 +323,16 @@ class Worker:
             events=self.events,
             returncode=self.process.returncode,
             silent_for=silent_for,
+            too_large=too_large,
             interrupted=interrupted,
             current=name,
             log="".join(self.pieces),
         )
+
+    def memory(self) -> int:
+        """The bytes that the worker has in memory."""
+        inside = [event.pid for event in self.events[:1] if isinstance(event, Hello)]
+        return max(map(memory_of, (self.process.pid, *inside)))  # ncu may be around it
 
     def tell_lines(self) -> None:
         """Let a process that hangs write its lines to the log."""
@@ -330,6 +343,23 @@ class Worker:
     def kill(self) -> None:
         kill_tree(self.process.pid)
         exit_code(self.process)
+
+
+def memory_of(pid: int) -> int:
+    """0 for a process that has ended."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
+    return 0
+
+
+@cache
+def memory_of_a_worker() -> int:
+    """The most bytes of this machine's, or of this container's."""
+    most = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # "max" is none
+            most = min(most, int(Path("/sys/fs/cgroup", file).read_text()))
+    return int(most * bounds.WORKER_MEMORY)
 
 
 def run_worker(

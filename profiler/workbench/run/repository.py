@@ -35,6 +35,7 @@ SCRATCH = "workbench-commits-"
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
 # No hook of the repository runs, and nothing of what git says is translated.
 FIRST_BAD = re.compile(r"^# (?:possible )?first bad commit: \[(\w+)\]", re.MULTILINE)
+EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 _QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
 
 
@@ -74,15 +75,21 @@ class Repository:
                 "rev-parse", "--verify", "--quiet", "--end-of-options", f"{said}^{{commit}}"
             )
         except ToolFailed:
-            shallow = self.git("rev-parse", "--is-shallow-repository").strip() == "true"
-            raise UsageError(
-                f"'{said}' is no commit of {self.top}",
-                hint="this clone is shallow: fetch all of it (`git fetch --unshallow`)"
-                if shallow
-                else "`git log --oneline` lists them",
-            ) from None
+            what = f"'{said}' is no commit of {self.top}"
+            raise UsageError(what, hint=self._where_else(said)) from None
         sha = sha.strip()
         return Commit(sha, said, self.git("show", "-s", "--format=%s", sha).strip())
+
+    def _where_else(self, said: str) -> str:
+        """A hint for a commit that is not here."""
+        if self.git("for-each-ref", f"refs/remotes/origin/{said}"):
+            return f"name the remote's branch: origin/{said}"
+        is_shallow = self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+        fetched = self.git("config", "--get", "--default", "", "remote.origin.fetch").strip()
+        if not is_shallow and (not fetched or "*" in fetched):
+            return "`git log --oneline` lists them"
+        command = f"git fetch {'--unshallow ' * is_shallow}origin '{EVERY_BRANCH}'"
+        return f"this clone has only a part: `{command}`; then name a branch as origin/NAME"
 
     def bisect(self, good: Commit, bad: Commit, ask: Callable[[Commit], str]) -> list[Commit]:
         """The first bad commit that touches kernels, or all that it may be. ``ask`` says ``good``,

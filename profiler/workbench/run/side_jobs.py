@@ -127,6 +127,8 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
             f"nothing came back for {bounds.TRIAL_SECONDS:g} s{line}",
             hint="does it wait for something?",
         )
+    if outcome.too_large and not outcome.of(Learned):
+        raise GateFailed(f"it {outcome.why()}", hint="does it call itself, or keep all it makes?")
     own = virtual_name(study.name, "")  # a file is called as the user's is
     return answer_of(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
 
