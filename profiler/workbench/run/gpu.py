@@ -21,8 +21,6 @@ from typing import Any
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.store import gpu_slug
-from workbench.study.files import Rank, held
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"
@@ -54,6 +52,8 @@ class Gpu:
 
     @property
     def slug(self) -> str:
+        from workbench.evidence.store import gpu_slug  # with msgspec, which doctor may find missing
+
         return gpu_slug(self.full_name)
 
     @property
@@ -316,6 +316,8 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
     """Give the first of the GPUs that no other process of this user holds, as soon as there is one.
     ``note`` reports that it waits.
     """
+    from workbench.study.files import Rank, held
+
     locks = own_folder() / "cards"
     locks.mkdir(exist_ok=True)
     for attempt in itertools.count():

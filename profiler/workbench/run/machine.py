@@ -10,7 +10,6 @@ from pathlib import Path
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks
-from workbench.evidence.store import gpu_slug
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import Gpu, first_gpu, why_none
 from workbench.words import INSTALL
@@ -35,6 +34,8 @@ def require_gpu(name: str | None, uuid: str | None) -> None:
         return
     same = uuid.lower() == own.uuid.lower()
     if own.profile:
+        from workbench.evidence.store import gpu_slug
+
         same = own.slug == gpu_slug(name or "")
     if not same:
         raise EnvironmentLacks(
