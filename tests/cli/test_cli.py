@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ import workspaces
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.cli import main as cli
 from workbench.cli import streams
+from workbench.cli.completion import completing, shapes, variants
 from workbench.cli.main import VERBS, main
 from workbench.run import machine
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make
@@ -198,7 +200,7 @@ def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
     assert done.returncode == 3, done.stderr
     row = next(line for line in done.stdout.splitlines() if "| msgspec " in line)
     assert "[fail]" in row
-    assert "- **msgspec**: pip install msgspec" in done.stdout
+    assert "**msgspec**: pip install msgspec" in done.stdout
 
 
 def test_what_takes_longer_than_a_second_says_that_it_works(
@@ -327,7 +329,7 @@ def test_a_workspace_in_another_says_so(tmp_path: Path, capsys: Capsys) -> None:
 
 def test_studies_are_listed_as_a_list(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "with its studies attention, attention_served, " in error_of(capsys, "list", code=0)
+    assert "built-in studies attention, attention_served, " in error_of(capsys, "list", code=0)
 
 
 def test_one_time_is_no_sweep(here: None, broken: Path, monkeypatch: Patch, capsys: Capsys) -> None:
@@ -352,3 +354,50 @@ def test_the_help_says_every_verb_whole(monkeypatch: Patch, capsys: Capsys) -> N
     assert [line.split()[0] for line in listed] == list(VERBS)
     assert all(line.endswith((".", "?")) and not line.endswith("...") for line in listed)
     assert "`workbench try FILE`" in shown
+
+
+# ---- completion
+@pytest.mark.parametrize(
+    ("typed", "wanted", "unwanted"),
+    [
+        ("show fix1", {"fix1", "fix16"}, {"fix2", "sdpa"}),
+        ("diff fix6 sd", {"sdpa"}, {"fix6"}),
+        ("ablate --study ", {"attention", "softmax"}, {"attention.toml"}),
+        ("ablate --study transpose ", {"tiled", "copy"}, {"fix1"}),
+        ("advise fix30 --shape b4h16s20", {"b4h16s2048d64"}, {"b2h8s512d64"}),
+        ("show fix1 --gpu ", {"nvidia-h200"}, {"tables"}),
+        ("init --template ", {"cuda", "triton", "torch"}, {"common", "agents"}),
+        ("list --study x", set(), {"attention"}),
+    ],
+)
+def test_tab_completes_what_a_verb_takes(
+    typed: str, wanted: set[str], unwanted: set[str], monkeypatch: Patch, capsys: Capsys
+) -> None:
+    monkeypatch.chdir(ROOT)
+    words = f"workbench {typed}".split(" ")
+    monkeypatch.setenv("_WORKBENCH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    assert main([]) == 0
+    shown = set(capsys.readouterr().out.split())
+    assert wanted <= shown
+    assert not unwanted & shown
+
+
+def test_tab_runs_nothing_of_the_study(tmp_path: Path, monkeypatch: Patch) -> None:
+    made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
+    path = made / "kernels/scale/study.py"
+    path.write_text(f"{path.read_text()}\nraise SystemExit('run')\n")
+    monkeypatch.chdir(made)
+    context = SimpleNamespace(params={})
+    assert "baseline" in completing(variants)(context, [], "")
+    assert completing(shapes)(context, [], "")
+    path.write_text("shapes = {")
+    assert completing(shapes)(context, [], "") == []
+
+
+def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None:
+    for verb in VERBS:
+        shown = text_of(capsys, verb, "--help")
+        assert not re.search(r"<\w+[^>]*>", shown), verb
+        assert f"Example: workbench {verb}" in shown, verb

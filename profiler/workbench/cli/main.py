@@ -103,7 +103,12 @@ def report_without_locks() -> None:
 @cache
 def command() -> Any:
     """As ``app``, whose every call makes all of its parameters again."""
-    return typer.main.get_command(app)
+    made = typer.main.get_command(app)
+    for each in made.commands.values():  # type: ignore[attr-defined]
+        for parameter in each.params:
+            if parameter.param_type_name == "argument":  # help has its name, no type of Python
+                parameter.display_type_rich = lambda **_: ""
+    return made
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from workbench.cli.completion import completing, gpus, shapes, studies, templates, variants
+
 if TYPE_CHECKING:
     from workbench.app.target import Target
 
@@ -23,16 +25,30 @@ Project = Annotated[
 ]
 Shapes = Annotated[
     str | None,
-    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.", metavar="SHAPE"),
+    Option(
+        "--shape",
+        help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.",
+        metavar="SHAPE",
+        autocompletion=completing(shapes),
+    ),
 ]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.", metavar="ARCH")]
 ShapeName = Annotated[
-    str | None, Option("--shape", help="Shape; default: from study.py.", metavar="SHAPE")
+    str | None,
+    Option(
+        "--shape",
+        help="Shape; default: from study.py.",
+        metavar="SHAPE",
+        autocompletion=completing(shapes),
+    ),
 ]
 GpuName = Annotated[
     str | None,
     Option(
-        "--gpu", help="GPU of the evidence; default: this machine's, or newest.", metavar="NAME"
+        "--gpu",
+        help="GPU of the evidence; default: this machine's, or newest.",
+        metavar="NAME",
+        autocompletion=completing(gpus),
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
@@ -45,9 +61,18 @@ On = Annotated[
 Kernel = Annotated[
     str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
 ]
-Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
-Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; default: all.")]
-Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
+OfVariants = completing(variants)
+Variant = Annotated[
+    str, Argument(metavar="VARIANT", help="Variant of the study.", autocompletion=OfVariants)
+]
+Fixes = Annotated[
+    list[str] | None,
+    Argument(metavar="FIX", help="Last steps; default: all.", autocompletion=OfVariants),
+]
+Variants = Annotated[
+    list[str] | None,
+    Argument(metavar="VARIANT", help="Default: all.", autocompletion=OfVariants),
+]
 
 
 OPEN = "For .ncu-rep files: write a page with charts and open it in the browser."
@@ -66,8 +91,8 @@ def flag(name: str, help: str) -> Any:
     return option(name, help, default=False)
 
 
-def argument(metavar: str, help: str, *, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={OF_TYPER: Argument(metavar=metavar, help=help)})
+def argument(metavar: str, help: str, *, default: Any = MISSING, **more: Any) -> Any:
+    return field(default=default, metadata={OF_TYPER: Argument(metavar=metavar, help=help, **more)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +120,12 @@ class Briefed(Answered, Printed):
 @dataclass(frozen=True, kw_only=True)
 class OfStudy:
     project: Project = None
-    study: str | None = option("--study", "Study; default: from workbench.toml.", "STUDY")
+    study: str | None = option(
+        "--study",
+        "Study; default: from workbench.toml.",
+        "STUDY",
+        autocompletion=completing(studies),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +153,10 @@ class Recorded(OfStudy):
 
 @dataclass(frozen=True)
 class DoctorOptions(Briefed):
-    """Check what works on this machine, and how to fix the rest."""
+    """Check what works on this machine, and how to fix the rest.
+
+    Example: workbench doctor
+    """
 
     on: On = None
 
@@ -135,6 +168,8 @@ class TryOptions(Briefed):
     It needs no workspace. FILE is a Python file with a function, a KernelBench problem, a GPU MODE
     task folder, a FlashInfer-Bench definition, a function for nsight-python, or a .cu file with
     --launch.
+
+    Example: workbench try tests/problems/row_softmax.py --vs torch.softmax
     """
 
     source: str = argument("FILE[:FUNCTION]", "File, and its function.")
@@ -167,10 +202,18 @@ class InitOptions(Answered):
     """Create a workspace that runs unchanged.
 
     It contains a study, a baseline, a reference and a first fix to edit.
+
+    Example: workbench init rows --template cuda
     """
 
     folder: Path = argument("DIR", "Folder of the workspace.", default=Path())
-    template: str = option("--template", "Template: cuda, triton or torch.", "NAME", default="cuda")
+    template: str = option(
+        "--template",
+        "Template: cuda, triton or torch.",
+        "NAME",
+        default="cuda",
+        autocompletion=completing(templates),
+    )
     agents: bool = flag("--agents", "Add AGENTS.md and a skill; also to a workspace that exists.")
 
 
@@ -179,10 +222,14 @@ class NewOptions(Answered, OfStudy):
     """Copy a variant as a new step of the ladder.
 
     Write its key change and its prediction before you measure.
+
+    Example: workbench new fix2 --from fix1 --change 'wider loads'
     """
 
     name: str = argument("NAME", "Name of the new step.")
-    parent: str = option("--from", "Step to copy.", "VARIANT", default=MISSING)
+    parent: str = option(
+        "--from", "Step to copy.", "VARIANT", default=MISSING, autocompletion=OfVariants
+    )
     change: str | None = option("--change", "The one change, in one line.", "TEXT")
     predict: list[str] | None = option(
         "--predict", "FIGURE=LOW..HIGH, as a factor of the parent; repeatable.", "PREDICTION"
@@ -191,12 +238,18 @@ class NewOptions(Answered, OfStudy):
 
 @dataclass(frozen=True)
 class ListOptions(Briefed, OfStudy):
-    """List studies and variants, and which evidence is current."""
+    """List studies and variants, and which evidence is current.
+
+    Example: workbench list --study attention
+    """
 
 
 @dataclass(frozen=True)
 class BuildOptions(Briefed, OfStudy):
-    """Compile without a GPU: registers, shared memory, spills."""
+    """Compile without a GPU: registers, shared memory, spills.
+
+    Example: workbench build fix1 fix2
+    """
 
     variants: Variants = None
     arch: Arch = "sm_90a"
@@ -204,7 +257,10 @@ class BuildOptions(Briefed, OfStudy):
 
 @dataclass(frozen=True)
 class CheckOptions(Briefed, Measured):
-    """Compare variants with the float64 reference."""
+    """Compare variants with the float64 reference.
+
+    Example: workbench check fix30
+    """
 
     variants: Variants = None
     shape: Shapes = None
@@ -213,9 +269,12 @@ class CheckOptions(Briefed, Measured):
 
 @dataclass(frozen=True)
 class ProfileOptions(Briefed, Measured):
-    """Build, check, time and profile: where does the time go?"""
+    """Build, check, time and profile: where does the time go?
 
-    variants: list[str] = argument("VARIANT", "Variants to profile.")
+    Example: workbench profile fix2
+    """
+
+    variants: list[str] = argument("VARIANT", "Variants to profile.", autocompletion=OfVariants)
     shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
@@ -226,6 +285,8 @@ class AblateOptions(Briefed, Measured):
     """Measure, judge and report the ladder up to the named fixes.
 
     Current evidence is not profiled again, nor checked again at other shapes.
+
+    Example: workbench ablate fix1 fix2
     """
 
     fixes: Fixes = None
@@ -243,9 +304,13 @@ class SweepOptions(Printed, Measured):
     """Time all values of parameters, or a range of shapes.
 
     Times every combination of parameters, or variants and references over the size.
+
+    Example: workbench sweep 'fix2[warps=4|12]'
     """
 
-    variants: list[str] = argument("VARIANT[a=1|2,b=4..16*2]", "Variants, with values.")
+    variants: list[str] = argument(
+        "VARIANT[a=1|2,b=4..16*2]", "Variants, with values.", autocompletion=OfVariants
+    )
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -253,12 +318,18 @@ class SweepOptions(Printed, Measured):
 
 @dataclass(frozen=True)
 class CalibrateOptions(Printed, Measured):
-    """Measure the ceilings that this GPU reaches, for rooflines."""
+    """Measure the ceilings that this GPU reaches, for rooflines.
+
+    Example: workbench calibrate
+    """
 
 
 @dataclass(frozen=True)
 class ReportOptions(Recorded):
-    """Rebuild the report from recorded evidence."""
+    """Rebuild the report from recorded evidence.
+
+    Example: workbench report --html
+    """
 
     fixes: Fixes = None
     html: bool = flag("--html", "Also write report.html.")
@@ -267,9 +338,14 @@ class ReportOptions(Recorded):
 
 @dataclass(frozen=True)
 class ShowOptions(Briefed, Recorded):
-    """Print the profile of a variant or of any .ncu-rep file."""
+    """Print the profile of a variant or of any .ncu-rep file.
 
-    name: str = argument("VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.")
+    Example: workbench show fix7 --source --top 5
+    """
+
+    name: str = argument(
+        "VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.", autocompletion=OfVariants
+    )
     metric: str | None = option("--metric", "Print any ncu metric of the capture.", "METRIC")
     source: bool = flag("--source", "Print the source with the stalls of each line.")
     top: int | None = option("--top", "With --source: only the N hottest lines.", "N", min=1)
@@ -285,10 +361,12 @@ class DiffOptions(Briefed, Recorded):
     """Explain the time difference of two variants or captures.
 
     With --source, print the cost of each line.
+
+    Example: workbench diff fix6 fix7 --source
     """
 
-    before: str = argument("A", "Variant or .ncu-rep file before.")
-    after: str = argument("B", "Variant or .ncu-rep file after.")
+    before: str = argument("A", "Variant or .ncu-rep file before.", autocompletion=OfVariants)
+    after: str = argument("B", "Variant or .ncu-rep file after.", autocompletion=OfVariants)
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
     kernel: Kernel = None
     launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
@@ -297,7 +375,10 @@ class DiffOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class AdviseOptions(Briefed, Recorded):
-    """Print what limits a variant and what to change next."""
+    """Print what limits a variant and what to change next.
+
+    Example: workbench advise fix7
+    """
 
     name: Variant
 
@@ -307,12 +388,14 @@ class GateOptions(Briefed):
     """Compare two commits: same, faster, slower, or cannot tell.
 
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
+
+    Example: workbench gate HEAD~1 --tier 0
     """
 
     base: str = argument("BASE", "Commit to compare with.")
     head: str = argument("HEAD", "Commit to test.", default="HEAD")
     tier: int | None = option(
-        "--tier", "Highest tier: 0 compiled code, 1 counters, 2 times.", min=0, max=2
+        "--tier", "Highest tier: 0 compiled code, 1 counters, 2 times.", "TIER", min=0, max=2
     )
     arch: Arch = "sm_90a"
     cache: Path | None = option(
@@ -320,14 +403,19 @@ class GateOptions(Briefed):
     )
     junit: Path | None = option("--junit", "Also write JUnit XML.", "FILE")
     project: Project = None
-    study: str | None = option("--study", "Only this study; default: all.", "STUDY")
+    study: str | None = option(
+        "--study", "Only this study; default: all.", "STUDY", autocompletion=completing(studies)
+    )
     shape: ShapeName = None
     on: On = None
 
 
 @dataclass(frozen=True)
 class BisectOptions(Measured):
-    """Find the commit that broke or slowed a variant (git bisect)."""
+    """Find the commit that broke or slowed a variant (git bisect).
+
+    Example: workbench bisect fix2 HEAD~1
+    """
 
     variant: Variant
     good: str = argument("GOOD", "A commit to compare with.")
@@ -339,9 +427,12 @@ class BisectOptions(Measured):
 
 @dataclass(frozen=True)
 class ShipOptions(OfStudy):
-    """Write a kept variant as an installable package."""
+    """Write a kept variant as an installable package.
 
-    variant: str = argument("VARIANT", "A kept step.")
+    Example: workbench ship chosen --study softmax --as my-softmax
+    """
+
+    variant: str = argument("VARIANT", "A kept step.", autocompletion=OfVariants)
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
     arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.", "ARCH")
@@ -354,6 +445,8 @@ class StatusOptions(Briefed):
     """Show GPU time and cost so far, and what the budget leaves.
 
     By verb, study and GPU.
+
+    Example: workbench status
     """
 
     project: Project = None
@@ -364,4 +457,6 @@ class McpOptions:
     """Serve tools for coding agents over stdio (MCP).
 
     They are the verbs of the loop, with the answers of --brief.
+
+    Example: workbench mcp
     """
