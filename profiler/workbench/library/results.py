@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -30,10 +31,12 @@ from workbench.render.chart.charts import CHARTS, chart
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_view, launches, pair, variant
+from workbench.render.document.advice import CATALOGUE, gain, spot
 from workbench.render.document.blocks import (
     Block,
     Chart,
     Paragraph,
+    plain,
     warned,
     words,
 )
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from workbench.load import VariantEvidence
     from workbench.ncu.capture import Capture
 
-REPR_LINES = 15
+REPR_LINES = 3
 STYLE = """<style>
 .workbench .hidden { display: none }
 .workbench .scroll { overflow-x: auto }
@@ -91,11 +94,10 @@ class Shown:
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
 
     def __repr__(self) -> str:
-        """The first lines of it."""
-        first, *lines = self._repr_markdown_().splitlines() or [""]
-        left = len(lines) - REPR_LINES + 2
-        more = [f"... {left} more lines: print(result._repr_markdown_())"] if left > 1 else []
-        return "\n".join([first, *(lines[: REPR_LINES - 2] if more else lines), *more])
+        """The first lines of prose, without the marks of Markdown, tables and lists."""
+        text = re.sub(r"\*\*|[`\\]|^#+ ", "", self._repr_markdown_(), flags=re.MULTILINE)
+        prose = [each for each in text.splitlines() if each and each[0] not in "|<->"]
+        return "\n".join([*prose[:REPR_LINES], "more: .table(), print(result._repr_markdown_())"])
 
     def _repr_markdown_(self) -> str:
         return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
@@ -220,6 +222,11 @@ class ComparedReports(Shown, ReportPairResult):
 class Advised(tuple[Advice, ...]):
     """What to try next, the best first."""
 
+    def __repr__(self) -> str:
+        """One line a change, as ``show`` begins."""
+        parts = [(CATALOGUE[x.change].title, gain(x), plain(spot(x.spot))) for x in self]
+        return "\n".join(f"{n}. {', '.join(each)}" for n, each in enumerate(parts, start=1))
+
     def table(self) -> pd.DataFrame:
         """One row a change: its kind, estimated gain, limit, metric, and line."""
         return as_table.advised(self)
@@ -327,11 +334,15 @@ class ReadReports(dict[str, ReadReport]):
         return as_table.frame(rows, "report")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OpenStudy(Study):
     """A study of the workspace at ``project``, or of the one around the current folder."""
 
     project: Path | None = None
+
+    def __repr__(self) -> str:
+        """One line; the study's module is a field."""
+        return f"study {self.name}: {len(self.shapes)} shapes, {len(self.variants)} variants"
 
     def evidence(self, shape: str | None = None, gpu: str | None = None) -> RecordedEvidence:
         """What is recorded at a shape, the default one without a name: of that ``gpu``, else of

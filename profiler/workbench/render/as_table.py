@@ -64,7 +64,9 @@ def frame(rows: Iterable[Mapping[str, object]], index: str) -> pd.DataFrame:
 
 
 def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """NaN for None where all else are numbers."""
+    """NaN for None where all else are numbers, and no text for it where there are texts."""
+    if any(isinstance(value, str) for value in column):
+        return column.where(column.notna(), "")
     known = [value for value in column if value is not None]
     if len(known) == len(column) or not all(type(v) in (int, float) for v in known):
         return column
