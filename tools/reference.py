@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: verbs with options, keys of the settings and of JSON.
+"""Write docs/reference.md from the code: keys of the settings and of JSON, columns, changes.
 
 python -m tools.reference
 
@@ -23,7 +23,6 @@ import msgspec
 from tools.pages import DOCS, table, write
 
 import workbench
-from workbench.cli.main import VERBS, command
 from workbench.render import answers, pair_answers
 from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, shown_names
@@ -35,8 +34,9 @@ from workbench.study.model import LadderFile, Prediction, Reference, Step
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
-`python -m tools.reference` writes this page from the code. [Verbs](verbs.md) explains how the
-verbs fit together. [Studies and variants](variants.md) explains the files of a study.
+`python -m tools.reference` writes this page from the code. `workbench VERB --help` lists the
+options of a verb, with an example. [Verbs](verbs.md) has the exit codes and environment variables.
+[Studies and variants](variants.md) explains the files of a study.
 """
 JSON = """## JSON records
 
@@ -61,21 +61,6 @@ def listed(columns: str, rows: Iterable[tuple[str, ...]]) -> str:
     """A table below ``columns``, with a comma between them."""
     heads = columns.split(", ")
     return f"{table(heads, rows, left=len(heads))}\n\n"
-
-
-def verb(name: str) -> Iterator[str]:
-    """Usage, help and options of a verb, as ``--help`` has them."""
-    found = command().commands[name]
-    context = found.make_context(f"workbench {name}", [], resilient_parsing=True)
-    usage = found.get_usage(context).removeprefix("Usage: ")
-    yield f"### `{name}`\n\n`{' '.join(usage.split())}`\n\n"
-    yield "\n\n".join(" ".join(part.split()) for part in found.help.split("\n\n")) + "\n\n"
-    rows = []
-    for parameter in found.params:
-        option, meaning = parameter.get_help_record(context)
-        option = option if option.startswith("-") else option.partition(" <")[0]
-        rows.append((f"`{option}`", re.sub(r"'([^']*)'", r"`\1`", meaning.strip())))
-    yield listed("argument or option, meaning", rows)
 
 
 def meanings(record: type) -> dict[str, str]:
@@ -246,9 +231,7 @@ def columns() -> Iterator[str]:
 
 
 def written() -> dict[Path, str]:
-    parts = [HEAD, "\n## Verbs\n\n"]
-    for name in VERBS:
-        parts += verb(name)
+    parts = [HEAD, "\n"]
     kinds = get_type_hints(Config).items()
     tables = {name: kind for name, kind in kinds if issubclass(kind, msgspec.Struct)}
     parts += ["## workbench.toml\n\n", keys(Config, tuple(tables))]
