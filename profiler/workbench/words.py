@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -28,7 +29,12 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 SCHEMA_VERSION = 1
 ABSENT = "not collected"
 NONE = "—"  # where there is nothing to collect: the baseline has no parent
-OWN_EXTRA = "pip install -e '.[{}]' in the workbench's own checkout"  # it is on no index
+CHECKOUT = Path(__file__).resolve().parents[2]
+OWN_EXTRA = (  # it is on no index
+    f"pip install -e '{CHECKOUT}[{{}}]'"
+    if (CHECKOUT / "pyproject.toml").is_file()
+    else "pip install -e '.[{}]' in the workbench's own checkout"
+)
 INSTALL = OWN_EXTRA.format("gpu")
 VIRTUAL_ROOT = "/workbench/kernels"  # what sources are compiled under: no machine's path
 GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker runs

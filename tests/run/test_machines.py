@@ -90,13 +90,13 @@ DEAD: dict[str, tuple[Broken, str, str, str]] = {
         {"kernel": ("RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.13.0", 1)},
         "compilation",
         "failed to open libnvrtc-builtins.so.13.0 (exit code 1)",
-        "the tool's own",
+        "the cause is not known",
     ),
     "a GPU whose memory is taken": (
         {"kernel": ("done compilation\nCUDAError: CUDA_ERROR_OUT_OF_MEMORY: out of memory", 1)},
         "allocation",
         "CUDA_ERROR_OUT_OF_MEMORY",
-        "the tool's own",
+        "the cause is not known",
     ),
     "driver and library of two versions": (
         {"kernel": ("CUDAError: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: unsupported combination", 1)},
@@ -108,7 +108,7 @@ DEAD: dict[str, tuple[Broken, str, str, str]] = {
         {"kernel": ("done compilation\ndone allocation\nCUDA_ERROR_LAUNCH_TIMEOUT", 1)},
         "launch",
         "CUDA_ERROR_LAUNCH_TIMEOUT",
-        "the tool's own",
+        "the cause is not known",
     ),
     "a torch for the CPU": (
         {"torch": ("Traceback:\nAssertionError: Torch not compiled with CUDA enabled", 1)},
@@ -168,19 +168,19 @@ DEAD: dict[str, tuple[Broken, str, str, str]] = {
         {"--metrics": (ERROR.format("Unknown Error on device 0."), 9)},
         "ncu, one counter",
         "==ERROR== Unknown Error on device 0. (exit code 9)",
-        "the tool's own",
+        "the cause is not known",
     ),
     "an ncu that sees no kernel": (
         {"--metrics": ("==WARNING== No kernels were profiled.", 0)},
         "ncu, one counter",
         "No kernels were profiled. (exit code 0)",
-        "the tool's own",
+        "the cause is not known",
     ),
     "one counter and no more": (
         {"--set": (ERROR.format("Failed to prepare kernel for profiling"), 9)},
         "ncu, full set",
         "==ERROR== Failed to prepare kernel for profiling",
-        "the tool's own",
+        "the cause is not known",
     ),
 }
 

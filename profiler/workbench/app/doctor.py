@@ -19,6 +19,7 @@ from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 MIN_FREE_GB = 2.0
+NO_NCU = "`conda install nvidia::nsight-compute`, NVIDIA's apt package, or its folder on PATH"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = 
 def gpu_row() -> DoctorRow:
     gpu = machine.find_gpu()
     if gpu is None:
-        return row("GPU", False, "none", why_none())
+        why = f"no GPU can be used ({why_none()}); `nvidia-smi` must list one"
+        return row("GPU", False, "none", why)
     capability = gpu.compute_capability or "unknown"
     lost = look().lost
     known = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
@@ -63,7 +65,7 @@ def gpu_row() -> DoctorRow:
 def driver_row() -> DoctorRow:
     found, error = look().driver, look().error
     entry = known_error(f"{error} {nvidia_smi()}") if error else None
-    fix = f"{entry.means}: {entry.hint}" if entry else "install NVIDIA's driver"
+    fix = f"{entry.means}: {entry.hint}" if entry else "install it, until `nvidia-smi` works"
     return row("driver", bool(found), found or "none", fix)
 
 
@@ -98,7 +100,7 @@ def outcome_rows() -> list[DoctorRow]:
 def ncu_row() -> DoctorRow:
     path = machine.find_ncu()
     if path is None:
-        return row("ncu", False, "not found", "install Nsight Compute, or put ncu on PATH")
+        return row("ncu", False, "not found", NO_NCU)
     found = machine.ncu_version(path)
     text = f"{found or 'does not run'} ({path})"
     return row("ncu", bool(found), text, f"run {path} --version to see why")
@@ -129,13 +131,13 @@ CHECKS: tuple[Callable[[], DoctorRow], ...] = (
     python_row,
     partial(package_row, "ncu-report", "read", "pip install ncu-report"),
     partial(package_row, "msgspec", "read", "pip install msgspec"),
+    partial(package_row, "torch", "build"),
+    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
+    headers_row,
+    partial(package_row, "zstandard", "measure"),
     gpu_row,
     driver_row,
     ncu_row,
-    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
-    headers_row,
-    partial(package_row, "torch", "build"),
-    partial(package_row, "zstandard", "measure"),
     disk_row,
     slices_row,
 )

@@ -8,12 +8,16 @@ from workbench.render.document.blocks import (
     Block,
     Bullets,
     Field,
+    Text,
+    code,
     field,
     line,
     paragraph,
     strong,
     table,
+    words,
 )
+from workbench.words import grouped
 
 if TYPE_CHECKING:
     from workbench.app.doctor import Diagnosis, DoctorRow
@@ -47,6 +51,11 @@ FINDINGS: list[Field[DoctorRow]] = [
 ]
 
 
+def span(part: tuple[int, str]) -> Text:
+    """Every second part of a text that is split at its backticks is code."""
+    return code(part[1]) if part[0] % 2 else words(part[1])
+
+
 def blocks(result: Diagnosis, _: object) -> list[Block]:
     """What there is, what works with it, and how to get what is missing."""
     title = ": ".join(filter(None, [result.host, result.conclusion]))
@@ -54,7 +63,11 @@ def blocks(result: Diagnosis, _: object) -> list[Block]:
         table("findings", FINDINGS, result.rows, key=lambda f: f.name),
         paragraph(title),
     ]
-    fixes = tuple(line(strong(f.name), f": {f.fix}") for f in result.rows if f.fix)
-    if fixes:
-        shown[1:1] = [paragraph("What would help:"), Bullets(fixes)]
+    fixes = grouped((f.fix, f.name) for f in result.rows if f.fix)
+    helps = tuple(
+        line(strong(", ".join(names)), ": ", *map(span, enumerate(fix.split("`"))))
+        for fix, names in fixes.items()
+    )
+    if helps:
+        shown[1:1] = [paragraph("What would help, first things first:"), Bullets(helps)]
     return shown

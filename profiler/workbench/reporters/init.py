@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.app.new import AGENTS, IGNORED, NewWorkspace
 from workbench.study.files import resolved, stands
 from workbench.study.workspace import CONFIG_FILE
+from workbench.words import INSTALL
 
 
 def data(result: NewWorkspace | tuple[Path, list[Path]]) -> object:
@@ -32,6 +34,8 @@ def lines(result: NewWorkspace | tuple[Path, list[Path]]) -> list[str]:
     above = [folder for folder in root.parents if stands(folder / CONFIG_FILE)]
     if above:
         said.append(f"  it stands inside another workspace, {above[0]}, which sees nothing of it")
+    if find_spec("torch") is None:
+        said.append(f"first: {INSTALL}")
     verb = "build" if template == "cuda" else "check"
     said.append(f"without a GPU: {result.next.replace('ablate', verb)}")
     return [*said, f"next, where there is a GPU with ncu (`workbench doctor`): {result.next}"]

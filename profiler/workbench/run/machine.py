@@ -29,6 +29,8 @@ def require_gpu(name: str | None, uuid: str | None) -> None:
     """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
     written. Slices are distinguished by name: CUDA may report the UUID of the whole GPU.
     """
+    from workbench.evidence.store import gpu_slug  # reads records: not without msgspec
+
     own = find_gpu()
     if own is None or not own.uuid or not uuid:
         return

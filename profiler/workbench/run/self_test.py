@@ -18,6 +18,7 @@ from workbench.ncu.command import QUOTED, quoted
 from workbench.ncu.reader import actions, without_number
 from workbench.ncu.support import known_error
 from workbench.run.process import worker_environment
+from workbench.words import INSTALL
 
 SOURCE = 'extern "C" __global__ void add_one(float* x) { x[threadIdx.x] += 1; }'
 KERNEL_STEPS = ("compilation", "allocation", "launch")
@@ -73,7 +74,8 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
 def failed(step: str, code: int | None, log: str) -> Outcome:
     said = quoted(log) or (log.strip().splitlines() or ["nothing was printed"])[-1]
     entry = known_error(log)
-    hint = f"{entry.means}: {entry.hint}" if entry else "the message is the tool's own"
+    missing = INSTALL if "No module named" in log else "the cause is not known: run that tool alone"
+    hint = f"{entry.means}: {entry.hint}" if entry else missing
     ended = "" if code is None else f" (exit code {code})"
     return Outcome(step, f"{said[:QUOTED]}{ended}", hint)
 
