@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
-from workbench.app.target import Target
+from workbench.app.target import Target, in_place
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
 from workbench.derive.rooflines import DRAM, L2, peaks, point
@@ -100,12 +100,13 @@ def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Me
 @dataclass(frozen=True)
 class SourceListing:
     """Every file of a kernel, with the instructions where these are asked for; ``notes`` say what
-    a file lacks.
+    a file lacks, ``paths`` where it stands here.
     """
 
     files: Mapping[str, Sequence[SourceLine]]
     code: Listing | None
     notes: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
 
 
 def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
@@ -122,7 +123,8 @@ def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
         texts = {file: text for file, text in own.items() if file in charged}
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files = {file: listed(costs, file, text) for file, text in texts.items()}
-    return SourceListing(files, instructions_of(capture, name) if sass else None)
+    paths = {file: in_place(file, target.study) for file in files}
+    return SourceListing(files, instructions_of(capture, name) if sass else None, paths=paths)
 
 
 def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing:

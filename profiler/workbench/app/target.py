@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # a verb that only reads needs neither
     from workbench.app.executor import Executor
     from workbench.judge.ladder import Ablation
 
-READ_ONLY = "its evidence is only read"
-
 
 @dataclass
 class Target:
@@ -164,11 +162,8 @@ def find_study(
 def tell_packaged(executor: Executor, studies: list[str]) -> None:
     """Nothing here says which study is meant, so that it is none of the reader's own."""
     names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
-    files = f"what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else READ_ONLY
-    executor.note_once(
-        f"no {CONFIG_FILE} here or above: the built-in workspace is used, with its {names}; "
-        f"{files} (`workbench init` makes one of your own)"
-    )
+    files = f"; what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else ""
+    executor.note_once(f"no {CONFIG_FILE} here: built-in {names}{files}")
 
 
 def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:

@@ -181,10 +181,11 @@ def hottest(
     yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
     yield [("", "")]
     yield from [HEAD] * bool(sass)
-    for file, line in ranked:
-        name = f"{base(file)}:{line.line}"
-        text = clip(printable(line.text.strip()), None if width is None else width - 51)
-        yield [*marks(line), (f" {name:<20} ", "dim"), (text, "bold" if sass else "")]
+    names = [f"{base(f) if f.startswith('/') else f}:{line.line}" for f, line in ranked]
+    wide = max(20, *map(len, names)) if names else 20
+    for name, (file, line) in zip(names, ranked, strict=True):
+        text = clip(printable(line.text.strip()), None if width is None else width - 31 - wide)
+        yield [*marks(line), (f" {name:<{wide}} ", "dim"), (text, "bold" if sass else "")]
         yield from (instruction(one, width) for one in sass.get((file, line.line), ()))
 
 

@@ -102,8 +102,10 @@ def _details(result: ReportResult, group: LaunchGroup) -> Details:
 def _lines(result: LinesResult, options: Any) -> Iterator[Block]:
     """The hottest lines, and without ``--top`` every file with its stalls."""
     listing = result.listing
-    files = hottest_first(listing.files)
-    by_line = listing.code.by_line if listing.code else {}
+    paths = listing.paths
+    files = {paths.get(file, file): x for file, x in hottest_first(listing.files).items()}
+    code = listing.code.by_line if listing.code else {}
+    by_line = {(paths.get(file, file), line): x for (file, line), x in code.items()}
     if result.report is not None:
         yield launches.about(result.report)
     of_lines = by_line if options.top else {}
