@@ -1,12 +1,11 @@
-"""Every command and every piece of Python of README and docs works as it is printed.
-
-``RUN`` are run here, on recorded evidence. ``NEEDS`` need a GPU, another machine or a file of the
-reader: their options are read here, and the test that is named runs them. A page of ``ELSEWHERE``
-has a test of its own, which follows all of it.
+"""Every command and every piece of Python of README, docs, starters, help and hints works as it is
+printed, where it is printed: to its end, or until it needs a GPU. A page of ``ELSEWHERE`` has a
+test of its own as well, which follows all of it.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -19,13 +18,17 @@ from pathlib import Path
 
 import pytest
 
-from answers import Patch
-from git_repository import Repository, repository
-from workbench.cli.main import command, main
-from workspaces import ROOT, copy_of_fixture
+from answers import Capsys, Patch
+from git_repository import repository
+from workbench.cli.main import VERBS, command, main
+from workbench.run import machine
+from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 PAGES = {
-    path.name: path.read_text("utf-8") for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    path.name: path.read_text("utf-8")
+    for folder in (ROOT, ROOT / "docs", ROOT / "starters" / "agents")
+    for path in sorted(folder.glob("*.md"))
+    if path != ROOT / "AGENTS.md"  # the starters' has the name
 }
 ELSEWHERE = {
     "guide.md": "test_guide.py",
@@ -33,38 +36,46 @@ ELSEWHERE = {
     "try.md": "test_try.py",
     "variants.md": "test_readme.py",
 }
-SHIP, PACKAGE = re.findall(r"(workbench ship fix\d+ --as (\S+))", PAGES["ship.md"])[0]
-REPO, ROWS, GIT = "this repository", "a workspace of `init rows`", "a git repository with tags"
-RUN = {  # where, and the exit code
-    "workbench ablate": (REPO, 0),
-    "workbench ablate fix1 fix2": (REPO, 0),
-    "workbench advise fix1": (REPO, 0),
-    "workbench init rows --template cuda": (ROWS, 0),
-    "workbench new fix2 --from fix1 --change 'wider loads'": (ROWS, 0),
-    "workbench gate main": (GIT, 0),
-    "workbench gate v1.2 v1.3 --tier 0": (GIT, 0),
-    "workbench bisect fix11 v1.2": (GIT, 1),  # it is neither wrong nor slow there
-    "workbench check chosen --study attention_served": (REPO, 0),
-    "workbench ablate --study attention_served": (REPO, 0),
-    "workbench sweep fix26 --study moe --shape 'mixtral-t1024,T=1|16|128|1024|8192'": (REPO, 0),
-    "workbench sweep fix26 --study moe --shape 'deepseek-t1024,T=1|16|128|1024|8192'": (REPO, 0),
-    "workbench sweep fix26 --study moe --shape 'qwen3-t1024,T=1|16|128|1024|8192'": (REPO, 0),
-    "workbench sweep 'fix2[warps=4|12]'": (REPO, 0),
-    SHIP: (REPO, 0),
+PACKAGE = re.findall(r"workbench ship fix\d+ --as (\S+)", PAGES["ship.md"])[0]
+REPO, ROWS, GIT, PROBLEMS = "repository", "rows", "git", "problems"
+PLACES = {  # where a page's commands are typed; a workspace of `init rows`, tests/problems, ...
+    "guide.md": ROWS,
+    "gate.md": GIT,
+    "reference.md": GIT,
+    "try.md": PROBLEMS,
 }
-SSH, DASK = "another machine: test_ssh.py", "a cluster: test_remote.py"
-SWEEP = "a GPU: test_gpu_sweeps.py"
-NEEDS = {
-    "workbench doctor": "says what this machine is: test_cli.py",
-    "workbench sweep 'fix2[warps=2|4|8]'": SWEEP,
-    "workbench ablate --on gpu1": SSH,
-    "workbench doctor --on gpu1": SSH,
-    "workbench ablate --all-shapes --on tls://10.0.0.5:8786": DASK,
-    "workbench sweep 'fix10[groups=2|3|4,stages=3..5+1]'": SWEEP,
-    "workbench sweep fix7 fix30 --shape 'S=256..4096*2'": SWEEP,
-    "workbench sweep fix30 --shape 'b4h16s2048d64,S=128..16384*2,D=64|128,causal=0|1'": SWEEP,
-    "workbench check fix30 --shape 'S=100..700+100'": "a GPU: test_gpu.py",
+TYPED = {  # what a reader types for a word in capitals
+    "A.ncu-rep": "a.ncu-repz",
+    "B.ncu-rep": "b.ncu-repz",
+    "FILE.py:FUNCTION": "row_softmax.py:softmax",
+    "FILE[:FUNCTION]": "row_softmax.py:softmax",
+    "FILE": "a.ncu-repz",
+    "VARIANT": "fix1",
+    "FIX": "fix1",
+    "NAME": "fix9",
+    "TEXT": "wider",
+    "DIR": "made",
+    "GOOD": "v1.2",
+    "EVIDENCE_ID": "attention/b2h8s512d64/fix2@20261127",
+    "ID": "attention/b2h8s512d64/fix2@20261127",
+    "VERB": "ablate",
+    "A": "fix1",
+    "B": "fix2",
 }
+VALUES = {  # what stands for an expression in a hint of the engine
+    "quote(variant)": "fix1",
+    "quote(options.name)": "fix1",
+    "quote(space.text)": "'fix2[warps=4|12]'",
+    "quote(files[0])": "a.ncu-repz",
+    "quote(found.best.variant)": "fix30",
+    "named_again(target)": " --study attention",
+    "self.place": "gpu1",
+    "next(iter(self))": "a.ncu-repz",
+    "name": "gpu__time_duration.sum",
+}
+# What shows that all was well but for the GPU.
+NO_GPU = re.compile(r"no NVIDIA GPU was found|needs a GPU|where there is a GPU|no GPU")
+PARSED = ("--on", "workbench mcp")  # another machine, or an input without an end: only read
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
     "from adapters.transformers import register": "test_attention_served.py",
@@ -74,7 +85,7 @@ PYTHON = {  # the first line of a block, and the test that runs it; all are comp
     "import time": "test_slurm.py",
 }
 OTHERS = re.compile(
-    rf"python3 -m venv \.venv|cd \w+|pip install \./{PACKAGE}"
+    rf"python3 -m venv \.venv|\. (?:\.venv/bin/)?activate|cd \w+|pip install \./{PACKAGE}"
     r"|pip install -e '?\.(\[(?P<extra>\w+)\])?'?|pytest(?P<pytest>.*)"
     r"|python -m (?P<module>[\w.]+)"
 )
@@ -97,11 +108,11 @@ def printed() -> set[str]:
     return {one for page in PAGES if page not in ELSEWHERE for one in commands(page)}
 
 
-def test_every_command_is_in_a_table() -> None:
-    verbs = {one for one in printed() if one.startswith("workbench ")}
-    assert verbs == RUN.keys() | NEEDS.keys()
+def test_every_other_command_is_known() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for one in printed() - verbs:
+    for one in printed():
+        if one.startswith("workbench "):
+            continue
         found = OTHERS.fullmatch(one)
         assert found is not None, one
         assert found["extra"] is None or found["extra"] in project["optional-dependencies"], one
@@ -111,47 +122,158 @@ def test_every_command_is_in_a_table() -> None:
         assert all((ROOT / file).is_file() for file in files), one
 
 
-@pytest.mark.parametrize("line", sorted({*RUN, *NEEDS}))
-def test_the_options_of_a_command_are_read(line: str) -> None:
-    _, *arguments = shlex.split(line)
-    top = command()
-    context = top.make_context("workbench", list(arguments))
-    name, verb, rest = top.resolve_command(context, arguments)
-    verb.make_context(name, rest, parent=context)
+def spans(page: str) -> Iterator[str]:
+    """In code within prose and tables."""
+    prose = re.sub(r"^```.*?^```|^    .*?$|<!--.*?-->", "", PAGES[page], flags=re.M | re.S)
+    for line in re.findall(r"`(workbench [^`]*)`", prose):
+        yield " ".join(line.replace("\\|", "|").split())
+
+
+def hints(path: Path) -> Iterator[str]:
+    """In the strings of a module, but for docstrings: hints, and what is next."""
+    tree = ast.parse(path.read_text("utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    inner = {id(x) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for x in n.values}
+    for node in ast.walk(tree):
+        if id(node) in docs | inner:
+            continue
+        text = node.value if isinstance(node, ast.Constant) else ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(
+                str(x.value) if isinstance(x, ast.Constant) else f"{{{ast.unparse(x.value)}}}"  # type: ignore[attr-defined]
+                for x in node.values
+            )
+        if isinstance(text, str):
+            for line in re.findall(r"`(workbench [^`]*)`", text):
+                yield re.sub(r"\{(.*?)\}(?=[ {]|$)", lambda found: VALUES[found[1]], line)
+
+
+def typed(line: str) -> list[str]:
+    """The arguments, with words of the reader's own; what is in brackets is left out."""
+    line = re.sub(r" \[[A-Z-].*?\]", "", line.replace("[:FUNCTION]", ":FUNCTION"))
+    line = line.replace("FILE:FUNCTION", "FILE.py:FUNCTION")
+    if line.startswith("workbench try"):
+        line = re.sub(r"\bFILE\b(?![.:])", "row_softmax.py", line)
+    words = sorted(TYPED, key=len, reverse=True)
+    pattern = "|".join(rf"(?<![\w'./-]){re.escape(word)}(?![\w./-])" for word in words)
+    return shlex.split(re.sub(pattern, lambda found: TYPED[found[0]], line))[1:]
+
+
+def examples() -> dict[tuple[str, str], None]:
+    """Each command with the place where it is typed; verbs alone are names where they need more."""
+    found: dict[tuple[str, str], None] = {}
+    verbs = command().commands
+    needy = {name for name, verb in verbs.items() if any(p.required for p in verb.params)}
+
+    def add(place: str, line: str) -> None:
+        first, *more = typed(line)
+        if first not in needy or more:
+            small = line in ("workbench build", "workbench ablate --all-shapes")
+            found[ROWS if small else place, line] = None
+
+    for page in PAGES:
+        place = PLACES.get(page, REPO)
+        for line in [*commands(page), *spans(page)]:
+            if line.startswith("workbench "):
+                add(place, line)
+    for path in sorted((ROOT / "profiler" / "workbench").rglob("*.py")):
+        for line in hints(path):
+            add(REPO, line)
+    for name, verb in verbs.items():
+        (line,) = re.findall(r"Example: (workbench .*)", verb.help)
+        assert line.split()[1] == name
+        add(GIT if name in ("gate", "bisect") else REPO, line)
+    return found
+
+
+EXAMPLES = list(examples())
+LONG = ("ship", "check", "build", "gate", "bisect", "sweep", "try", "ablate", "doctor", "calibrate")
 
 
 @pytest.fixture(scope="module")
-def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("repo")
-    for name in ("kernels", "ablations", "templates"):
-        shutil.copytree(ROOT / name, root / name)
-    shutil.copy(ROOT / "workbench.toml", root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("rows")
-
-
-@pytest.fixture(scope="module")
-def tagged(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    made = repository(copy_of_fixture(tmp_path_factory.mktemp("git"), "attention"))
-    made.git("tag", "v1.2")
-    made.edit("kernels/attention/fix1.cu", "\n", "\n\n")
-    made.git("tag", "v1.3")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders in which commands are typed, each with two reports of the reader."""
+    repo = tmp_path_factory.mktemp("repo")
+    for name in ("kernels", "ablations", "templates", "tests/problems/examples"):
+        shutil.copytree(ROOT / name, repo / name)
+    shutil.copy(ROOT / "workbench.toml", repo)
+    rows = tmp_path_factory.mktemp("rows") / "rows"
+    assert main(["init", str(rows), "--template", "cuda"]) == 0
+    change = ["--from", "fix1", "--change", "wider loads", "--project", str(rows)]
+    assert main(["new", "fix2", *change]) == 0
+    tagged = repository(copy_of_fixture(tmp_path_factory.mktemp("git"), "attention"))
+    tagged.git("tag", "v1.2")
+    tagged.edit("kernels/attention/fix1.cu", "\n", "\n\n")
+    tagged.git("tag", "v1.3")
+    made = {
+        REPO: repo,
+        ROWS: rows,
+        GIT: tagged.workspace,
+        PROBLEMS: repo / "tests/problems/examples",
+    }
+    for folder in {*made.values()}:
+        for name in ("a.ncu-repz", "b.ncu-repz"):
+            shutil.copy(recorded_report(CAUSAL, "fix10"), folder / name)
+        shutil.copy(ROOT / "tests/problems/examples/row_softmax.py", folder)
     return made
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("line", RUN)
-def test_a_command_works_as_printed(
-    line: str, repo: Path, rows: Path, tagged: Repository, monkeypatch: Patch
+def test_there_are_commands_of_every_place() -> None:
+    assert {place for place, _ in EXAMPLES} == {REPO, ROWS, GIT, PROBLEMS}
+    assert len(EXAMPLES) > 100
+    assert {line.split()[1] for _, line in EXAMPLES} >= set(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        pytest.param(*each, marks=[pytest.mark.slow] * (each[1].split()[1] in LONG))
+        for each in EXAMPLES
+    ],
+)
+def test_a_command_works_where_it_is_typed(
+    place: str, line: str, places: dict[str, Path], monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    where, code = RUN[line]
-    folder = {REPO: repo, ROWS: rows / "rows", GIT: tagged.workspace}[where]
-    monkeypatch.chdir(folder if folder.is_dir() else rows)
-    assert main(shlex.split(line)[1:]) == code
+    """To its end, or until it needs a GPU; a mistake in its options or names is no excuse."""
+    if any(word in line for word in PARSED):
+        return parsed(line)
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    folder = places[place]
+    if {"init", "new"} & {line.split()[1]}:  # each in a folder as it was
+        folder = folder.parent / f"copy-{abs(hash(line))}" / folder.name
+        folder.mkdir(parents=True)
+        if line.split()[1] == "new":
+            shutil.copytree(places[ROWS], folder, dirs_exist_ok=True)
+            forget(folder, line)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(places[REPO].parent / "cache"))
+    code = main(typed(line))
+    said = capsys.readouterr()
+    lacks = code == 3 and NO_GPU.search(f"{said.out}{said.err}")
+    assert code in (0, 1, 5) or lacks, f"{code}: {said.err}"
+
+
+def parsed(line: str) -> None:
+    top = command()
+    context = top.make_context("workbench", typed(line))
+    name, verb, rest = top.resolve_command(context, typed(line))
+    verb.make_context(name, rest, parent=context)
+
+
+def forget(folder: Path, line: str) -> None:
+    """The step that a command adds, where the workspace has it."""
+    name = line.split()[2]
+    ladder = folder / "ablations/rmsnorm/ablation.toml"
+    text = ladder.read_text()
+    if f'variant = "{name}"' in text:
+        ladder.write_text(text[: text.index(f'[[step]]\nvariant = "{name}"')])
+        for path in (folder / "kernels/rmsnorm").glob(f"{name}.*"):
+            path.unlink()
 
 
 def test_every_piece_of_python_is_in_a_table_and_compiles() -> None:
@@ -159,9 +281,9 @@ def test_every_piece_of_python_is_in_a_table_and_compiles() -> None:
     assert {block.splitlines()[0].partition("  #")[0] for block in found} == PYTHON.keys()
     for block in found:
         compile(block, "page", "exec")
-    named = {*PYTHON.values(), *ELSEWHERE.values(), *NEEDS.values()}
+    named = {*PYTHON.values(), *ELSEWHERE.values()}
     for name in {file for text in named for file in re.findall(r"\w+\.py", text)}:
-        assert (ROOT / "tests" / name).is_file(), name
+        assert [*(ROOT / "tests").rglob(name)], name
 
 
 @pytest.mark.slow

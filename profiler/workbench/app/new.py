@@ -215,7 +215,7 @@ def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWork
         if studies := sorted(path.parent.name for path in root.glob(f"kernels/*/{STUDY}")):
             raise UsageError(
                 f"{resolved(root)} has a study already: {', '.join(studies)}",
-                hint="`workbench new NAME --from VARIANT` adds a variant to it; "
+                hint="`workbench new NAME --from VARIANT --change TEXT` adds a variant to it; "
                 "`workbench init DIR` makes another workspace",
             )
         written = [n for n, data in files.items() if write_new(root / n, data, root, made)]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+Typed = Mapping[str, str | Path | None]  # the options before the word that Tab completes
 CONFIG = "workbench.toml"  # study.own_files has it too, and imports too much for Tab
 
 
@@ -22,7 +23,7 @@ def content() -> Path:
     return inside if inside.is_dir() else package.parents[1]
 
 
-def workspace(typed: dict[str, Any]) -> Path:
+def workspace(typed: Typed) -> Path:
     """The folder that the verb would use."""
     here = Path.cwd()
     above = [folder for folder in (here, *here.parents) if (folder / CONFIG).is_file()]
@@ -33,25 +34,25 @@ def all_studies(root: Path) -> list[str]:
     return sorted(path.parent.name for path in root.glob("kernels/*/study.py"))
 
 
-def study(typed: dict[str, Any]) -> tuple[Path, str]:
+def study(typed: Typed) -> tuple[Path, str]:
     root = workspace(typed)
     names = all_studies(root)
     default = tomllib.loads((root / CONFIG).read_text("utf-8")).get("study")
-    return root, typed.get("study") or default or names[0]
+    return root, str(typed.get("study") or default or names[0])
 
 
-def studies(typed: dict[str, Any]) -> Iterator[str]:
+def studies(typed: Typed) -> Iterator[str]:
     yield from all_studies(workspace(typed))
 
 
-def variants(typed: dict[str, Any]) -> Iterator[str]:
+def variants(typed: Typed) -> Iterator[str]:
     root, name = study(typed)
     ladder = tomllib.loads((root / "ablations" / name / "ablation.toml").read_text("utf-8"))
     for table in ("step", "reference"):
         yield from (each["variant"] for each in ladder.get(table, []))
 
 
-def shapes(typed: dict[str, Any]) -> Iterator[str]:
+def shapes(typed: Typed) -> Iterator[str]:
     """Those written as keys in study.py, and those with evidence."""
     root, name = study(typed)
     tree = ast.parse((root / "kernels" / name / "study.py").read_text("utf-8"))
@@ -63,18 +64,18 @@ def shapes(typed: dict[str, Any]) -> Iterator[str]:
     yield from (path.parent.name for path in evidence.glob("*/*/captures.json"))
 
 
-def gpus(typed: dict[str, Any]) -> Iterator[str]:
+def gpus(typed: Typed) -> Iterator[str]:
     root, name = study(typed)
     evidence = root / "ablations" / name / "evidence"
     yield from (path.name for path in evidence.iterdir() if path.is_dir())
 
 
-def templates(typed: dict[str, Any]) -> Iterator[str]:
+def templates(typed: Typed) -> Iterator[str]:
     folders = (path.name for path in (content() / "starters").iterdir() if path.is_dir())
     yield from (name for name in folders if name not in ("common", "agents"))
 
 
-def completing(names: Callable[[dict[str, Any]], Iterator[str]]) -> Callable[..., list[str]]:
+def completing(names: Callable[[Typed], Iterator[str]]) -> Callable[..., list[str]]:
     """What Typer calls; a file that cannot be read completes nothing."""
 
     def complete(ctx: Any, args: list[str], incomplete: str) -> list[str]:

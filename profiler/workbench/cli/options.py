@@ -169,7 +169,7 @@ class TryOptions(Briefed):
     task folder, a FlashInfer-Bench definition, a function for nsight-python, or a .cu file with
     --launch.
 
-    Example: workbench try tests/problems/row_softmax.py --vs torch.softmax
+    Example: workbench try tests/problems/examples/row_softmax.py --vs torch.softmax
     """
 
     source: str = argument("FILE[:FUNCTION]", "File, and its function.")
