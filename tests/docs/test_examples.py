@@ -258,6 +258,12 @@ def test_a_command_works_where_it_is_typed(
     assert code in (0, 1, 5) or lacks, f"{code}: {said.err}"
 
 
+@pytest.mark.parametrize("line", sorted({line for _, line in EXAMPLES}))
+def test_the_options_of_a_command_are_read(line: str) -> None:
+    if not line.endswith("--help"):
+        parsed(line)
+
+
 def parsed(line: str) -> None:
     top = command()
     context = top.make_context("workbench", typed(line))
