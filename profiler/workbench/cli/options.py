@@ -75,7 +75,7 @@ Variants = Annotated[
 ]
 
 
-OPEN = "For .ncu-rep files: write a page with charts and open it in the browser."
+OPEN = "For .ncu-rep files: write a page with charts and open it."
 OF_TYPER = "typer"  # the key of a field's metadata
 
 
