@@ -25,9 +25,11 @@ MARK = "WORKBENCH_TEST_MARK"
 # A child that leaves processes of four kinds behind: one of its own, one in a session of its own,
 # one that its parent has left, and one that SIGTERM does not end. It says when all have begun.
 COMMAND = """
-import os, subprocess, sys, time
+import os, signal, subprocess, sys, time
 from pathlib import Path
 from workbench import answered, children
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have ignored
 
 if (status := children.kept()) is not None:
     sys.exit(children.end_like(status))

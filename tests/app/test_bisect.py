@@ -157,4 +157,5 @@ def test_a_budget_that_is_spent_is_no_bad_commit(
 
     monkeypatch.setattr("workbench.app.bisect.gate", spent)
     code, told, said = bisect(made, capsys, shas[0])
-    assert (code, told, "error: the budget is spent" in said) == (1, {}, True)
+    assert (code, told["error"]["message"]) == (1, "the budget is spent")
+    assert "error: the budget is spent" in said

@@ -156,7 +156,7 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     text = render_report(all_idle, template_environment([ROOT / "templates"]))
     assert "The problem needs no floating-point arithmetic: the limit is the bandwidth." in text
     assert "roofline-light.svg" not in text
-    assert "| variant | memory GB/s under ncu (% of peak) |" in text
+    assert "| variant | memory % of peak (GB/s) |" in text
     some = chart("roofline", with_row(ablation(1), "fix1", roofline=found))
     assert NO_ARITHMETIC not in pages.texts(some)
 

@@ -254,7 +254,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert rows["fix4"]["parent"] == "fix2"
     assert rows["fix4"]["microseconds"] is not None
     assert rows["fix4"]["speedup_over_parent"] is None
-    out = text_of(capsys, "ablate", *here)
+    out = text_of(capsys, "ablate", "--all", *here)
     assert " stale " in next(x for x in out.splitlines() if x.startswith("| fix2"))
     assert "stale, not shown: `fix2`" in out
     for verb in (
@@ -316,7 +316,7 @@ def test_a_damaged_capture_is_named(damage: str, transpose: Path, capsys: Capsys
     row = ablate(transpose, capsys)["variants"][0]
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
-    assert main(["ablate", "--project", str(transpose)]) == 0
+    assert main(["ablate", "--all", "--project", str(transpose)]) == 0
     assert f"{report.name} is not the file that was recorded" in capsys.readouterr().out
     err = error_of(capsys, "show", "baseline", "--source", project=transpose, code=4)
     assert report.name in err

@@ -107,7 +107,7 @@ def test_ablate_says_so_and_goes_on(
     row = next(row for row in rows if row["variant"] == "fix10")
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
-    assert f"{report.name} {EXCHANGED}: no capture of" in text_of(capsys, "ablate", *where)
+    assert f"{report.name} {EXCHANGED}: no capture of" in text_of(capsys, "ablate", "--all", *where)
     assert main(["ablate", "--csv", *where]) == 0
     assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().err
     assert EXCHANGED in error_of(capsys, "show", "fix10", "--source", *where, code=4)

@@ -52,7 +52,7 @@ def measured(self, variants, alone, sent):
 session_forks.Server.measured = measured
 def again(python, arguments):
     assert arguments[1:3] == ["-m", session_forks.__name__]
-    execv(python, [python, "session.py", *arguments[3:]])
+    execv(python, [python, __file__, *arguments[3:]])
 execv, os.execv = os.execv, again
 session_forks.main()
 """
@@ -151,9 +151,11 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bo
     write_gate(tmp_path, ["baseline"])
     path = os.pathsep.join([str(packages), worker_environment(tmp_path)["PYTHONPATH"]])
     environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
-    (tmp_path / "session.py").write_text(SESSION)
+    session = tmp_path / "site-packages" / "session.py"  # what a user's file may not do, we may
+    session.parent.mkdir()
+    session.write_text(SESSION)
     subprocess.run(
-        [sys.executable, "session.py", "job.json"],
+        [sys.executable, str(session), "job.json"],
         cwd=tmp_path,
         env=environment,
         check=True,

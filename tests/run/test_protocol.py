@@ -374,7 +374,7 @@ def test_who_fails_is_out_and_the_others_go_on(
     events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert (failed.variant, failed.phase) == ("one", Phase.CHECK)
-    assert failed.error.message == "ValueError:  (one.py:2)"
+    assert failed.error.message == "ValueError (one.py:2)"
     assert [event.variant for event in events if isinstance(event, Captured)] == ["two"]
     assert events[-1] == Done()
 

@@ -258,7 +258,7 @@ def brief_shape(shape: str, ablation: Ablation) -> str:
     new = {k: v for k, v in known.items() if k not in same}
     while len(new) > 1:
         rest = dict(list(new.items())[1:])
-        if sum((same | rest).items() <= p.items() for p in alike) > 1:
+        if len([p for p in alike if (same | rest).items() <= p.items()]) > 1:
             break
         new = rest
     text = shape_words(new)
