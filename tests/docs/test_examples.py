@@ -74,7 +74,9 @@ VALUES = {  # what stands for an expression in a hint of the engine
     "name": "gpu__time_duration.sum",
 }
 # What shows that all was well but for the GPU.
-NO_GPU = re.compile(r"no NVIDIA GPU was found|needs a GPU|where there is a GPU|no GPU")
+NO_GPU = re.compile(
+    r"no NVIDIA GPU was found|needs a GPU|where there is a GPU|no GPU|nothing can be measured here"
+)
 PARSED = ("--on", "workbench mcp")  # another machine, or an input without an end: only read
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",

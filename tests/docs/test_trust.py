@@ -160,7 +160,7 @@ def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch
     assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32
     shown, charts = sizes.section(find_workspace(root), sizes.ATTENTION)
     assert "not collected" not in shown
-    assert len(charts) == 2 * 4
+    assert len(charts) == 4 * 4  # light and dark, wide and for a phone
     for case in sizes.ATTENTION.cases:
         found = not_none(sizes.over(find_workspace(root), sizes.ATTENTION, case))
         assert list(found.sizes.values()) == LENGTHS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.study.values import Shape, Tolerance, Work
+from workbench import Shape, Tolerance, Work
 
 if TYPE_CHECKING:
     import torch
