@@ -126,6 +126,24 @@ def test_what_a_tool_cannot_do_is_an_error_with_its_exit_code() -> None:
     assert json.loads(wrong.content[0].text) == wrong.structured_content
 
 
+def test_a_try_is_quick_unless_it_is_asked_not_to_be() -> None:
+    tool = mcp.TOOLS["try"]
+    assert "--quick" in mcp.typed(tool, {"source": "a.py"})
+    assert "--quick" not in mcp.typed(tool, {"source": "a.py", "quick": False})
+    assert mcp.schema(tool)["properties"]["quick"]["default"] is True  # type: ignore[index]
+
+
+def test_a_long_line_on_stderr_is_heard_whole(monkeypatch: Patch, tmp_path: Path) -> None:
+    """As a compiler prints of a template: asyncio's own limit is 64 KiB."""
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' x >&2\necho >&2\nexit 4\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    data, code = asyncio.run(mcp.answer(["build"]))
+    assert code == 4
+    assert str(data["error"]["message"]).startswith("xxx")  # type: ignore[index]
+
+
 def test_the_skill_and_the_reports_are_resources() -> None:
     async def asked(client: Client) -> list[Any]:
         listed = [each.uri for each in (await client.list_resources()).resources]

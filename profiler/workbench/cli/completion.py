@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Typed = Mapping[str, str | Path | None]  # the options before the word that Tab completes
-CONFIG = "workbench.toml"  # study.own_files has it too, and imports too much for Tab
+CONFIG = "workbench.toml"  # study.workspace has it too, and imports too much for Tab
 
 
 def content() -> Path:

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,13 +32,15 @@ Compute profile, verdict. Change one thing a step. Call `doctor`, then `try` for
 or `list` and the loop `advise`, `new`, `step` in a workspace. Answers are JSON of at most 4 KB, of
 show 8; `next_command` says how to go on."""
 MOST_ARGUMENT = 1 << 17  # bytes: Linux takes no longer one
+LONGEST_LINE = 1 << 24  # bytes on stderr, such as a compiler's; asyncio's own 64 KiB are too few
+ANSWERS = (0, 1, 5)  # exit codes of an answer: yes, no, cannot tell
 Say = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Tool:
     """A verb as a tool: ``options`` are those that a call may give, each under its own name or, one
-    value of a list, under that in ``called``.
+    value of a list, under that in ``called``. ``defaults`` are of what a call does not give.
     """
 
     verb: str
@@ -46,6 +48,7 @@ class Tool:
     options: tuple[str, ...]
     only_reads: bool = False
     called: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, object] = field(default_factory=dict)
 
 
 TOOLS: Mapping[str, Tool] = {
@@ -55,6 +58,7 @@ TOOLS: Mapping[str, Tool] = {
         "try",
         "Check, time and profile a file that exists.",
         ("source", "inputs", "versus", "launch", "shape", "quick"),
+        defaults={"quick": True},  # clients give up after a minute
     ),
     "new": Tool(
         "new",
@@ -119,12 +123,14 @@ class Parameter:
     is_flag: bool
     is_list: bool
     is_required: bool
+    default: object = None
 
     @property
     def schema(self) -> dict[str, object]:
         kind: dict[str, object] = {"type": "boolean" if self.is_flag else "string"}
         listed = {"type": "array", "items": kind} if self.is_list else kind
-        return {**listed, "description": self.about}
+        default = {} if self.default is None else {"default": self.default}
+        return {**listed, "description": self.about, **default}
 
 
 def parameters(tool: Tool) -> dict[str, Parameter]:
@@ -140,6 +146,7 @@ def parameters(tool: Tool) -> dict[str, Parameter]:
             getattr(of_typer, "is_flag", False),
             several and called == name,
             of_typer.required or called != name,
+            tool.defaults.get(called),
         )
     return made
 
@@ -160,7 +167,7 @@ def typed(tool: Tool, values: Mapping[str, object]) -> list[str]:
     one of another type.
     """
     known, options, names = parameters(tool), list[str](), list[str]()
-    for name, value in values.items():
+    for name, value in {**tool.defaults, **values}.items():
         if name not in known:
             raise unknown("argument", name, known)
         wanted = known[name]
@@ -193,7 +200,7 @@ def is_passed(text: str) -> bool:
 
 async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict[str, object], int]:
     """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
-    ``say`` hears each line of stderr as it comes.
+    ``say`` is called with each line of stderr as it comes.
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -201,9 +208,12 @@ async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict
         stdin=asyncio.subprocess.DEVNULL,
         stdout=pipe,
         stderr=pipe,
+        limit=LONGEST_LINE,
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
     try:
-        out, lines = await asyncio.gather(_all_of(process.stdout), _lines_of(process.stderr, say))
+        out, lines = await asyncio.gather(process.stdout.read(), _lines(process.stderr, say))
         code = await process.wait()
     finally:
         if process.returncode is None:
@@ -214,25 +224,14 @@ async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict
     return error_of(ToolFailed(why.removeprefix("error: "), hint=hint)), code
 
 
-async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
-    assert stream is not None
-    return await stream.read()
-
-
-async def _lines_of(stream: asyncio.StreamReader | None, say: Say | None) -> list[str]:
-    assert stream is not None
+async def _lines(stream: asyncio.StreamReader, say: Say | None) -> list[str]:
     lines = []
-    async for line in _decoded(stream):
-        lines.append(line)
-        if say:
-            await say(line)
+    async for data in stream:
+        if text := data.decode(errors="replace").strip():
+            lines.append(text)
+            if say:
+                await say(text)
     return lines
-
-
-async def _decoded(stream: asyncio.StreamReader) -> AsyncIterator[str]:
-    async for line in stream:
-        if text := line.decode(errors="replace").strip():
-            yield text
 
 
 def error_of(error: UsageError | ToolFailed) -> dict[str, object]:
@@ -266,9 +265,6 @@ async def call(context: Any, request: types.CallToolRequestParams) -> types.Call
         structured_content=data,
         is_error=code not in ANSWERS or set(data) <= {"schema_version", "error", "exit_code"},
     )
-
-
-ANSWERS = (0, 1, 5)  # yes, no, cannot tell
 
 
 def resources() -> dict[str, Path]:
