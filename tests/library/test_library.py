@@ -237,10 +237,13 @@ def test_an_option_that_try_has_not_is_named() -> None:
 NOTEBOOK = """
 import math as m
 
+import torch
+
 SCALE = 2.0
+KIND = torch.float32
 
 def scaled(x):
-    return x * SCALE * m.sqrt(4.0) / 2
+    return x.to(KIND) * SCALE * m.sqrt(4.0) / 2
 
 def twice(x):
     return scaled(x)

@@ -73,6 +73,9 @@ class _Cells:
             self.imports[f"import {value.__name__} as {name}"] = None
         elif isinstance(value, PLAIN):
             self.definitions[name] = f"{name} = {value!r}\n"
+        elif repr(value).startswith("torch."):  # a dtype or a layout
+            self.imports["import torch"] = None
+            self.definitions[name] = f"{name} = {value!r}\n"
         elif hasattr(value, "__qualname__") and module and module != "__main__":
             self.imports[f"from {module} import {value.__qualname__} as {name}"] = None
         elif hasattr(value, "__name__") and module == "__main__":
