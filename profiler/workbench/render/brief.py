@@ -129,6 +129,8 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
 
 def after(found: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
     """The command that goes on from here, or why nothing is left to try."""
+    if row.is_reference:
+        return _command(found, "ablate", "--brief")
     if not has_figures(row) or row.verdict in UNDECIDED:
         return _command(found, "ablate", row.variant, "--brief")
     if row.verdict not in (Verdict.KEPT, Verdict.BASELINE):

@@ -161,8 +161,8 @@ def read_toml(path: Path) -> dict[str, object]:
 
 # Keys and words of older workspaces, and what to write for them: docs/changelog.md has all.
 RENAMED = {
-    "possibly prior": 'write "before", the word of today',
-    "after a prototype": 'write "after", the word of today',
+    "possibly prior": 'write "before" in its place',
+    "after a prototype": 'write "after" in its place',
     "samples": "put --pm-sampling-interval into extra_flags in its place",
     "max_error": "it belongs to [gates] of workbench.toml",
     "cache_control": "it belongs to [profiler] of workbench.toml",
