@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -94,6 +95,9 @@ class Place:
                 else:
                     arm(self.counts, instant, victim)
                 code = __main__.main()
+            except BaseException:
+                traceback.print_exc()
+                raise
             finally:
                 with suppress(BaseException):
                     sys.stdout.flush()
