@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             patch.setenv(VISIBLE, "")
         machine.find_gpu.cache_clear()
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A test that leaves a lock's rank held would fail those after it in the same process."""
+    result = yield
+    files = sys.modules.get("workbench.study.files")
+    assert not getattr(files and files._ranks, "last", 0), f"{item.nodeid} holds a lock still"
+    return result
 
 
 # The files that take longest begin: with two processes both end at about the same time.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -213,15 +214,20 @@ def test_a_card_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: Patch) -> 
     def gives_up(text: str) -> None:
         raise TimeoutError(text)
 
-    def as_another_command() -> None:
-        monkeypatch.setattr("workbench.study.files._ranks", threading.local())
-
-    with locked(both) as one:
-        as_another_command()
+    def second_command() -> None:
         with locked(both) as other:
             assert {one, other} == set(both)
-            as_another_command()
-            with pytest.raises(TimeoutError, match="waiting: another"), locked(both, gives_up):
-                pass
+            in_a_thread(third_command)
+
+    def third_command() -> None:
+        with pytest.raises(TimeoutError, match="waiting: another"), locked(both, gives_up):
+            pass
+
+    def in_a_thread(command: Callable[[], None]) -> None:
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(command).result()
+
+    with locked(both) as one:
+        in_a_thread(second_command)
     with locked(both) as again:
         assert again == both[0]

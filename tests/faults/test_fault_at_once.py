@@ -145,11 +145,8 @@ def test_of_two_that_keep_a_study_at_once_the_second_is_refused(root: Path) -> N
     ("first", "second"),
     [(Rank.FOLDER, Rank.FOLDER), (Rank.FOLDER, Rank.GPU), (Rank.GPU, Rank.SCRATCH)],
 )
-def test_locks_are_taken_in_one_order(
-    first: Rank, second: Rank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_are_taken_in_one_order(first: Rank, second: Rank, tmp_path: Path) -> None:
     """Every lock of every other test is taken through the same function."""
-    monkeypatch.setattr(files, "_ranks", threading.local())  # another test may hold one still
     (other := tmp_path / "other").mkdir()
     with (
         locked(tmp_path, first),

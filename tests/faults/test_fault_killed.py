@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ class Place:
             try:
                 os.setsid()
                 os.chdir(self.root)
+                warnings.simplefilter("default")  # as of a command of its own
                 log = os.open(self.top / "log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
                 os.dup2(os.open(self.stdin, os.O_RDONLY), 0)
                 for stream in (1, 2):
