@@ -182,7 +182,6 @@ class LadderEvidence:
         the order of the study.
     gpu: Name of the evidence folder.
     notes: Damage of files that cost no variant its evidence.
-    everywhere: Whether tables at other shapes can be made of it, too.
     between, between_of: See ``known_between``.
     parameters: Those of every shape of the study.
     """
@@ -198,7 +197,6 @@ class LadderEvidence:
     notes: tuple[str, ...] = ()
     journal: Journal | None = None
     only: tuple[str, ...] = ()
-    everywhere: bool = True
     between: float | None = None
     between_of: str = ""
     parameters: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict)
@@ -241,16 +239,14 @@ def load_ladder(
     sources: bool = False,
     timed: Sequence[Step] | None = None,
     only: Sequence[str] = (),
-    everywhere: bool = True,
 ) -> LadderEvidence:
     """Evidence of ``steps`` and of all references at ``shape``, and of steps that are judged at
     another shape what decides about them there.
 
     timed: Steps whose times are wanted at all shapes; by default the outcomes of ``steps``.
     only: Variants to be shown; what they are compared with is loaded too.
-    everywhere: Whether tables at the shapes of other steps are to be made. sources: with texts.
+    sources: with the texts of the variants' sources.
     """
-    everywhere = everywhere and not only
     if timed is None:
         timed = outcomes(steps) if steps and not only else []
     judged = steps_shown(steps, only, shape) if only else steps
@@ -273,10 +269,9 @@ def load_ladder(
         notes=(*reader.reports.notes, *journal.notes),
         journal=journal,
         only=tuple(only),
-        everywhere=everywhere,
         between=between,
         between_of=between_of,
-        parameters={name: known.parameters for name, known in study.shapes.items()},
+        parameters={name: listed.parameters for name, listed in study.shapes.items()},
     )
 
 

@@ -64,9 +64,9 @@ def judged(
     """
     path = target.workspace.ablations / "advice.json"
     kept, why = _read(path)
-    seen = target.load_ladder(steps, sources=sources, only=only, everywhere=everywhere)
+    seen = target.load_ladder(steps, sources=sources, only=only)
     seen = replace(seen, notes=(*seen.notes, why)) if why else seen
-    found = judge(seen, target.workspace.config, source=source)
+    found = judge(seen, target.workspace.config, source=source, everywhere=everywhere)
     return _with_record(found, target, kept, path if keep and not why else None), seen
 
 

@@ -228,7 +228,7 @@ def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
     one, was = read(before, pair.before)
     other, now = read(after, pair.after)
-    found = compare_captures(one, other, SIDES, known=(was.figures, now.figures))
+    found = compare_captures(one, other, SIDES, computed=(was.figures, now.figures))
     return PairRead(was, now, found, lines_between(one, other, pair))
 
 

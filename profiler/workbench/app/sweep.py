@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from shlex import quote
 
 from workbench.app.executor import Executor
@@ -11,7 +10,7 @@ from workbench.app.measure import Wanted, ensure, ensure_each, task
 from workbench.app.report import write_document
 from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.sweeps import OverSizes, Sweep, judge_sweep, over_sizes, ranges
+from workbench.judge.sweeps import OverSizes, Space, Sweep, judge_sweep, over_sizes, ranges
 from workbench.load import calibration_of
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document import parameters as document
@@ -20,19 +19,7 @@ from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
 from workbench.study.params import Picked, declared, expanded, find_variant, names_of
 from workbench.study.workspace import Workspace, including
-from workbench.words import Origin, Parameter
-
-
-@dataclass(frozen=True)
-class Space:
-    """What was typed, the variant with its own parameters, and the combinations: the values of each
-    by its name, those of ``base`` first.
-    """
-
-    text: str
-    base: str
-    axes: dict[str, tuple[Parameter, ...]]
-    combinations: dict[str, dict[str, Parameter]]
+from workbench.words import Origin
 
 
 def space_of(study: Study, text: str) -> tuple[Study, Space]:
@@ -82,9 +69,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
     evidence = target.load(space.combinations, captures=True)
     return judge_sweep(
         evidence,
-        space.base,
-        space.combinations,
-        axes=space.axes,
+        space,
         gates=target.workspace.config.gates,
         study=target.study.name,
         gpu=target.folder.gpu,
@@ -129,10 +114,9 @@ def over_shapes(targets: Sequence[Target], variants: Sequence[str]) -> list[Over
             [shapes[name] for name in found],
             parameter,
             names,
-            references,
+            study.ladder,
             study=study.name,
             gpu=first.folder.gpu,
-            primary=study.ladder.primary_reference,
             ceilings=calibration.values if calibration else None,
         )
         for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})

@@ -61,7 +61,6 @@ class Target:
         *,
         only: Sequence[str] = (),
         sources: bool = False,
-        everywhere: bool = True,
     ) -> LadderEvidence:
         """The evidence of some steps, or of the whole ladder: see ``load.load_ladder``."""
         return load_ladder(
@@ -71,7 +70,6 @@ class Target:
             self.study.ladder.chain([]) if steps is None else steps,
             only=only,
             sources=sources,
-            everywhere=everywhere,
         )
 
     def variants(self, names: list[str]) -> list[str]:

@@ -1,4 +1,6 @@
-"""What limits a variant: ncu's rules ranked, each with its metric and its hottest line."""
+"""Rank what limits a variant: roofs that it is near, then ncu's rules, each with its metric and its
+hottest line.
+"""
 
 from __future__ import annotations
 
@@ -97,10 +99,10 @@ def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
     columns = ("kernel", "file", "line", "counter", "value")
     sums = totals(
         ((str(file), int(line)), value)
-        for its_kernel, file, line, its_counter, value in lines.rows(*columns)
-        if its_kernel == kernel
+        for line_kernel, file, line, line_counter, value in lines.rows(*columns)
+        if line_kernel == kernel
         and line > 0
-        and (its_counter == counter or (counter == ALL_STALLS and its_counter not in NO_STALL))
+        and (line_counter == counter or (counter == ALL_STALLS and line_counter not in NO_STALL))
     )
     if not sums:
         return None
@@ -109,7 +111,7 @@ def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
 
 
 def _counter(rule: Rule, lines: ColumnTable) -> str | None:
-    """By which counter a rule's line is found; None where it speaks of no place."""
+    """Choose the counter by which a rule's line is picked; None if the rule is about no place."""
     if rule.name in NO_LINE:
         return None
     if rule.name != STALL_RULE:
@@ -157,60 +159,68 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
 
 
 def parts(metrics: ColumnTable) -> dict[str, float]:
-    """What the launches of each kernel take of the durations of all; empty where not collected."""
+    """Give each kernel's launches as a share of the durations of all; empty where not collected."""
     rows = metrics.rows("kernel", "metric", "value")
     sums = totals((str(kernel), value) for kernel, metric, value in rows if metric == DURATION)
     total = added(sums.values())
-    return {kernel: each / total for kernel, each in sums.items()} if total > 0 else {}
+    return {kernel: duration / total for kernel, duration in sums.items()} if total > 0 else {}
 
 
 def bottlenecks(
     rules: ColumnTable,
     lines: ColumnTable,
     figures: Mapping[str, Figure],
-    part: Mapping[str, float],
+    kernel_shares: Mapping[str, float],
     top: int = TOP,
     levels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Bottleneck]:
     """Near roofs, then rules, each once per kernel: those with an estimate first, then those that
     bind, then those about the whole runtime, then by what is attainable of the estimate, times the
-    kernel's ``part``. Without rules, the top stall reasons stand in. ``levels`` are the percent of
-    its peak bandwidth that each level of memory reached.
+    kernel's share of the durations. Without rules, the top stall reasons stand in. ``levels`` are
+    the percent of its peak bandwidth that each level of memory reached.
     """
     columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
-    known = (Rule(*values) for values in rules.rows(*columns))
-    every = [rule for rule in known if not _is_small_stall(rule, lines, figures, part)]
+    all_rules = (Rule(*values) for values in rules.rows(*columns))
+    rules_left = [
+        rule for rule in all_rules if not _is_small_stall(rule, lines, figures, kernel_shares)
+    ]
     first: dict[tuple[str, str], Rule] = {}
-    for rule in sorted(every, key=lambda rule: _rank(rule, figures, part.get(rule.kernel, 1.0))):
+    for rule in sorted(
+        rules_left, key=lambda rule: _rank(rule, figures, kernel_shares.get(rule.kernel, 1.0))
+    ):
         first.setdefault((rule.name, rule.kernel), rule)
-    found = near_roofs(lines, figures, levels)
-    ranked = list(first.values())[: max(0, top - len(found))]
-    found += [_bottleneck(rule, lines, figures, part.get(rule.kernel, 1.0)) for rule in ranked]
-    return (found if first else [*found, *islice(top_stalls(lines, figures), top)])[:top]
+    limits = near_roofs(lines, figures, levels)
+    ranked = list(first.values())[: max(0, top - len(limits))]
+    limits += [
+        _bottleneck(rule, lines, figures, kernel_shares.get(rule.kernel, 1.0)) for rule in ranked
+    ]
+    return (limits if first else [*limits, *islice(top_stalls(lines, figures), top)])[:top]
 
 
 def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bottleneck, ...]:
-    """Of a capture with these figures: see ``bottlenecks``."""
+    """Rank the bottlenecks of a capture with these figures: see ``bottlenecks``."""
     metrics = capture.metrics
-    levels = {level: 100 * found.share for level, found in used(metrics, {}).items()}
-    found = bottlenecks(capture.rules, capture.lines, figures, parts(metrics), levels=levels)
-    return tuple(found)
+    levels = {level: 100 * ranked.share for level, ranked in used(metrics, {}).items()}
+    ranked = bottlenecks(capture.rules, capture.lines, figures, parts(metrics), levels=levels)
+    return tuple(ranked)
 
 
 def near_roofs(
     lines: ColumnTable, figures: Mapping[str, Figure], levels: Mapping[str, float]
 ) -> list[Bottleneck]:
-    """Levels of memory and pipes at 85 % of their peak or above, the nearest first."""
-    found = {f"{level.upper()} bandwidth": (METRICS[level], at) for level, at in levels.items()}
+    """List levels of memory and pipes at 85 % of their peak or above, the nearest first."""
+    reached = {
+        f"{level.upper()} bandwidth": (METRICS[level], percent) for level, percent in levels.items()
+    }
     for name in ("dram_pct", *PIPES):
         if name in figures:
             title = "DRAM bandwidth" if name == "dram_pct" else figures[name].label
-            found[title] = (figures[name].metric, figures[name].value)
-    ranked = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+            reached[title] = (figures[name].metric, figures[name].value)
+    ranked = sorted(reached.items(), key=lambda item: (-item[1][1], item[0]))
     return [
-        Bottleneck(title, metric=metric, value=at, scope=ROOF, kernel=_first_kernel(lines))
-        for title, (metric, at) in ranked
-        if NEAR_PCT <= at <= 100 * ERROR_MARGIN
+        Bottleneck(title, metric=metric, value=percent, scope=ROOF, kernel=_first_kernel(lines))
+        for title, (metric, percent) in ranked
+        if NEAR_PCT <= percent <= 100 * ERROR_MARGIN
     ]
 
 
@@ -219,10 +229,13 @@ def _first_kernel(lines: ColumnTable) -> str:
 
 
 def _is_small_stall(
-    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], part: Mapping[str, float]
+    rule: Rule,
+    lines: ColumnTable,
+    figures: Mapping[str, Figure],
+    kernel_shares: Mapping[str, float],
 ) -> bool:
     """``figures`` are of all kernels: of one among several it is not known."""
-    if rule.name != STALL_RULE or part.get(rule.kernel, 1.0) < 1:
+    if rule.name != STALL_RULE or kernel_shares.get(rule.kernel, 1.0) < 1:
         return False
     share = figures.get(f"{STALL}{_counter(rule, lines)}")
     return share is not None and share.value < LEAST_STALL_PCT
@@ -242,24 +255,24 @@ class Rule:
 
 
 def _rank(
-    rule: Rule, figures: Mapping[str, Figure], part: float
+    rule: Rule, figures: Mapping[str, Figure], kernel_share: float
 ) -> tuple[bool, bool, bool, float, str, str]:
     rated = math.isfinite(rule.estimate)
     return (
         not rated,
         not is_binding(rule, figures),
         rule.scope != "global",
-        -attainable(rule.name, rule.title, rule.estimate, figures) * part if rated else 0.0,
+        -attainable(rule.name, rule.title, rule.estimate, figures) * kernel_share if rated else 0.0,
         rule.name,
         rule.title,
     )
 
 
 def _bottleneck(
-    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], part: float
+    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], kernel_share: float
 ) -> Bottleneck:
     counter = _counter(rule, lines)
-    metric, value = _metric(rule, counter, figures if part >= 1 else {})
+    metric, value = _metric(rule, counter, figures if kernel_share >= 1 else {})
     return Bottleneck(
         title=rule.title or READABLE.get(rule.name, rule.name),
         rule=rule.name,
@@ -269,7 +282,7 @@ def _bottleneck(
         scope=rule.scope,
         message=plain(rule.message),
         kernel=rule.kernel,
-        part=part,
+        part=kernel_share,
         hot_line=hot_line(lines, rule.kernel, counter) if counter else None,
     )
 
@@ -283,7 +296,9 @@ def _metric(rule: Rule, counter: str | None, figures: Mapping[str, Figure]) -> t
         return "", math.nan
     metric, value = rule.focus[0]
     if rule.name == THROUGHPUT_RULE:  # it may name that of computing beside the value of memory
-        value = next((each.value for each in figures.values() if each.metric == metric), value)
+        value = next(
+            (figure.value for figure in figures.values() if figure.metric == metric), value
+        )
     return metric, value
 
 

@@ -1,8 +1,8 @@
-"""What a change did to a variant, from what is known of it at two commits. Pure.
+"""Judge what a change did to a variant, by its records at two commits. Pure.
 
-Three tiers, each of which says only what it can: 0, what the compiler made, without a GPU; 1, the
-counters of two captures against their noise; 2, chained times of the same sessions. The highest
-that has an answer gives the verdict. Changed rules of judging are a change of their own.
+There are three tiers: 0, what the compiler made, without a GPU; 1, the counters of two captures
+    against their noise; 2, chained times of the same sessions. The highest that has an answer gives
+    the verdict. Changed rules of judging are a change of their own.
 """
 
 from __future__ import annotations
@@ -28,22 +28,12 @@ from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 # Fields of a provenance by what a difference in them may be put down to.
 COMPILERS = ("nvrtc",)
-
-
 LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
-
-
 HARDWARE = ("gpu", "gpu_uuid", "driver")
-
-
 # What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
 # such as sectors a request nobody knows which way is better.
 REQUESTS = "global_load_requests"
-
-
 SECTORS_EACH = "sectors_per_request"
-
-
 REPEATING = (
     "warp_instructions",
     REQUESTS,
@@ -52,29 +42,13 @@ REPEATING = (
     "dram_read",
     "dram_write",
 )
-
-
 REGISTERS = "registers"
-
-
 SIZES = (REGISTERS, "shared_bytes", "stack_bytes")
-
-
 SPILLS = "spill_bytes"
-
-
 WARNINGS = "warnings"
-
-
 MACHINE_CODE = "machine_code"
-
-
 HOST = "host_code"
-
-
 COMPILES = "compiles"
-
-
 SECTORS = "global_load_sectors"
 
 
@@ -123,7 +97,9 @@ def same_code(before: AtCommit, after: AtCommit) -> bool | None:
     if before.kernels is None or after.kernels is None:
         return True if before.fingerprint == after.fingerprint else None
     codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
-    if any(side.kernels and not known for side, known in zip((before, after), codes, strict=True)):
+    if any(
+        side.kernels and not has_code for side, has_code in zip((before, after), codes, strict=True)
+    ):
         return None
     return sorted(codes[0]) == sorted(codes[1])
 
@@ -139,13 +115,13 @@ def is_same(before: AtCommit, after: AtCommit) -> bool:
 
 def same_host(before: AtCommit, after: AtCommit) -> bool:
     """Whether the same is launched in the same way, whatever the kernels' files are called."""
-    known = before.launches and before.launches == after.launches
-    return bool(known) or before.host == after.host
+    same_launches = before.launches and before.launches == after.launches
+    return bool(same_launches) or before.host == after.host
 
 
 def compiled(before: AtCommit, after: AtCommit) -> Iterator[Difference]:
-    """Tier 0."""
-    if after.error != before.error and bool(after.error) != bool(before.error):
+    """Compare what the compiler made (tier 0)."""
+    if bool(after.error) != bool(before.error):
         yield Difference(
             0, COMPILES, _yes(not before.error), _yes(not after.error), bool(after.error)
         )
@@ -165,15 +141,15 @@ def _yes(is_so: bool) -> str:
 
 def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Difference]:
     if old is None or new is None:
-        known = old or new
-        name = known.kernel if known else ""
+        present = old or new
+        name = present.kernel if present else ""
         yield Difference(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
         return
     name = new.kernel
     for size in SIZES:
-        one, other = getattr(old, size), getattr(new, size)
-        if one != other:
-            yield Difference(0, size, one, other, other > one, name)
+        old_size, new_size = getattr(old, size), getattr(new, size)
+        if old_size != new_size:
+            yield Difference(0, size, old_size, new_size, new_size > old_size, name)
     spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
     if spilled[0] != spilled[1]:
         yield Difference(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
@@ -184,46 +160,49 @@ def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Differ
 def _paired(
     before: Sequence[tuple[BuiltKernel, str]], after: Sequence[tuple[BuiltKernel, str]]
 ) -> Iterator[tuple[BuiltKernel | None, BuiltKernel | None]]:
-    """By name and macros, then in order; kernels that are not launched are left out. A kernel that
-    gets other macros is no other kernel.
+    """Pair kernels by name and macros, then in order; a kernel that gets other macros is no other
+    kernel. Kernels that are not launched are left out.
     """
-    old = [one for one in before if one[0].code or not one[0].source]
-    new = [one for one in after if one[0].code or not one[0].source]
+    old = [kernel for kernel in before if kernel[0].code or not kernel[0].source]
+    new = [kernel for kernel in after if kernel[0].code or not kernel[0].source]
     old, new = old or list(before), new or list(after)
     left = list(old)
     alone: list[tuple[BuiltKernel, str]] = []
-    for one in new:
-        same = (o for o in left if (o[0].kernel, o[1]) == (one[0].kernel, one[1]))
+    for kernel in new:
+        same = (o for o in left if (o[0].kernel, o[1]) == (kernel[0].kernel, kernel[1]))
         partner = next(same, None)
         if partner is None:
-            alone.append(one)
+            alone.append(kernel)
         else:
             left.remove(partner)
-            yield partner[0], one[0]
+            yield partner[0], kernel[0]
     for was, now in zip_longest(left, alone):
         yield was and was[0], now and now[0]
 
 
 def counters(before: AtCommit, after: AtCommit, gate: CommitGate) -> Iterator[Difference]:
-    """Tier 1: those that moved by more than their noise and the least that counts."""
-    known = [_with_sectors(side.figures) for side in (before, after)]
+    """List counters that moved by more than their noise and the least that counts (tier 1)."""
+    sides = [_with_sectors(side.figures) for side in (before, after)]
     for name in REPEATING:
-        if any(name not in figures for figures in known):
+        if any(name not in figures for figures in sides):
             continue
-        old, new = counted(catalog()[name], *known)
+        old, new = counted(catalog()[name], *sides)
         size = abs(new.value - old.value) / max(abs(old.value), 1e-12)
         if size < gate.counters or surprise(old, new) < CERTAIN:
             continue
-        one, other = (figures[name] for figures in known)
-        yield Difference(1, one.id, one.value, other.value, new.value > old.value)
+        was, is_now = (figures[name] for figures in sides)
+        yield Difference(1, was.id, was.value, is_now.value, new.value > old.value)
 
 
 def _with_sectors(figures: Mapping[str, Figure]) -> Mapping[str, Figure]:
     """Requests of loads as the sectors that they ask for, where both are known."""
     if REQUESTS not in figures or SECTORS_EACH not in figures:
         return figures
-    one, each = figures[REQUESTS], figures[SECTORS_EACH]
-    return {**figures, REQUESTS: replace(one, id=SECTORS, value=one.value * each.value)}
+    requests, sectors_each = figures[REQUESTS], figures[SECTORS_EACH]
+    return {
+        **figures,
+        REQUESTS: replace(requests, id=SECTORS, value=requests.value * sectors_each.value),
+    }
 
 
 DIFFERENCES = {
@@ -239,7 +218,6 @@ DIFFERENCES = {
 
 
 def difference_label(what: str) -> str:
-    """Of what is another at two commits."""
     return DIFFERENCES.get(what) or figure_label(what)[0]
 
 
@@ -291,9 +269,9 @@ def judge_change(
             return VariantChange(variant, Move.BROKEN, _broken(_first(broken)))
         message = f"was not there before{f'; it {after.lacks}' if after.lacks else ''}"
         return VariantChange(variant, Move.NEW, finding("commit.new", message, text=after.lacks))
-    found = (*compiled(before, after), *counters(before, after, config.gate))
+    differences = (*compiled(before, after), *counters(before, after, config.gate))
     change = VariantChange(
-        variant, Move.SAME, _same("same_sources"), differences=found, timed=timed
+        variant, Move.SAME, _same("same_sources"), differences=differences, timed=timed
     )
     if not is_same(before, after) and (failed := _failed(before, after)):
         return replace(change, verdict=failed[0], why=failed[1], cause=_cause(before, after))
@@ -331,7 +309,7 @@ def with_controls(
 
 
 def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
-    """What fails at both commits is no change, and is not judged."""
+    """Say what fails now; a failure at both commits is no change, and is not judged."""
     for name in ("error", "wrong"):
         if text := str(getattr(after, name)):
             if getattr(before, name):
@@ -370,15 +348,15 @@ def _by_time(change: VariantChange, config: Config) -> VariantChange | None:
         return None
     us = (timed.before_us, timed.after_us)
     difference = Difference(2, TIME, *us, timed.after_us > timed.before_us)
-    found = replace(change, tier=2, differences=(*change.differences, difference))
+    by_time = replace(change, tier=2, differences=(*change.differences, difference))
     if off := next((control for control in timed.controls if control.is_off), None):
         ratio = off.ratio.ratio
         message = f"the A/A control of {off.variant}, the same kernel, is {ratio:.3f}x of it"
         why = finding("commit.control", message, variant=off.variant, ratio=ratio)
-        return replace(found, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
+        return replace(by_time, verdict=Move.CANNOT_TELL, why=why, cause=Cause.NOISE)
     move, why = time_verdict(timed.ratio, config.gate)
     cause = Cause.NOISE if move == Move.CANNOT_TELL else None
-    return replace(found, verdict=move, why=why, cause=cause)
+    return replace(by_time, verdict=move, why=why, cause=cause)
 
 
 def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
@@ -442,22 +420,22 @@ def _by_compiler(
         return replace(change, verdict=Move.SAME, why=_same(same))
     code, lacks = same_code(before, after), after.lacks or before.lacks
     if code is None:
-        known = finding("commit.code_unknown", "its machine code is not known here")
+        reason = finding("commit.code_unknown", "its machine code is not known here")
         if lacks:
-            known = finding("commit.lacks", f"it {lacks}", text=lacks)
+            reason = finding("commit.lacks", f"it {lacks}", text=lacks)
     elif code:
         message = "the same kernels are launched by other code"
-        known = finding("commit.other_host_code", message)
+        reason = finding("commit.other_host_code", message)
     else:
-        known = finding("commit.other_code", "its machine code is another")
+        reason = finding("commit.other_code", "its machine code is another")
     without_report = before.without_report or after.without_report
     differences = tuple(_facts(change.differences, config))
     tables = "; counters of tables without their report do not count" if without_report else ""
     facts = f" ({joined(differences)})" if differences else ""
     why = finding(
         "commit.unmeasured",
-        f"{known.message}{tables}: it needs measuring{facts}",
-        why=known,
+        f"{reason.message}{tables}: it needs measuring{facts}",
+        why=reason,
         without_report=without_report or None,
         differences=differences,
     )
@@ -465,20 +443,24 @@ def _by_compiler(
 
 
 def _facts(differences: Sequence[Difference], config: Config) -> Iterator[Finding]:
-    """What the compiler says that often moves a time. It says not which way."""
-    for one in differences:
-        if isinstance(one.before, str) or isinstance(one.after, str):
+    """List compiler facts that often move a time; they do not say which way."""
+    for difference in differences:
+        if isinstance(difference.before, str) or isinstance(difference.after, str):
             continue
-        few = one.what == REGISTERS and abs(one.after - one.before) <= config.gate.registers
-        if one.what in (SPILLS, WARNINGS, REGISTERS) and not few:
-            of_kernel = f" of {one.kernel}" if one.kernel else ""
+        few = (
+            difference.what == REGISTERS
+            and abs(difference.after - difference.before) <= config.gate.registers
+        )
+        if difference.what in (SPILLS, WARNINGS, REGISTERS) and not few:
+            of_kernel = f" of {difference.kernel}" if difference.kernel else ""
             yield finding(
                 "commit.fact",
-                f"{difference_label(one.what)} {one.before:g} → {one.after:g}{of_kernel}",
-                what=one.what,
-                before=one.before,
-                after=one.after,
-                kernel=one.kernel,
+                f"{difference_label(difference.what)} {difference.before:g} → {difference.after:g}"
+                f"{of_kernel}",
+                what=difference.what,
+                before=difference.before,
+                after=difference.after,
+                kernel=difference.kernel,
             )
 
 
@@ -491,32 +473,32 @@ def _cause(before: AtCommit, after: AtCommit) -> Cause:
 
 
 def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
-    """What besides the sources is not as it was, by the cause that it would be."""
-    found: dict[Cause, Finding] = {}
+    """Compare everything besides the sources, by the cause that a difference would be."""
+    causes: dict[Cause, Finding] = {}
     if before.method != after.method:
-        found[Cause.METHOD] = finding("differs.study_code", "also differs: the study's code")
-    one, other = before.index, after.index
-    if one is None or other is None:
-        return found
-    if (one.ncu, counting(one.ncu_flags)) != (other.ncu, counting(other.ncu_flags)):
-        found.setdefault(Cause.METHOD, finding("differs.ncu", "also differs: ncu, or its flags"))
+        causes[Cause.METHOD] = finding("differs.study_code", "also differs: the study's code")
+    old, new = before.index, after.index
+    if old is None or new is None:
+        return causes
+    if (old.ncu, counting(old.ncu_flags)) != (new.ncu, counting(new.ncu_flags)):
+        causes.setdefault(Cause.METHOD, finding("differs.ncu", "also differs: ncu, or its flags"))
     kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
     for cause, names in kinds:
         for name in names:
-            was, is_now = (getattr(side.provenance, name) for side in (one, other))
+            was, is_now = (getattr(side.provenance, name) for side in (old, new))
             if was is not None and is_now is not None and was != is_now:
                 message = f"also differs: {name}, {was} and {is_now}"
                 values = {"field": name, "before": str(was), "after": str(is_now)}
                 result = finding("differs.field", message, **values)
-                found.setdefault(cause, result)
+                causes.setdefault(cause, result)
     clocks = [side.figures.get("sm_clock") for side in (before, after)]
     if clocks[0] and clocks[1]:
         low, high = sorted(clock.value for clock in clocks if clock)
         if low and high > low * (1 + CLOCK_TOLERANCE):
             message = f"also differs: SM clock, {low:.3f} and {high:.3f} GHz"
             result = finding("differs.clock", message, low_ghz=low, high_ghz=high)
-            found.setdefault(Cause.HARDWARE, result)
-    return found
+            causes.setdefault(Cause.HARDWARE, result)
+    return causes
 
 
 CODE = "code"
@@ -525,8 +507,9 @@ MOST_SHOWN = 4
 
 @dataclass(frozen=True)
 class Rules:
-    """Those of a study at one commit: settings of the workspace, what ``study.py`` says, and what
-    the ladder says beside its texts and predictions. ``code`` is the digest of the study's code.
+    """The rules of a study at one commit: settings of the workspace, what ``study.py`` says, and
+    what the ladder says beside its texts and predictions. ``code`` is the digest of the study's
+    code.
     """
 
     study: Study
@@ -564,10 +547,9 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
     meant: it is never the same. Steps that only one side has are no change of rules.
     """
     for (file, old), new in zip(before.files.items(), after.files.values(), strict=True):
-        found = tuple(_differing_rules(old, new))
-        if found:
-            more = len(found) - MOST_SHOWN
-            first, more = found[:MOST_SHOWN], max(0, more)
+        differing = tuple(_differing_rules(old, new))
+        if differing:
+            first, more = differing[:MOST_SHOWN], max(0, len(differing) - MOST_SHOWN)
             message = f"{joined(first, '; ')}{f'; and {more} more' if more else ''}"
             why = finding("commit.rules", message, rules=first, more=more or None)
             name = file.rpartition("/")[2]

@@ -1,5 +1,5 @@
-"""Two captures side by side: how the ratio of their durations multiplies out, and what changed;
-and what differs between two commits in builds and counters. Pure.
+"""Set two captures side by side: how the ratio of their durations multiplies out, and what changed.
+Pure.
 
 ``compare`` needs nothing but captures, so that it serves any two of them, in a ladder or not.
 """
@@ -36,10 +36,10 @@ def compare(
     before: Capture,
     after: Capture,
     names: tuple[str, str],
-    known: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
+    computed: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
 ) -> Comparison:
-    """``names`` are what the two are called; ``known`` their figures, where already computed."""
-    old, new = known or (figures(before.metrics), figures(after.metrics))
+    """``names`` are what the two are called; ``computed`` their figures, if they are there."""
+    old, new = computed or (figures(before.metrics), figures(after.metrics))
     parts = duration_parts(before.metrics), duration_parts(after.metrics)
     factors = speedup_factors(parts[0], parts[1], names) if parts[0] and parts[1] else None
     return Comparison(
@@ -54,7 +54,7 @@ def compare(
 
 
 def warnings(before: Report, after: Report, matching: Matching) -> list[Finding]:
-    """Of two reports of anyone: GPU, ncu, its options, SM clocks, names of kernels."""
+    """Warn where two reports differ: GPU, ncu, its options, SM clocks, names of kernels."""
     return [*_reports(before, after), *_pair_clocks(matching), *_renamed(matching)]
 
 
@@ -72,14 +72,14 @@ def _reports(before: Report, after: Report) -> Iterator[Finding]:
             for o in OPTIONS
         ),
     ]
-    for what, one, other in facts:
-        if one != other:
-            message = f"the reports differ in {what}: {one or ABSENT} and {other or ABSENT}"
-            yield finding("reports.differ", message, field=what, before=one, after=other)
+    for what, old, new in facts:
+        if old != new:
+            message = f"the reports differ in {what}: {old or ABSENT} and {new or ABSENT}"
+            yield finding("reports.differ", message, field=what, before=old, after=new)
 
 
 def _pair_clocks(matching: Matching) -> Iterator[Finding]:
-    """Of the pair that is furthest apart."""
+    """Warn about the pair whose clocks are furthest apart."""
     apart = {pair: ratio for pair in matching.pairs if (ratio := _clock_ratio(pair))}
     pair = max(apart, key=apart.__getitem__, default=None)
     if pair is not None and apart[pair] > 1 + CLOCK_TOLERANCE:
@@ -97,17 +97,17 @@ def _pair_clocks(matching: Matching) -> Iterator[Finding]:
 
 def _clock_ratio(pair: LaunchPair) -> float | None:
     """The faster clock over the slower; None where one was not collected."""
-    one, other = pair.before.sm_clock_ghz, pair.after.sm_clock_ghz
-    return max(one, other) / min(one, other) if one and other else None
+    old, new = pair.before.sm_clock_ghz, pair.after.sm_clock_ghz
+    return max(old, new) / min(old, new) if old and new else None
 
 
 def _renamed(matching: Matching) -> Iterator[Finding]:
     pair = next((p for p in matching.pairs if p.before.kernel != p.after.kernel), None)
     if pair is not None:
-        one, other = pair.before.kernel, pair.after.kernel
+        old, new = pair.before.kernel, pair.after.kernel
         message = (
-            f"kernels of different names are compared, since they are {MATCHED[pair.how]}: {one} "
-            f"and {other}"
+            f"kernels of different names are compared, since they are {MATCHED[pair.how]}: {old} "
+            f"and {new}"
         )
         how = pair.how
-        yield finding("reports.other_names", message, matched_by=how, before=one, after=other)
+        yield finding("reports.other_names", message, matched_by=how, before=old, after=new)

@@ -25,16 +25,16 @@ class Finding:
 def finding(
     code: str, message: str, **values: Value | Finding | tuple[Finding, ...] | None
 ) -> Finding:
-    """Without the values that are None or empty."""
-    known = {key: v for key, v in values.items() if v is not None and v not in ("", ())}
-    return Finding(code, known, message)
+    """Make a finding; values that are None or empty are left out."""
+    kept = {key: v for key, v in values.items() if v is not None and v not in ("", ())}
+    return Finding(code, kept, message)
 
 
 NOT_COLLECTED = finding("not_collected", ABSENT)
 
 
 def at(shape: str | None) -> str:
-    """Names a shape; nothing where it is clear which."""
+    """Name a shape; "" where it is clear which."""
     return f" at {shape}" if shape else ""
 
 
@@ -53,13 +53,12 @@ def number_of(count: int, what: str) -> str:
 
 
 def joined(messages: Iterable[Finding], between: str = ", ") -> str:
-    return between.join(each.message for each in messages)
+    return between.join(message.message for message in messages)
 
 
 def sentence(of: Finding | None) -> str:
-    """ "" for None."""
     return of.message if of else ""
 
 
 def sentences(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(each.message for each in findings)
+    return tuple(finding.message for finding in findings)

@@ -8,7 +8,7 @@ timing that its own capture contradicts is a wrong timing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import geometric_mean, median
@@ -16,27 +16,11 @@ from statistics import geometric_mean, median
 import msgspec
 
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
-from workbench.derive.rooflines import (
-    DRAM,
-    L2,
-    TENSOR,
-    counted_flops,
-    peaks,
-)
+from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
 from workbench.evidence.journal import Journal
-from workbench.evidence.records import (
-    Build,
-    CapturedKernel,
-    Check,
-    GraphNode,
-    Series,
-    Timing,
-)
-from workbench.judge.advice_rules import (
-    Advice,
-    Spot,
-)
+from workbench.evidence.records import Build, CapturedKernel, Check, GraphNode, Series, Timing
+from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import NOT_COLLECTED, Finding, at, finding, joined, number_of
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
@@ -47,12 +31,7 @@ from workbench.judge.times import (
     lost_time,
     main_timing,
 )
-from workbench.load import (
-    ShapeEvidence,
-    TimedTogether,
-    UnseenEvidence,
-    VariantEvidence,
-)
+from workbench.load import ShapeEvidence, TimedTogether, UnseenEvidence, VariantEvidence
 from workbench.ncu.capture import Launched
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
@@ -149,8 +128,8 @@ def unseen_gate(
     for shape, check in unseen.checks.items():
         if check is not None and check.status != CheckResult.CORRECT:
             return Gate(UNSEEN, GateState.FAILED, failed_check(check, shape))
-    known = {shape: check for shape, check in unseen.checks.items() if check is not None}
-    accurate = accuracy_gate(known, gates, reference)
+    checked = {shape: check for shape, check in unseen.checks.items() if check is not None}
+    accurate = accuracy_gate(checked, gates, reference)
     if accurate.state == GateState.FAILED:
         return Gate(UNSEEN, GateState.FAILED, accurate.why)
     drawn = f"correct at shapes drawn with seed {unseen.seed}"
@@ -208,7 +187,7 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
 
 
 def compiler_failed(message: str) -> Finding:
-    """By the first line of the compiler's message."""
+    """Quote the first line of the compiler's message."""
     text = first_line(message)
     return finding("compiler.error", text, text=text)
 
@@ -218,7 +197,6 @@ def _warning(build: Build) -> Finding:
 
 
 def first_line(text: str) -> str:
-    """Of a message of several lines."""
     return text.splitlines()[0]
 
 
@@ -253,7 +231,7 @@ def for_bug_fix(gates: Gates) -> Gates:
 
 
 def speed_verdict(over_parent: Ratio, gates: Gates) -> Verdict:
-    """By the interval alone: inconclusive where it spans the least speedup or is not collected."""
+    """Judge the interval alone: inconclusive if it spans the least speedup or is not collected."""
     if over_parent.low is None or over_parent.high is None:
         return Verdict.INCONCLUSIVE
     if over_parent.low >= gates.min_speedup:
@@ -371,16 +349,16 @@ class Accuracy:
 
 def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
     """Over all shapes and kinds of inputs; None where it was not collected at any."""
-    known = {
+    errors = {
         shape: float(check.times_reference)
         for shape, check in checks.items()
         if check.times_reference is not None
     }
-    if not known:
+    if not errors:
         return None
-    worst = max(known, key=known.__getitem__)
+    worst = max(errors, key=errors.__getitem__)
     return Accuracy(
-        times_reference=known[worst],
+        times_reference=errors[worst],
         shape=worst,
         kind=checks[worst].kind,
         varies=tuple(shape for shape, check in checks.items() if check.varies),
@@ -389,26 +367,26 @@ def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
 
 def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> Gate:
     """The error may be so many times the reference's; what was not collected fails nothing."""
-    found = accuracy_of(checks)
+    accuracy = accuracy_of(checks)
     varies = tuple(shape for shape, check in checks.items() if check.varies)
-    if found is None:
+    if accuracy is None:
         message = f"no error of the reference to compare with{_varying(varies)}"
         absent = finding("accurate.not_collected", message, varies=varies)
         return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
-    passed = found.times_reference <= gates.max_error
-    output, unknown = checks[found.shape].output, _unknown(checks)
+    passed = accuracy.times_reference <= gates.max_error
+    output, unknown = checks[accuracy.shape].output, _unknown(checks)
     message = (
-        f"{found.times_reference:.3g}x the error of {reference} at {found.where}"
+        f"{accuracy.times_reference:.3g}x the error of {reference} at {accuracy.where}"
         f"{f' in {output!r}' if output else ''} {'≤' if passed else '>'} {gates.max_error:g}x"
         f"{'; not collected at ' if unknown else ''}{', '.join(unknown)}{_varying(varies)}"
     )
     why = finding(
         "accurate.within" if passed else "accurate.beyond",
         message,
-        times_reference=found.times_reference,
+        times_reference=accuracy.times_reference,
         reference=reference,
-        shape=found.shape,
-        kind=found.kind,
+        shape=accuracy.shape,
+        kind=accuracy.kind,
         output=output,
         most=gates.max_error,
         not_collected=unknown,
@@ -444,22 +422,22 @@ def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple
 
 
 def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
-    """By the compiler's report of what was compiled here, and by the capture for all else."""
-    own = compiler_gate(evidence.build, gates)
+    """Judge the compiler's report of what was compiled here, and the capture for all else."""
+    compiled = compiler_gate(evidence.build, gates)
     build = evidence.build
-    if own.state != GateState.PASSED or build is None:
-        return own
+    if compiled.state != GateState.PASSED or build is None:
+        return compiled
     if build.kernels and not set(evidence.front_ends) - {LIBRARY}:
-        return own
+        return compiled
     index = evidence.index
-    found = captured_gate(
+    captured = captured_gate(
         index.resources if index else None, evidence.figures, evidence.front_ends, gates
     )
-    if not build.kernels or found.state == GateState.FAILED:
-        return found
-    message = f"{own.why.message}; of the others: {found.why.message}"
-    both = finding("compiler.of_several", message, here=own.why, others=found.why)
-    return Gate(COMPILER, own.state, both)
+    if not build.kernels or captured.state == GateState.FAILED:
+        return captured
+    message = f"{compiled.why.message}; of the others: {captured.why.message}"
+    both = finding("compiler.of_several", message, here=compiled.why, others=captured.why)
+    return Gate(COMPILER, compiled.state, both)
 
 
 def captured_gate(
@@ -489,7 +467,7 @@ def captured_gate(
         spills = f"spills {ABSENT}"
     else:
         spills = f"{spilled} instructions that spill" if spilled else "no spills"
-    found = finding(
+    why = finding(
         CAPTURED,
         f"{f'{least} to ' if least != most else ''}{f'{most} registers, ' if registers else ''}"
         f"{f'{shared} bytes of shared memory, ' if shared else ''}{spills} in the capture; "
@@ -501,14 +479,14 @@ def captured_gate(
         by=by,
     )
     failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
-    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, found)
+    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, why)
 
 
 CAPTURED = "compiler.captured"
 
 
 def compiled_by(front_ends: Sequence[str]) -> Finding:
-    """What compiles kernels that the workbench does not."""
+    """Name the compiler of kernels that the workbench does not compile."""
     if tuple(front_ends) == (LIBRARY,):
         return finding("made_by.torch", "by torch's makers")
     if not front_ends:
@@ -521,7 +499,6 @@ OUTPUTS, COMPARED_GATE = "timed outputs", "compared with"
 
 
 def cross_check_gates(case: Case) -> tuple[Gate, ...]:
-    """All cross-checks of a variant."""
     return (
         kernels_gate(case),
         *clocks_gate(case),
@@ -531,20 +508,14 @@ def cross_check_gates(case: Case) -> tuple[Gate, ...]:
     )
 
 
-def compared_gates(compared: Iterable[Case]) -> tuple[Gate, ...]:
-    """Failed, of each whose time is contradicted, since a ratio over a wrong time is wrong; none
-    of the others.
-    """
-    return tuple(
-        Gate(COMPARED_GATE, GateState.FAILED, _wrong_time(case.variant, gate.why))
-        for case in compared
-        if (gate := duration_gate(case)).state == GateState.FAILED
-    )
-
-
-def _wrong_time(variant: str, why: Finding) -> Finding:
-    message = f"{variant} has a wrong time: {why.message}"
-    return finding("compared", message, variant=variant, why=why)
+def compared_gates(compared: Iterable[Case]) -> Iterator[Gate]:
+    """Give a failed gate for each case whose time is contradicted: a ratio over it is wrong."""
+    for case in compared:
+        gate = duration_gate(case)
+        if gate.state == GateState.FAILED:
+            message = f"{case.variant} has a wrong time: {gate.why.message}"
+            why = finding("compared", message, variant=case.variant, why=gate.why)
+            yield Gate(COMPARED_GATE, GateState.FAILED, why)
 
 
 def kernels_gate(case: Case) -> Gate:
@@ -605,11 +576,8 @@ def _launch(launch: Launched) -> Signature:
     return launch.mangled, launch.grid or (), launch.block or ()
 
 
-def _listed(found: Counter[Signature]) -> tuple[Finding, ...]:
-    return tuple(
-        _kernel(kernel, grid, block, times)
-        for (kernel, grid, block), times in sorted(found.items())
-    )
+def _listed(signatures: Counter[Signature]) -> tuple[Finding, ...]:
+    return tuple(_kernel(*signature, times) for signature, times in sorted(signatures.items()))
 
 
 def _kernel(kernel: str, grid: tuple[int, ...], block: tuple[int, ...], times: int) -> Finding:
@@ -627,11 +595,8 @@ def outputs_gate(case: Case) -> Gate:
         return Gate(OUTPUTS, GateState.OPEN, NOT_COLLECTED)
     wrong = next((audit.why for audit in audits if audit.why), "")
     if wrong:
-        return Gate(
-            OUTPUTS,
-            GateState.FAILED,
-            finding("outputs.wrong", f"wrong while it was timed: {wrong}", text=wrong),
-        )
+        why = finding("outputs.wrong", f"wrong while it was timed: {wrong}", text=wrong)
+        return Gate(OUTPUTS, GateState.FAILED, why)
     number = int(added(audit.outputs for audit in audits))
     message = f"{number_of(number, 'output')} of timed calls were right"
     return Gate(OUTPUTS, GateState.PASSED, finding("outputs.right", message, outputs=number))
@@ -656,7 +621,9 @@ class Case:
 
     @property
     def launched(self) -> Sequence[Launched] | None:
-        """Of a capture made here; None where there is none, or it is not known."""
+        """The launches of a capture made here; None where there is none, or where that is not
+        recorded.
+        """
         capture = self.evidence.capture
         return capture.launched if capture and self.evidence.was_profiled else None
 
@@ -666,27 +633,29 @@ class Case:
 
     @property
     def nodes(self) -> tuple[GraphNode, ...] | None:
-        """Of the graph of one call; None where they were not recorded."""
+        """The nodes of the graph of one call; None where they were not recorded."""
         return self.timing.nodes.get(self.variant) if self.timing else None
 
 
 @dataclass(frozen=True)
 class Added:
-    """What a call adds in the chained graph: µs, and the SM clock in GHz (None: not collected)."""
+    """The time that a call adds in the chained graph, in µs, and the SM clock in GHz (None: not
+    collected).
+    """
 
     microseconds: float
     ghz: float | None
 
 
 def added_time(case: Case) -> Added | None:
-    """Over the instances of all sessions: the median, or the geometric mean that is claimed, if a
-    few fast instances make that smaller.
+    """Take the median over the instances of all sessions, or the geometric mean that is claimed, if
+    a few fast instances make that smaller.
     """
-    own = [series for series in case.series if series.regime == Regime.CHAINED]
-    if not own:
+    chained = [series for series in case.series if series.regime == Regime.CHAINED]
+    if not chained:
         return None
-    clocks = [mhz for series in own for mhz in series.mhz]
-    every = [median(series.added) for series in own]
+    clocks = [mhz for series in chained for mhz in series.mhz]
+    every = [median(series.added) for series in chained]
     added = median(every)
     if min(every) > 0:
         added = min(added, geometric_mean(every))
@@ -696,12 +665,12 @@ def added_time(case: Case) -> Added | None:
 def rates_of(case: Case) -> Mapping[str, float]:
     """Theoretical peaks at the clock of the timing where the capture has them, else measured."""
     capture = case.evidence.capture
-    found = peaks(capture.metrics) if capture else None
-    if found is None:
+    theory = peaks(capture.metrics) if capture else None
+    if theory is None:
         return case.ceilings
     time = added_time(case)
-    faster = max(1.0, time.ghz * 1e9 / found.sm_clock) if time and time.ghz else 1.0
-    scaled = {name: rate * (1.0 if name == DRAM else faster) for name, rate in found.rates.items()}
+    faster = max(1.0, time.ghz * 1e9 / theory.sm_clock) if time and time.ghz else 1.0
+    scaled = {name: rate * (1.0 if name == DRAM else faster) for name, rate in theory.rates.items()}
     return {**case.ceilings, **scaled}
 
 
@@ -751,12 +720,12 @@ def profiled(case: Case, ghz: float | None) -> Profiled | None:
     for values in capture.metrics.by_launch.values():
         if DURATION not in values:
             return None
-        own = values[DURATION] * 1e-3
+        duration = values[DURATION] * 1e-3
         clock = values.get(CLOCK, 0.0) * 1e-9
-        scaled = own * clock / ghz if ghz and clock else own
+        scaled = duration * clock / ghz if ghz and clock else duration
         read = next((values[name] for name in DRAM_READ if name in values), 0.0)
-        shortest.append(min(own, scaled))
-        longest.append(max(own, scaled))
+        shortest.append(min(duration, scaled))
+        longest.append(max(duration, scaled))
         from_caches.append(shortest[-1] - (read * 1e6 / rate if rate and emptied else 0.0))
     if not longest:
         return None
@@ -810,14 +779,14 @@ def work_gate(case: Case) -> Gate:
     work, capture = case.work, case.evidence.capture
     if work is None or capture is None or not case.evidence.was_profiled:
         return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
-    parts = [_operations(case, work), _bytes(case, work), _reads(case, work), _floor(case, work)]
-    known = [part for part in parts if part is not None]
+    results = [_operations(case, work), _bytes(case, work), _reads(case, work), _floor(case, work)]
+    checked = [result for result in results if result is not None]
     for state in (GateState.FAILED, GateState.OPEN):
-        if first := next((part for part in known if part.state == state), None):
+        if first := next((result for result in checked if result.state == state), None):
             return first
-    if not known:
+    if not checked:
         return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
-    whys = tuple(part.why for part in known)
+    whys = tuple(result.why for result in checked)
     return Gate(WORK, GateState.PASSED, finding("work.done", joined(whys), findings=whys))
 
 
@@ -844,28 +813,28 @@ def _bytes(case: Case, work: Work) -> Gate | None:
     launched = case.launched
     if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
         return None
-    found = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
-    if found.state == GateState.FAILED and _has_others(case):
+    gate = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
+    if gate.state == GateState.FAILED and _has_others(case):
         message = (
-            f"{found.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
+            f"{gate.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
             "memsets may do the others, and ncu does not see them"
         )
-        why = finding("work.bytes_unseen", message, **found.why.values)
-        return replace(found, state=GateState.OPEN, why=why)
-    return found
+        why = finding("work.bytes_unseen", message, **gate.why.values)
+        return replace(gate, state=GateState.OPEN, why=why)
+    return gate
 
 
 def _reads(case: Case, work: Work) -> Gate | None:
-    """What L2 cannot have held comes from DRAM: it may hold as much for every launch, unless ncu
-    emptied it. What a call wrote is no input: by L2, or by DRAM and as much as L2 may keep. None
-    beside copies and memsets, of which ncu sees nothing.
+    """Check reads from DRAM: L2 can hold only so much of the inputs, once for every launch unless
+    ncu emptied it.
+
+    What a call wrote is no input: by L2, or by DRAM and as much as L2 may keep. None beside copies
+        and memsets, of which ncu sees nothing.
     """
     figures, index, nodes = case.evidence.figures, case.evidence.index, case.nodes
     l2 = index.provenance.l2_bytes if index else None
     launches = len(case.launched or ())
-    if index is None or not l2 or not launches or not nodes:
-        return None
-    if _has_others(case):
+    if index is None or not l2 or not launches or not nodes or _has_others(case):
         return None
     if not {"dram_read", "dram_write", "l1_to_l2"} <= figures.keys():
         return None
@@ -943,16 +912,16 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
         absent = f"not collected: {reference} was not timed beside it"
         why = lost or finding("interference.not_timed", absent, reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
-    found = interference_of(timing, reference)
-    if found is None:
+    beside = interference_of(timing, reference)
+    if beside is None:
         absent = f"{reference} alone: not collected"
         why = finding("interference.not_alone", absent, reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why)
-    if found.is_disturbed:
-        return Gate(INTERFERENCE, GateState.FAILED, found.disturbed())
-    if found.is_off:
-        return Gate(INTERFERENCE, GateState.OPEN, found.finding("interference.uncertain"))
-    return Gate(INTERFERENCE, GateState.PASSED, found.finding("interference.undisturbed"))
+    if beside.is_disturbed:
+        return Gate(INTERFERENCE, GateState.FAILED, beside.disturbed())
+    if beside.is_off:
+        return Gate(INTERFERENCE, GateState.OPEN, beside.finding("interference.uncertain"))
+    return Gate(INTERFERENCE, GateState.PASSED, beside.finding("interference.undisturbed"))
 
 
 Views = Mapping[str, "View"]  # by shape
@@ -1005,7 +974,7 @@ class View:
             parent.capture,
             child.capture,
             names=(before + where, after + where),
-            known=(parent.figures, child.figures),
+            computed=(parent.figures, child.figures),
         )
 
 
@@ -1130,7 +1099,7 @@ def _parents(view: View, step: Step, fails_at: str | None) -> tuple[str, ...]:
 
 
 def _fails_at(view: View, step: Step) -> str | None:
-    """Where a check of the parent shows the bug that the step says it corrects."""
+    """Find a shape where a check of the parent shows the bug that the step says it corrects."""
     if step.parent is None or not step.corrects:
         return None
     parent = view.variant(step.parent)
@@ -1163,8 +1132,10 @@ def _predicted_figure(view: View, variant: str | None, name: str) -> Figure | No
 
 
 def case_of(view: View, variant: str, beside: str | None = None) -> Case:
-    """What is recorded of a variant at the shape of a view, by the timing that its ratio over, or
-    to, ``beside`` is of; where they were not timed together, by that of the variant.
+    """Collect what is recorded of a variant at the shape of a view.
+
+    The timing is that of its ratio over, or to, ``beside``; if they were not timed together, that
+    of the variant.
     """
     both = view.times.together(variant, beside) if beside else None
     together = both or view.times.together(variant)

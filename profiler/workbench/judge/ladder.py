@@ -240,8 +240,10 @@ class ShapeLadder:
 
 
 class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
-    """Of the timing session, else of the newest capture; None is not collected. ``date`` is in UTC,
-    ``command`` what was typed; ``ncu`` and its flags are those of the newest capture.
+    """The environment of the timing session, else of the newest capture; None is not collected.
+
+    ``date`` is in UTC, ``command`` what was typed; ``ncu`` and its flags are those of the newest
+    capture.
     """
 
     workbench: str | None = None
@@ -351,12 +353,12 @@ class Ablation:
     def path(self) -> tuple[Row, ...]:
         """From the baseline to the best step; before a dispatcher, the kernel that it chooses."""
         steps = {row.variant: row for row in self.rows}
-        found: list[Row] = []
+        path: list[Row] = []
         row = self.best
-        while row is not None and row not in found:
-            found.append(row)
+        while row is not None and row not in path:
+            path.append(row)
             row = steps.get(row.chosen or (row.step.parent if row.step else "") or "")
-        return tuple(found[::-1])
+        return tuple(path[::-1])
 
     @property
     def table_rows(self) -> list[Row]:
@@ -426,10 +428,10 @@ COMPARED = ("gpu", "driver", "cuda", "torch")
 def ladder_warnings(
     rows: Sequence[Row], evidence: ShapeEvidence, shape: str = ""
 ) -> Iterator[Finding]:
-    """Of the captures behind some rows at one shape; ``shape`` names it if not the table's."""
+    """Warn about captures behind rows at one shape; ``shape`` names it if not the table's."""
     yield from _clocks(rows, shape)
-    known = [evidence.variants[row.variant].index for row in rows if row.capture]
-    indexes = [index for index in known if index is not None]
+    recorded = [evidence.variants[row.variant].index for row in rows if row.capture]
+    indexes = [index for index in recorded if index is not None]
     yield from _provenance(indexes, shape)
     for row in rows:
         if row.roofline and row.roofline.above_roof:
@@ -442,10 +444,10 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
     all.
     """
     hurt = grouped(
-        (one.damage, variant_at(one.variant, "" if name == evidence.shape else name))
+        (variant.damage, variant_at(variant.variant, "" if name == evidence.shape else name))
         for name, shape in evidence.shapes.items()
-        for one in shape.variants.values()
-        if one.damage and (of is None or one.variant in of)
+        for variant in shape.variants.values()
+        if variant.damage and (of is None or variant.variant in of)
     )
     for damage, variants in hurt.items():
         message = f"{damage}: no capture of {joined(variants)}; profile again, or restore the file"
@@ -455,17 +457,15 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
 
 
 def variant_at(variant: str, shape: str = "") -> Finding:
-    """Names a variant, and the shape where it is not the table's."""
     return finding("variant", f"{variant}{at(shape)}", variant=variant, shape=shape)
 
 
 def variant_over(variant: str, over: str) -> Finding:
-    """Names the ratio of a variant over another."""
     return finding("variant", f"{variant} over {over}", variant=variant, over=over)
 
 
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
-    """Of measured ceilings that lie above the theoretical ones."""
+    """Warn about measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
         share = roof.share_of_theoretical
         message = (
@@ -495,9 +495,9 @@ def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding
     values["ncu_flags"] = {str(list(counting(index.ncu_flags))) for index in indexes}
     for key, different in values.items():
         if len(different) > 1:
-            known = tuple(sorted(different))
-            message = f"captures differ in {key}{at(shape)}: {', '.join(known)}"
-            yield finding("captures.differ", message, field=key, shape=shape, values=known)
+            distinct = tuple(sorted(different))
+            message = f"captures differ in {key}{at(shape)}: {', '.join(distinct)}"
+            yield finding("captures.differ", message, field=key, shape=shape, values=distinct)
 
 
 def _known(index: CaptureIndex, key: str) -> str:
@@ -558,15 +558,19 @@ def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> Ov
     if best.claimed is not None and best.claimed is not over:
         return over_recordings([best.claimed], evidence.between, between_of=elsewhere)
     names = (best.chained.fastest, best.variant)
-    own = times.together(*names)
-    if own is None:
+    timing = times.together(*names)
+    if timing is None:
         return None
-    wanted = {name: own.timing.fingerprints[name] for name in names}
-    ratios, gpus = [over], {own.timing.provenance.gpu_uuid}
+    wanted = {name: timing.timing.fingerprints[name] for name in names}
+    ratios, gpus = [over], {timing.timing.provenance.gpu_uuid}
     for entry in evidence.journal.sessions if evidence.journal else ():
         prints = {name: entry.fingerprints.get(name) for name in names}
         before, after = (float(entry.medians.get(name, 0)) for name in names)
-        if entry.cut_short or entry.shape != evidence.shape or entry.file == timing_name(own.file):
+        if (
+            entry.cut_short
+            or entry.shape != evidence.shape
+            or entry.file == timing_name(timing.file)
+        ):
             continue
         if prints == wanted and before > 0 and after > 0:
             ratio = before / after
@@ -577,7 +581,7 @@ def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> Ov
 
 
 def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
-    """What the journal and the timing files say of a shape."""
+    """Count the recordings of a shape in the journal and among the timing files."""
     entries = evidence.journal.sessions if evidence.journal else ()
     noted = [entry for entry in entries if entry.shape == shape]
     kept = {timing_name(timing.file) for timing in evidence.shapes[shape].timings}
@@ -596,9 +600,9 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
     here, calibration = evidence.shapes[shape], evidence.calibration
     ceilings = calibration.values if calibration else {}
     kernels = {
-        name: subject(known.capture, known.figures, ceilings, here.work)
-        for name, known in here.variants.items()
-        if known.capture
+        name: subject(variant.capture, variant.figures, ceilings, here.work)
+        for name, variant in here.variants.items()
+        if variant.capture
     }
     return View(
         evidence=here,
@@ -613,10 +617,16 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
 
 
 def judge(
-    evidence: LadderEvidence, config: Config, *, source: Origin = Origin.RECORDED
+    evidence: LadderEvidence,
+    config: Config,
+    *,
+    source: Origin = Origin.RECORDED,
+    everywhere: bool = True,
 ) -> Ablation:
-    """Judge the steps of the evidence beside all references; with ``only`` some variants, these and
-    the baseline at this shape, and nothing else.
+    """Judge the steps of the evidence beside all references.
+
+    If the evidence is of ``only`` some variants, these and the baseline are judged, at this shape.
+    everywhere: Whether to make tables at the shapes of other steps.
     """
     views = {shape: view_of(evidence, config, shape, evidence.names) for shape in evidence.shapes}
     table, only = views[evidence.shape], evidence.only
@@ -636,7 +646,9 @@ def judge(
         session.timing.provenance if session else None,
     )
     highest = _highest_mhz(evidence)
-    ladders = tuple(_ladders(evidence, views, rows, references, trials, highest))
+    everywhere = everywhere and not only
+    shapes = shapes_of(shown, evidence.shape) if everywhere else [evidence.shape]
+    ladders = tuple(_ladders(shapes, views, rows, references, trials, highest))
     across = None if only else _across(evidence, views)
     return Ablation(
         study=evidence.study,
@@ -660,7 +672,9 @@ def judge(
             *_warnings_elsewhere(views, ladders[1:]),
             *choice_warnings(ladders, config.gates, evidence.shape),
             *_other_timings(views, table, rows, ladders),
-            *timing_warnings(_facts(evidence, views, ladders, across, highest), evidence.shape),
+            *timing_warnings(
+                _facts(views, ladders, across if everywhere else None, highest), evidence.shape
+            ),
             *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
@@ -680,10 +694,10 @@ def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:
     """Steps that change another to be faster, each at the shape where it is judged: that of the
     table, ``shape``, or its own.
     """
-    for each in judged:
-        step, verdict = each.step, each.verdict
+    for judgement in judged:
+        step, verdict = judgement.step, judgement.verdict
         if step.parent and step.kind and not step.corrects and verdict in JUDGED:
-            yield Trial(step.variant, step.parent, each.judged_at or shape, step.kind, verdict)
+            yield Trial(step.variant, step.parent, judgement.judged_at or shape, step.kind, verdict)
 
 
 def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
@@ -692,7 +706,7 @@ def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
 
 
 def start_row(view: View, step: Step, trials: Sequence[Trial]) -> Row:
-    """Its times and figures only: the verdict is reported at the shape where it is judged."""
+    """Make a row without a verdict, which is reported at the shape where the step is judged."""
     return _row(view, step.variant, trials, step=step)
 
 
@@ -776,25 +790,27 @@ def _answered(view: View, variant: str, trials: Iterable[Trial]) -> tuple[Advice
         for trial in trials
         if trial.shape == view.shape and trial.parent == variant
     )
-    return tuple(replace(each, tried=tuple(tried.get(each.change, ()))) for each in advice)
+    return tuple(
+        replace(proposal, tried=tuple(tried.get(proposal.change, ()))) for proposal in advice
+    )
 
 
 def _ladders(
-    evidence: LadderEvidence,
+    shapes: Sequence[str],
     views: Views,
     rows: Sequence[Row],
     references: tuple[Row, ...],
     trials: Sequence[Trial],
     highest_mhz: float | None,
 ) -> Iterator[ShapeLadder]:
-    """One a shape at which a step is judged; that of the table is made of its rows."""
-    steps, table = [row.step for row in rows if row.step], evidence.shape
-    for shape in shapes_of(steps, table) if evidence.everywhere else [table]:
+    """Make a ladder for each shape; that of the table, the first, is made of its ``rows``."""
+    steps, table = [row.step for row in rows if row.step], shapes[0]
+    for shape in shapes:
         view, judged = views[shape], judged_at(steps, shape, table)
         if shape == table:
-            own = {row.variant: row for row in rows}
+            by_name = {row.variant: row for row in rows}
         else:
-            own = {
+            by_name = {
                 step.variant: step_row(view, judge_step(views, view, step), trials)
                 for step in judged
             }
@@ -802,7 +818,7 @@ def _ladders(
             shape=shape,
             parameters=view.evidence.parameters,
             rows=tuple(
-                own[step.variant] if step in judged else start_row(view, step, trials)
+                by_name[step.variant] if step in judged else start_row(view, step, trials)
                 for step in shown_at(steps, shape, table)
             ),
             references=references if shape == table else reference_rows(view, trials),
@@ -815,14 +831,14 @@ def _timing(view: View, highest_mhz: float | None) -> TimingFacts | None:
 
 
 def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None:
-    """That a capture has no source lines, or none of the user's own files; None where it has."""
+    """Say that a capture has no source lines, or none of the user's files; None if it has."""
     if not has_lines(capture):
         message = f"no source lines: {why_no_lines(front_ends)}"
         return finding("lines.none", message, front_ends=tuple(front_ends))
     files = [str(file) for file in set(capture.lines["file"]) if file]
     generated = [file.startswith(GENERATED_ROOT) for file in files]
-    own = [file.startswith(VIRTUAL_ROOT) for file in files]
-    if any(generated) and not any(own):
+    users = [file.startswith(VIRTUAL_ROOT) for file in files]
+    if any(generated) and not any(users):
         by = compiled_by(front_ends)
         message = (
             "no source lines of its own files: those shown are of code generated " + by.message
@@ -840,19 +856,18 @@ def _highest_mhz(evidence: LadderEvidence) -> float | None:
 
 
 def _facts(
-    evidence: LadderEvidence,
     views: Views,
     ladders: Sequence[ShapeLadder],
     across: AcrossShapes | None,
     highest_mhz: float | None,
 ) -> Mapping[str, TimingFacts]:
-    """Of every shape whose times are shown, or that has none since outputs were wrong."""
+    """Collect timing facts of every shape that shows times, or has wrong outputs and so no time."""
     every = {ladder.shape: ladder.timing for ladder in ladders}
-    if across and evidence.everywhere:
+    if across:
         shown = {result.shape for result in across.shapes}
-        for shape in evidence.shapes:
+        for shape, view in views.items():
             if shape not in every:
-                facts = _timing(views[shape], highest_mhz)
+                facts = _timing(view, highest_mhz)
                 if shape in shown or (facts and facts.wrong):
                     every[shape] = facts
     return {shape: facts for shape, facts in every.items() if facts is not None}
@@ -868,8 +883,8 @@ def _other_timings(
         times, own_shape = views[ladder.shape].times, ladder.shape == table.shape
         others: dict[str, list[Finding]] = {}
         for row in (*(steps if own_shape else ladder.rows), *ladder.references):
-            if row.time is not None and (own := times.together(row.variant)) is not times.table:
-                others.setdefault(own.file if own else "", []).append(variant_at(row.variant))
+            if row.time is not None and (timing := times.together(row.variant)) is not times.table:
+                others.setdefault(timing.file if timing else "", []).append(variant_at(row.variant))
             parent = row.step.parent if row.step and row.over_parent else ""
             for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
                 both = times.together(over, row.variant)
@@ -877,7 +892,7 @@ def _other_timings(
                     others.setdefault(both.file, []).append(variant_over(row.variant, over))
         shape = "" if own_shape else ladder.shape
         for file, variants in others.items():
-            names = ", ".join(dict.fromkeys(str(each.values["variant"]) for each in variants))
+            names = ", ".join(dict.fromkeys(str(variant.values["variant"]) for variant in variants))
             message = f"times or ratios of another run ({file or ABSENT}){at(shape)}: {names}"
             every = tuple(variants)
             yield finding("timing.other_file", message, file=file, shape=shape, variants=every)
@@ -891,14 +906,16 @@ def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterato
 
 
 def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:
-    """Those of the first capture that has what a roofline needs."""
+    """Take the ceilings of the first capture that has what a roofline needs."""
     every = (peaks(variant.capture.metrics) for variant in profiled if variant.capture)
-    return next((found for found in every if found and {"fp32", DRAM} <= found.rates.keys()), None)
+    return next((roof for roof in every if roof and {"fp32", DRAM} <= roof.rates.keys()), None)
 
 
 def _across(evidence: LadderEvidence, views: Views) -> AcrossShapes | None:
-    """What the ladder comes to, at the study's default shape only: an outcome that was timed at
-    fewer shapes than one before it, as a new one is at first, does not stand in for that.
+    """Sum up the ladder over all shapes, at the study's default shape only.
+
+    An outcome that was timed at fewer shapes than one before it, as a new one is at first, does not
+    stand in for that.
     """
     if not evidence.steps or evidence.shape != evidence.default_shape:
         return None
@@ -986,6 +1003,6 @@ def pair_sources(snapshot: LadderEvidence, before: str, after: str) -> SourceDif
 
 
 def side(evidence: ShapeEvidence, variant: str) -> ProfiledSource:
-    """A variant's sources as they stand, and its line costs where its capture is current."""
-    known = evidence.variants[variant]
-    return profiled(known.texts, known.capture, known.state["capture"])
+    """Read a variant's sources as they stand, and its line costs where its capture is current."""
+    recorded = evidence.variants[variant]
+    return profiled(recorded.texts, recorded.capture, recorded.state["capture"])

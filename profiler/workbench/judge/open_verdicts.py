@@ -1,4 +1,4 @@
-"""What GPU time is spent on: verdicts that a timing leaves open, within the budget. Pure."""
+"""Decide what GPU time is spent on: verdicts that a timing leaves open, within the budget. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     shape, or whose parent was not timed beside them, are left out: sessions would not decide.
     """
     times = session_times(timing.together)
-    found: set[str] = set()
+    undecided: set[str] = set()
     for step in ladder.steps:
         if step.parent is None or step.shape not in ("", timing.shape):
             continue
@@ -34,11 +34,13 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
         alone = _over_parent(timing, times, step, Regime.ALONE)
         limits = [gates, *([for_bug_fix(gates)] if step.corrects else [])]
         if over and any(_is_open(over, alone, limit) for limit in limits):
-            found |= {step.variant, step.parent}
-    if found and ladder.primary_reference in timing.chained:
-        found.add(ladder.primary_reference)
-    names = [step.variant for step in ladder.steps] + [one.name for one in ladder.references]
-    return tuple(name for name in names if name in found)
+            undecided |= {step.variant, step.parent}
+    if undecided and ladder.primary_reference in timing.chained:
+        undecided.add(ladder.primary_reference)
+    names = [step.variant for step in ladder.steps] + [
+        reference.name for reference in ladder.references
+    ]
+    return tuple(name for name in names if name in undecided)
 
 
 def _over_parent(
@@ -55,7 +57,7 @@ def _is_open(over: Ratio, alone: Ratio | None, gates: Gates) -> bool:
 
 
 def timed_pair(timing: Timing, before: str, after: str) -> TimedPair | None:
-    """Of two variants, by the regime that decides; None where they were not timed together."""
+    """Compare two variants in the regime that decides; None where they were not timed together."""
     every = session_times(timing.together)
     sides: list[SessionTimes] = [every.get((name, HEADLINE, False), {}) for name in (before, after)]
     times = [time_of(side, HEADLINE) for side in sides]
@@ -69,10 +71,10 @@ def open_pairs(
     timing: Timing, pairs: Sequence[tuple[str, str]], gate: CommitGate
 ) -> tuple[str, ...]:
     """Both of each pair of which a timing cannot tell whether the second is faster or slower."""
-    found = ((pair, timed_pair(timing, *pair)) for pair in pairs)
+    timed_pairs = ((pair, timed_pair(timing, *pair)) for pair in pairs)
     return tuple(
         name
-        for pair, timed in found
+        for pair, timed in timed_pairs
         if timed and time_verdict(timed.ratio, gate)[0] == Move.CANNOT_TELL
         for name in pair
     )
@@ -90,13 +92,13 @@ class Deciding:
     refusing: bool = False
 
     def undecided(self, ladder: Ladder, config: Config) -> Callable[[Timing], Sequence[str]]:
-        """Which variants of a timing to time in as many sessions again."""
+        """Return which variants of a timing to time in as many sessions again."""
         if self.steps:
             return partial(open_variants, ladder=ladder, gates=config.gates)
         return partial(open_pairs, pairs=self.pairs, gate=config.gate)
 
     def refused(self, config: Config) -> Callable[[Build], bool] | None:
-        """Which builds are not worth checking and timing."""
+        """Return which builds are not worth checking and timing."""
         from workbench.judge.sweeps import refusal
 
         return (lambda build: bool(refusal(build, config.gates))) if self.refusing else None
@@ -127,14 +129,12 @@ class Run:
 
 def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
     """The dearest in time first."""
-    kinds = grouped(((one.verb, one.study, one.place, one.gpu), one) for one in entries)
-    found = [
-        Spent(
-            *kind, runs=len(own), seconds=seconds_of(own), cost=added(entry.cost for entry in own)
-        )
-        for kind, own in kinds.items()
+    kinds = grouped(((e.verb, e.study, e.place, e.gpu), e) for e in entries)
+    spent = [
+        Spent(*kind, len(runs), seconds_of(runs), added(entry.cost for entry in runs))
+        for kind, runs in kinds.items()
     ]
-    return sorted(found, key=lambda one: (-one.seconds, one.verb, one.study))
+    return sorted(spent, key=lambda part: (-part.seconds, part.verb, part.study))
 
 
 def seconds_of(entries: Sequence[SpentEntry]) -> float:

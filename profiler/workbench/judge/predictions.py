@@ -1,4 +1,4 @@
-"""What a step was expected to do, beside what it did. Pure."""
+"""Hold what a step was expected to do beside what it did. Pure."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ class PredictionOutcome:
 
 
 def written(step: Step, prediction: Prediction, journal: Journal | None) -> Written:
-    """By its author's word, and without one by the journal: before, if nothing of the step was
-    recorded when it first met the prediction. After, if the step was recorded before that, whatever
-    the author says, and if nobody can say.
+    """Say whether a prediction was written before the measurement.
+
+    Its author's word counts, and without one the journal: before, if nothing of the step was
+    recorded when it first met the prediction. If the step was recorded before that, it is after,
+    whatever the author says, and also if nobody can say.
     """
     digest = step.digest(prediction)
     noted = journal.predictions if journal else ()
@@ -67,15 +69,15 @@ class Score:
 
 
 def score(outcomes: Iterable[PredictionOutcome]) -> Score:
-    known = list(outcomes)
-    counted = [outcome for outcome in known if not outcome.restates]
+    every = list(outcomes)
+    counted = [outcome for outcome in every if not outcome.restates]
     results = Counter(outcome.result for outcome in counted)
     before = [outcome.result for outcome in counted if outcome.written == Written.BEFORE]
     return Score(
         confirmed=results[PredictionResult.CONFIRMED],
         refuted=results[PredictionResult.REFUTED],
         not_measurable=results[PredictionResult.NOT_MEASURABLE],
-        restated=len(known) - len(counted),
+        restated=len(every) - len(counted),
         before=len(before),
         confirmed_before=before.count(PredictionResult.CONFIRMED),
     )
@@ -84,25 +86,20 @@ def score(outcomes: Iterable[PredictionOutcome]) -> Score:
 def judge_predictions(
     step: Step, figure: Callable[[str | None, str], Figure | None], journal: Journal | None = None
 ) -> tuple[PredictionOutcome, ...]:
-    """Those of a step in their order; ``figure`` gives that of a variant by its id."""
-    found = [
-        (
-            prediction,
-            figure(step.parent, prediction.figure),
-            figure(step.variant, prediction.figure),
-        )
-        for prediction in step.predictions
-    ]
-    same = restated([(prediction, before) for prediction, before, _ in found])
+    """Judge the predictions of a step in their order; ``figure`` gives a variant's figure by its
+    id.
+    """
+    parents = [figure(step.parent, prediction.figure) for prediction in step.predictions]
+    same = restated(list(zip(step.predictions, parents, strict=True)))
     return tuple(
         judge_prediction(
             prediction,
             before,
-            after,
+            figure(step.variant, prediction.figure),
             written=written(step, prediction, journal),
-            restates=same[index],
+            restates=label,
         )
-        for index, (prediction, before, after) in enumerate(found)
+        for prediction, before, label in zip(step.predictions, parents, same, strict=True)
     )
 
 
@@ -133,9 +130,11 @@ def judge_prediction(
 
 
 def restated(predictions: Sequence[tuple[Prediction, Figure | None]]) -> list[str]:
-    """Of each prediction the label of another that says the same, or "": of the same figure, or of
-    one that follows from the time, where the two ranges agree on some time. The time comes first,
-    then the first in order. With each prediction comes the parent's figure.
+    """Give for each prediction the label of another that says the same, or "".
+
+    Two say the same if they are of the same figure, or of one that follows from the time and their
+    ranges agree on some time. The time comes first, then the first in order. The parent's figure
+    comes with each prediction.
     """
     same = [""] * len(predictions)
     order = sorted(range(len(predictions)), key=lambda i: predictions[i][0].figure != TIME)

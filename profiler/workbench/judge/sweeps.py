@@ -29,6 +29,7 @@ from workbench.judge.times import (
 )
 from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
+from workbench.study.model import Ladder
 from workbench.words import CheckResult, GateState, Origin, Parameter, grouped, shown
 
 
@@ -117,22 +118,33 @@ class Sweep:
         return tuple(c for c in self.timed if c is not self.best and c.may_be_best)
 
 
+@dataclass(frozen=True)
+class Space:
+    """The combinations to sweep: the ``text`` that was typed, the ``base`` variant with its own
+    parameters, and the values of each combination by its name, those of ``base`` first.
+    """
+
+    text: str
+    base: str
+    axes: dict[str, tuple[Parameter, ...]]
+    combinations: dict[str, dict[str, Parameter]]
+
+
 def judge_sweep(
     evidence: ShapeEvidence,
-    base: str,
-    combinations: Mapping[str, Mapping[str, Parameter]],
+    space: Space,
     *,
-    axes: Mapping[str, tuple[Parameter, ...]],
     gates: Gates,
     study: str,
     gpu: str,
     source: Origin,
     reference: str = "",
 ) -> Sweep:
-    """``combinations`` are the values of every variant; that of ``base`` are its own."""
+    """Rank all combinations of a space by the timing that has the most of them."""
+    base = space.base
     names = [
         name
-        for name in combinations
+        for name in space.combinations
         if evidence.variants[name].correct and not imprecision(evidence.variants[name], gates)
     ]
     timing = main_timing(evidence, names)
@@ -146,22 +158,22 @@ def judge_sweep(
         return recorded.ratio(before, after) if both else None
 
     def combination(name: str, values: Mapping[str, Parameter]) -> Combination:
-        known, own = evidence.variants[name], times.get(name)
-        fate, why = (Fate.TIMED, None) if own else fate_of(known, evidence.shape, gates)
-        kernels = known.build.kernels if known.build else ()
+        variant, time = evidence.variants[name], times.get(name)
+        fate, why = (Fate.TIMED, None) if time else fate_of(variant, evidence.shape, gates)
+        kernels = variant.build.kernels if variant.build else ()
         declared = max((k.shared_bytes for k in kernels), default=None)
         nodes = timing.timing.nodes.get(name, ()) if timing else ()
         asked = max((node.shared_bytes for node in nodes), default=None)  # by launches, beside it
         most = max((k.registers for k in kernels), default=None)
-        occupancy = known.figures.get("achieved_occupancy")
-        registers = known.figures.get("registers")
+        occupancy = variant.figures.get("achieved_occupancy")
+        registers = variant.figures.get("registers")
         return Combination(
             variant=name,
             values=values,
             is_default=name == base,
             state=fate,
             why=why,
-            microseconds=own,
+            microseconds=time,
             over_default=over(base, name),
             over_best=over(best, name),
             registers=int(registers.value) if registers and registers.value else most,
@@ -172,8 +184,8 @@ def judge_sweep(
             occupancy_percent=occupancy.value if occupancy else None,
         )
 
-    found = [combination(name, values) for name, values in combinations.items()]
-    found.sort(
+    combined = [combination(name, values) for name, values in space.combinations.items()]
+    combined.sort(
         key=lambda c: (
             c.microseconds is None,
             c.microseconds.value if c.microseconds else 0.0,
@@ -186,8 +198,8 @@ def judge_sweep(
         shape=evidence.shape,
         gpu=gpu,
         variant=base,
-        parameters=axes,
-        combinations=tuple(found),
+        parameters=space.axes,
+        combinations=tuple(combined),
         evidence=source,
         again=ShapeTimes(evidence, again).ratio(base, best) if again else None,
         again_file=again.file if again else "",
@@ -222,7 +234,7 @@ class Fate(StrEnum):
 
 
 def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, Finding | None]:
-    """Of one that was not timed, and why."""
+    """Say how far a combination came that was not timed, and why."""
     build, check = evidence.build, evidence.checks.get(shape)
     if build is not None and build.error:
         text = compiler_error(build.error)
@@ -231,9 +243,9 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
         return Fate.REFUSED, why
     if check is not None and check.status == CheckResult.UNSUPPORTED:
         return Fate.UNSUPPORTED, finding("stopped", check.why, text=check.why)
-    for name, each in evidence.checks.items():
-        if each.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
-            return Fate.FAILED, failed_check(each, name if name != shape else "")
+    for name, other in evidence.checks.items():
+        if other.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
+            return Fate.FAILED, failed_check(other, name if name != shape else "")
     if why := imprecision(evidence, gates):
         return Fate.INACCURATE, why
     return Fate.MISSING, None
@@ -247,8 +259,8 @@ def imprecision(evidence: VariantEvidence, gates: Gates) -> Finding | None:
 
 def compiler_error(message: str) -> str:
     """The compiler's own first error, where it is in a message; else the first line."""
-    found = (line for line in message.splitlines() if COMPILER_ERROR.search(line))
-    return next(found, first_line(message))
+    errors = (line for line in message.splitlines() if COMPILER_ERROR.search(line))
+    return next(errors, first_line(message))
 
 
 def refusal(build: Build | None, gates: Gates) -> Finding | None:
@@ -283,7 +295,7 @@ class OverSizes:
 
     @property
     def timed(self) -> tuple[AcrossShapes, ...]:
-        """Those that were timed at any of the sizes."""
+        """The variants that were timed at any of the sizes."""
         return tuple(line for line in self.variants if line.shapes)
 
     @property
@@ -293,20 +305,24 @@ class OverSizes:
 
     def fastest_at(self, shape: str) -> tuple[AcrossShapes, AtShape] | None:
         """Among the versions; None where none was timed."""
-        known = [(line, point) for line in self.versions if (point := line.at(shape))]
-        return min(known, key=lambda pair: pair[1].microseconds.value, default=None)
+        timed = [(line, point) for line in self.versions if (point := line.at(shape))]
+        return min(timed, key=lambda pair: pair[1].microseconds.value, default=None)
 
     def share(self, point: AtShape) -> tuple[float, str] | None:
-        """Of its time, what the work would take at the ceiling that takes longest, and which."""
+        """The share of its time that the work would take at the ceiling that takes longest, and
+        which.
+        """
         flops, moved = point.flops_per_second, point.bytes_per_second
         shares = (((moved if n == DRAM else flops) / r, n) for n, r in self.ceilings.items())
         return max(shares, default=None)
 
 
 def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
-    """Of shapes by name, with their parameters: the parameters in which some of them differ and in
-    nothing else, with those shapes by the value. A shape may stand in several ranges; one whose
-    shapes all stand in longer ones is none, nor are two shapes of which one does.
+    """Find parameters in which some shapes differ and in nothing else, with those shapes by the
+    value.
+
+    A shape may stand in several ranges; one whose shapes all stand in longer ones is none, nor are
+    two shapes if one of them does.
     """
     groups = grouped(
         ((name, json.dumps({**parameters, name: None}, sort_keys=True)), shape)
@@ -315,30 +331,33 @@ def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str,
         if type(value) in (int, float)
     )
     longest: dict[str, int] = {}
-    for found in groups.values():
-        for shape in found:
-            longest[shape] = max(len(found), longest.get(shape, 0))
-    for (name, _), found in groups.items():
-        own = [longest[shape] == len(found) for shape in found]
-        if len(found) >= FEWEST and (any(own) if len(found) > FEWEST else all(own)):
-            yield name, sorted(found, key=lambda shape: float(shapes[shape][name]))
+    for members in groups.values():
+        for shape in members:
+            longest[shape] = max(len(members), longest.get(shape, 0))
+    for (name, _), members in groups.items():
+        longest_here = [longest[shape] == len(members) for shape in members]
+        if len(members) >= FEWEST and (
+            any(longest_here) if len(members) > FEWEST else all(longest_here)
+        ):
+            yield name, sorted(members, key=lambda shape: float(shapes[shape][name]))
 
 
 def over_sizes(
     shapes: Sequence[ShapeEvidence],
     parameter: str,
     variants: Sequence[str],
-    references: Sequence[str],
+    ladder: Ladder,
     *,
     study: str,
     gpu: str,
-    primary: str = "",
     ceilings: Mapping[str, float] | None = None,
 ) -> OverSizes:
-    """``shapes`` differ in ``parameter`` alone, and rise in it; ``primary`` is the reference that
-    was timed alone as well. ``ceilings`` are the measured ones of the GPU, by id. Times of
-    references are those beside the first of the ``variants``, where it was timed with them.
+    """Judge variants over ``shapes`` that differ in ``parameter`` alone, and rise in it.
+
+    ``ceilings`` are the measured ones of the GPU, by id. Times of references are those beside the
+    first of the ``variants``, if it was timed with them.
     """
+    references = [reference.name for reference in ladder.references]
     work = shapes[-1].work
     in_flops = work is not None and work.flops >= LEAST_INTENSITY * work.bytes
     names = [*variants, *references]
@@ -347,8 +366,10 @@ def over_sizes(
 
     def across(name: str) -> AcrossShapes:
         beside = variants[0] if variants and name in references else ""
-        found = (at_shape(each, references, name, beside) for each in times.values())
-        return AcrossShapes(name, tuple(filter(None, found)))
+        results = (
+            at_shape(shape_times, references, name, beside) for shape_times in times.values()
+        )
+        return AcrossShapes(name, tuple(filter(None, results)))
 
     by_size = {
         f"{parameter}={size_words(float(shape.parameters[parameter]))}": times[shape.shape].table
@@ -363,8 +384,8 @@ def over_sizes(
         variants=tuple(map(across, names)),
         references=tuple(references),
         in_flops=in_flops,
-        ceilings={name: known for name in bounds if (known := (ceilings or {}).get(name))},
-        warnings=tuple(warnings_of(by_size, primary)),
+        ceilings={name: rate for name in bounds if (rate := (ceilings or {}).get(name))},
+        warnings=tuple(warnings_of(by_size, ladder.primary_reference)),
     )
 
 

@@ -70,9 +70,9 @@ class ShapeTimes:
         """The table's timing if it has them all, else the newest with them, chained if possible."""
         names = set(variants)
         newest = [t for t in reversed(self.evidence.timings) if t.current >= names]
-        own = [t for t in newest if t is self.table]
+        of_table = [t for t in newest if t is self.table]
         chained = [t for t in newest if t.chained >= names]
-        return next(iter((*own, *chained, *newest)), None)
+        return next(iter((*of_table, *chained, *newest)), None)
 
     def instances(
         self,
@@ -82,12 +82,18 @@ class ShapeTimes:
         beside: str = "",
         every: bool = False,
     ) -> SessionTimes:
-        """Those behind a time, in the timing that has ``beside`` too; empty if none is current."""
+        """The instance times behind a time, in the timing that has ``beside`` too; empty if none is
+        current.
+        """
         timing = self.together(*filter(None, (beside, variant)))
-        known = timing.times.get((variant, regime, False), {}) if timing else {}
+        every_session = timing.times.get((variant, regime, False), {}) if timing else {}
         if timing is None or every:
-            return known
-        return {number: found for number, found in known.items() if number in timing.planned}
+            return every_session
+        return {
+            number: instances
+            for number, instances in every_session.items()
+            if number in timing.planned
+        }
 
     def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
         """None where its present sources were not timed so, or where its calls add nothing."""
@@ -106,11 +112,13 @@ class ShapeTimes:
         every: bool = False,
     ) -> Ratio | None:
         """How many times faster than ``over``; None unless both are correct."""
-        known = [self.evidence.variants.get(name) for name in (over, variant) if name]
-        if not over or not all(one and one.correct for one in known):
+        sides = [self.evidence.variants.get(name) for name in (over, variant) if name]
+        if not over or not all(
+            variant_evidence and variant_evidence.correct for variant_evidence in sides
+        ):
             return None
-        timing, own = self.together(over, variant), self.together(variant)
-        if timing is None or own is None or timing.timing.method != own.timing.method:
+        timing, alone = self.together(over, variant), self.together(variant)
+        if timing is None or alone is None or timing.timing.method != alone.timing.method:
             return None
         before = self.instances(over, regime, beside=variant, every=every)
         after = self.instances(variant, regime, beside=over, every=every)
@@ -125,9 +133,9 @@ class ShapeTimes:
     ) -> tuple[str, Ratio | None]:
         """The one of ``others`` with the smallest ratio over it; "" if none was timed beside it."""
         ratios = {name: self.ratio(name, variant, regime) for name in others}
-        known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
-        least = min(known, key=lambda name: known[name].ratio, default="")
-        return least, known.get(least)
+        timed = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+        least = min(timed, key=lambda name: timed[name].ratio, default="")
+        return least, timed.get(least)
 
     def over_parent(
         self, parent: str, variant: str
@@ -179,9 +187,10 @@ def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
 
 @dataclass(frozen=True)
 class InRegime:
-    """Its time in one regime, and how many times faster than others it is there; None is not
-    collected. ``fastest`` names the reference that ``speedup_over_fastest`` is over: the fastest
-    there.
+    """The time of a variant in one regime, and how many times faster than others it is there; None
+    is not collected.
+
+    ``fastest`` names the fastest reference there, which ``speedup_over_fastest`` is over.
     """
 
     microseconds: Time | None = None
@@ -197,11 +206,11 @@ def in_regimes(
 ) -> Mapping[Regime, InRegime]:
     """A variant in the regimes in which its present sources were timed."""
     references = [reference.name for reference in ladder.references]
-    found: dict[Regime, InRegime] = {}
+    by_regime: dict[Regime, InRegime] = {}
     for regime in Regime:
         if time := times.time(variant, regime):
             fastest, over = times.least(references, variant, regime)
-            found[regime] = InRegime(
+            by_regime[regime] = InRegime(
                 microseconds=time,
                 speedup_over_baseline=times.ratio(ladder.steps[0].variant, variant, regime),
                 speedup_over_parent=times.ratio(parent, variant, regime),
@@ -209,7 +218,7 @@ def in_regimes(
                 speedup_over_fastest=over,
                 fastest=fastest,
             )
-    return found
+    return by_regime
 
 
 LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no GPU since Turing is bound by arithmetic
@@ -289,16 +298,16 @@ class AcrossShapes:
     @property
     def untimed(self) -> Mapping[str, tuple[str, ...]]:
         """Reference to the shapes at which it was not timed, where it was at another."""
-        found: dict[str, tuple[str, ...]] = {}
+        shapes_by_reference: dict[str, tuple[str, ...]] = {}
         for name in dict.fromkeys(name for r in self.shapes for name in r.not_timed):
             shapes = tuple(r.shape for r in self.shapes if name in r.not_timed)
             if len(shapes) < len(self.shapes):
-                found[name] = shapes
-        return found
+                shapes_by_reference[name] = shapes
+        return shapes_by_reference
 
     @property
     def worst(self) -> AtShape | None:
-        """Where the variant does least well."""
+        """The shape at which the variant is worst beside the fastest reference."""
         compared = [r for r in self.shapes if r.claimed]
         return min(compared, key=lambda r: r.claimed.ratio if r.claimed else 0, default=None)
 
@@ -320,12 +329,12 @@ def at_shape(
 ) -> AtShape | None:
     """``beside`` is whose timing a time is of, where it is not that of the fastest reference."""
     evidence = times.evidence
-    time, work, known = times.time(variant), evidence.work, evidence.variants.get(variant)
-    if time is None or work is None or known is None or not known.correct:
+    time, work, recorded = times.time(variant), evidence.work, evidence.variants.get(variant)
+    if time is None or work is None or recorded is None or not recorded.correct:
         return None
     others = [name for name in references if name != variant]
     fastest, over = times.least(others, variant)
-    check = known.checks.get(evidence.shape)
+    check = recorded.checks.get(evidence.shape)
     error = check.times_reference if check else None
     timing = times.together(fastest, variant) if fastest else None
     if beside or fastest:
@@ -456,7 +465,7 @@ class Throttling:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What slowed the GPU down, where that is one of the known limits."""
+        """The power or temperature limits among the reasons."""
         return tuple(word for key, word in LIMITS if any(key in r.lower() for r in self.reasons))
 
     def finding(self, shapes: tuple[str, ...]) -> Finding:
@@ -519,9 +528,14 @@ def timing_facts(
         return None
     sessions = timing.timing.sessions
     every = [
-        one for s in timing.timing.together for one in s.series if one.regime == Regime.CHAINED
+        series
+        for s in timing.timing.together
+        for series in s.series
+        if series.regime == Regime.CHAINED
     ]
-    held = Counter(v for s in timing.timing.together for v in {one.variant for one in s.series})
+    held = Counter(
+        v for s in timing.timing.together for v in {series.variant for series in s.series}
+    )
     return TimingFacts(
         file=timing.file,
         method=timing.timing.method,
@@ -562,7 +576,7 @@ def _controls(timing: TimedTogether) -> Iterator[Control]:
 def interference_of(timing: TimedTogether, reference: str) -> Interference | None:
     """None where the reference was not timed chained both alone and beside the steps."""
     key = (reference, Regime.CHAINED, False)
-    sides = [found.get(key, {}) for found in (timing.alone, timing.times)]
+    sides = [times_by_key.get(key, {}) for times_by_key in (timing.alone, timing.times)]
     times = [logarithms(side) for side in sides]
     if not all(times):
         return None
@@ -590,10 +604,10 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
     if not shares or not any(shares):
         return None
     clocks = {
-        variant: median(known)
+        variant: median(mhz)
         for (variant, regime, control), times in timing.times.items()
         if regime == Regime.CHAINED and not control and variant in timing.current
-        if (known := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
+        if (mhz := [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz])
     }
     slowest = min(clocks, key=clocks.__getitem__, default="")
     return Throttling(
@@ -645,18 +659,20 @@ def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> 
 
 def timing_warnings(by_shape: Mapping[str, TimingFacts | None], table: str) -> Iterator[Finding]:
     """Shapes other than the ``table``'s are named."""
-    known = {shape: facts for shape, facts in by_shape.items() if facts}
-    for shape, facts in known.items():
+    timed = {shape: facts for shape, facts in by_shape.items() if facts}
+    for shape, facts in timed.items():
         yield from _session_warnings(facts, "" if shape == table else shape)
-    yield from throttling_warnings({s: f.throttling for s, f in known.items() if f.throttling})
+    yield from throttling_warnings({s: f.throttling for s, f in timed.items() if f.throttling})
 
 
 def throttling_warnings(by_shape: Mapping[str, Throttling]) -> Iterator[Finding]:
     """One a reason with its shapes, of the largest share and then of the lowest clock."""
-    limits = grouped((found.limits or found.reasons, shape) for shape, found in by_shape.items())
+    limits = grouped(
+        (throttling.limits or throttling.reasons, shape) for shape, throttling in by_shape.items()
+    )
     for shapes in limits.values():
         worst = max(
             (by_shape[shape] for shape in shapes),
-            key=lambda found: (found.share, -(found.sm_clock_mhz or math.inf)),
+            key=lambda throttling: (throttling.share, -(throttling.sm_clock_mhz or math.inf)),
         )
         yield worst.finding(tuple(shapes))
