@@ -15,7 +15,7 @@ from workbench.judge.ladder import Ablation
 from workbench.render import answers, as_table, brief, html, markdown
 from workbench.render.as_json import plain_data
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document.blocks import Table, plain
+from workbench.render.document.blocks import LADDER, Section, Table, plain
 from workbench.render.document.ladder_report import report
 from workbench.render.document.ladder_view import fitted, rows, screen
 from workbench.render.document.phrases import has_figures, verdict_words
@@ -88,6 +88,23 @@ def test_the_sizes_stand_under_the_headline_and_the_report_is_small(study: str) 
     sizes = not_none(ladder_of(study).across).shapes
     assert below.count("\n| ") == len(sizes) + 2
     assert "| fastest reference (µs) | vs it [95 % interval] |" in below
+    alone = [each for each in sizes if each.claimed is not each.speedup_over_fastest]
+    assert below.count(" alone |") == len(alone)
+    assert ("Alone: measured without other kernels" in below) == any(each.alone for each in sizes)
+    chart = text.split("\n## Time over size\n")[1].split("\n## Time by variant\n")[0]
+    assert "sizes-light.svg" in chart
+    assert "sizes-phone-light.svg" in chart
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_change_says_at_which_sizes_it_holds(study: str) -> None:
+    found = ladder_of(study)
+    for variant, block in blocks_of(study).items():
+        row, known = found.row(variant), set(found.over_parents[variant])
+        known |= {row.judged_at or found.shape} if row.over_parent else set()
+        holds = re.search(r"^\*\*Holds\*\* at \d+ of (\d+) timed sizes", block, re.MULTILINE)
+        assert bool(holds) == (len(known) > 1), variant
+        assert holds is None or int(holds[1]) == len(known)
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -130,7 +147,8 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     assert all(on_page[text[0]] == text for text in texts)
     written = html.Writer({}, {}).blocks([page])
     assert all(html.escape(text[1]) in written for text in texts)
-    (wide,) = (b for b in report(found, {}).blocks[2].blocks if isinstance(b, Table))  # type: ignore[union-attr]
+    (section,) = (b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == LADDER)
+    (wide,) = (block for block in section.blocks if isinstance(block, Table))
     assert three(wide) == texts
 
     data = plain_data(answers.ablation(found))

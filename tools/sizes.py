@@ -119,7 +119,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
     for case, each in known.items():
         name = f"sizes/{case}"
         charts |= size_lines(each, name=name).files()
-        alt = f"Ratio of {page.study} to the fastest reference over {each.parameter}: {case}"
+        alt = f"Time of {page.study} over {each.parameter}, beside the references: {case}"
         parts.append(markdown.picture(Chart(name, alt, words(""))))
     return "\n\n".join(parts), charts
 

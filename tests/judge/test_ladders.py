@@ -23,8 +23,8 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
-from workbench.render.document.blocks import plain
-from workbench.render.document.ladder_view import shapes_table
+from workbench.render.document.blocks import Table, plain
+from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.phrases import gate_name, verdict_words
 from workbench.render.document.result import across
 from workbench.render.document.step import verdict_line
@@ -395,9 +395,8 @@ def test_the_rate_is_of_bytes_where_those_are_what_counts(intensity: float, unit
         for result in judged.across.shapes
     )
     everywhere = replace(judged.across, shapes=results)
-    head, _, first, *_ = markdown.table(
-        shapes_table(replace(judged, across=everywhere))
-    ).splitlines()
+    shown = markdown.blocks(sizes_table(replace(judged, across=everywhere)))
+    head, _, first, *_ = shown.splitlines()
     assert f" {unit} " in head
     assert (" 1.00 " in first) is (unit == "TB/s")
 
@@ -409,7 +408,8 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
     few, many = judged.across.shapes
     few = replace(few, flops_per_second=1e12, bytes_per_second=2e12)
     many = replace(many, flops_per_second=500e12, bytes_per_second=1e12)
-    shown = shapes_table(replace(judged, across=replace(judged.across, shapes=(few, many))))
+    found = replace(judged, across=replace(judged.across, shapes=(few, many)))
+    (shown,) = (block for block in sizes_table(found) if isinstance(block, Table))
     assert [column.key for column in shown.columns][1:4] == ["time", "rate", "traffic"]
     assert [markdown.spans(row.cells["rate"].text) for row in shown.rows] == ["1.00", "500"]
     assert [markdown.spans(row.cells["traffic"].text) for row in shown.rows] == ["2.00", "1.00"]

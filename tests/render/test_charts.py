@@ -20,7 +20,7 @@ from made_ladder import CEILINGS, ablation, not_current, with_row
 from workbench.app.executor import Local
 from workbench.app.judge import judged
 from workbench.app.target import find_recorded
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Time
 from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
@@ -70,7 +70,8 @@ def test_no_drawing_library_is_imported() -> None:
 
 def test_light_and_dark_differ_in_their_style_alone() -> None:
     files = chart_files(ablation(3))
-    names = [f"{name}{end}" for name in CHARTS for end in ("", "-phone")]
+    drawn = [name for name in CHARTS if name != "sizes"]  # it is of one size
+    names = [f"{name}{end}" for name in drawn for end in ("", "-phone")]
     assert list(files) == [f"{name}-{shade}.svg" for name in names for shade in ("light", "dark")]
     for name in names:
         light, dark = (files[f"{name}-{shade}.svg"].splitlines() for shade in ("light", "dark"))
@@ -89,7 +90,8 @@ def test_names_of_any_kind_are_text(name: str) -> None:
     sides = dataclasses.replace(not_none(row.against_parent), after=nasty)
     named = dataclasses.replace(row, variant=nasty, against_parent=sides)
     rows = tuple(named if each is row else each for each in found.rows)
-    found = dataclasses.replace(found, rows=rows)
+    sized = AtShape("a|b", {}, time(1.0), "", None, None, 1.0, 1.0, None)
+    found = dataclasses.replace(found, rows=rows, across=AcrossShapes(nasty, (sized,)))
     drawing = chart(name, found)
     for picture in (*drawing.files().values(), f"<div>{drawing.inline()}</div>"):
         root = ET.fromstring(picture.encode())
@@ -320,24 +322,19 @@ def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
     inside(size_lines(over(names)))
 
 
-def test_steps_are_drawn_over_the_fastest_reference_with_their_intervals() -> None:
-    found = over(30, references=2)
-    ratio = Ratio(1.5, 1.2, 1.9)
-    lines = tuple(
-        dataclasses.replace(
-            line,
-            shapes=tuple(dataclasses.replace(p, speedup_over_fastest=ratio) for p in line.shapes),
-        )
-        for line in found.variants
-    )
-    drawn = size_lines(dataclasses.replace(found, variants=lines))
-    inside(drawn)
-    told = pages.texts(drawn)
-    assert "v0" in told  # the fastest
-    assert "v27" in told  # the last step
-    assert not {"v28", "v29"} & set(told)
-    assert "fastest reference" in told
-    assert pages.texts(size_lines(found)) == ["no version was timed beside a reference"]
+def test_times_over_the_size_stand_beside_the_newest_version() -> None:
+    found = over(9, references=2)
+    told = pages.texts(size_lines(found))
+    assert {"v6", "v7", "v8", "v1"} <= set(told)
+    assert "v0" not in told  # more than there are colours
+    assert pages.texts(size_lines(dataclasses.replace(found, variants=found.variants[-2:]))) == [
+        "no version was timed at these sizes"
+    ]
+    ladder = studies()["attention"]
+    told = pages.texts(chart("sizes", ladder))
+    assert {row.variant for row in ladder.references} <= set(told)
+    assert "B=4 H=16 S=2048 D=128 causal" in told
+    assert "4.58 µs" in told
 
 
 # ---- names

@@ -63,8 +63,9 @@ def test_headings_are_in_order_and_skip_no_level() -> None:
     found, sources = pages.recorded()
     document = report(found, sources.diffs)
     told = [plain(b.title) for b in document.blocks if isinstance(b, Section) and b.title]
-    assert titles == [*told[:3], CODE, *told[3:], "Every figure, side by side"]
-    assert titles[1:3] == ["Time by variant", "Steps, with diffs and stall time by line"]
+    assert titles == [*told[:4], CODE, *told[4:], "Every figure, side by side"]
+    by_variant = ["Time by variant", "Steps, with diffs and stall time by line"]
+    assert titles[1:4] == ["Time over size", *by_variant]
 
 
 def test_landmarks_captions_and_names() -> None:

@@ -296,6 +296,8 @@ class Ablation:
     change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     ``shapes`` has the parameters of every shape of the study, checked ones too.
+    ``over_parents`` has the claimed ratio of each step over its parent by shape, wherever both were
+    timed.
     ``taken`` are the names of all steps of the study.
     """
 
@@ -325,6 +327,7 @@ class Ablation:
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
     taken: frozenset[str] = field(default=frozenset(), repr=False)
+    over_parents: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict, repr=False)
 
     @property
     def everything(self) -> tuple[Row, ...]:
@@ -339,6 +342,11 @@ class Ablation:
         """The level of memory that the points' roofs are over, by most of them."""
         bases = Counter(row.roofline.base for row in self.everything if row.roofline)
         return bases.most_common(1)[0][0] if bases else DRAM
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the ladder's outcome was timed at several shapes."""
+        return self.across is not None and len(self.across.shapes) > 1
 
     @property
     def moves_only(self) -> bool:
@@ -687,7 +695,18 @@ def judge(
         work=table.evidence.work,
         taken=frozenset(step.variant for step in evidence.ladder.steps),
         claimed=claimed(evidence, table.times, best_of(rows)),
+        over_parents={step.variant: _over_parent(views, step) for step in shown},
     )
+
+
+def _over_parent(views: Views, step: Step) -> Mapping[str, Ratio]:
+    times = (
+        (shape, view.times.over_parent(step.parent or "", step.variant))
+        for shape, view in views.items()
+    )
+    return {
+        shape: over for shape, (chained, alone, *_) in times if (over := smaller(chained, alone))
+    }
 
 
 def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:

@@ -234,7 +234,7 @@ class AtShape:
     ``accuracy`` the error there as a multiple of the primary reference's. ``nodes`` are what
     one call of the fastest reference is made of. ``not_timed`` are references that were not timed
     beside the variant: the fastest one might be among them. ``alone`` is the ratio over the fastest
-    with no other kernel, at the power limit.
+    with no other kernel, at the power limit. ``references`` are the times of all beside it.
     """
 
     shape: str
@@ -249,6 +249,7 @@ class AtShape:
     nodes: tuple[GraphNode, ...] = field(default=(), repr=False)
     not_timed: tuple[str, ...] = ()
     alone: Ratio | None = None
+    references: Mapping[str, Time] = field(default_factory=dict, repr=False)
 
     @property
     def claimed(self) -> Ratio | None:
@@ -353,6 +354,7 @@ def at_shape(
         nodes=timing.timing.nodes.get(fastest, ()) if timing else (),
         not_timed=tuple(r for r in others if times.ratio(r, variant) is None),
         alone=times.least(others, variant, Regime.ALONE)[1],
+        references={r: time for r in others if (time := times.beside(variant, r))},
     )
 
 

@@ -27,7 +27,7 @@ from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog
 from workbench.ncu.report_file import Launch, Report, pick_launch
 from workbench.render import as_json, as_table, html, markdown
-from workbench.render.chart.charts import CHARTS, chart
+from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_view, launches, pair, variant
@@ -38,9 +38,7 @@ from workbench.render.document.blocks import (
     Paragraph,
     plain,
     warned,
-    words,
 )
-from workbench.render.document.captions import caption_of
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.result import answer, warnings
@@ -114,7 +112,8 @@ class Ablated(Shown, Ablation):
         return as_table.variants(self)
 
     def plot(self, kind: str = "times") -> Drawing:
-        """Return the chart of the report of a kind: ``times``, ``roofline`` or ``stall-time``.
+        """Return the chart of the report of a kind: ``times``, ``sizes``, ``roofline`` or
+        ``stall-time``.
 
         Raises UsageError for any other kind.
         """
@@ -125,9 +124,8 @@ class Ablated(Shown, Ablation):
     def _blocks(self) -> Sequence[Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
         head: list[Block] = [Paragraph(answer(self)), table]
-        every = ((name, *caption_of(name, self.base)) for name in CHARTS)
-        charts = [Chart(name, alt, words(caption)) for name, alt, caption in every]
-        return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts]
+        drawn = [each.block for each in charts(self)]
+        return [*head, *ladder_view.account(self), *warned(warnings(self)), *drawn]
 
 
 def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Ablated:

@@ -19,7 +19,6 @@ from workbench.render.chart.svg import KEPT, Canvas, Drawing
 from workbench.render.document import advice, launches, pair, variant, why
 from workbench.render.document.blocks import (
     Block,
-    Chart,
     Document,
     Fold,
     Marking,
@@ -63,7 +62,7 @@ def show_page(
         charts.append(_memory(key, report.name, {name: each}))
         blocks: list[Block] = [
             *advice.first_look(details.advice, details.hottest),
-            _chart(charts[-1]),
+            charts[-1].block,
             paragraph("Top bottlenecks:"),
             *launches.bottlenecks(details),
             *variant.profile(details.figures, details.stalls, details.occupancy_limiters, ()),
@@ -74,7 +73,7 @@ def show_page(
     table: list[Block] = [
         launches.group_table(groups),
         *launches.untimed(groups),
-        _chart(charts[0]),
+        charts[0].block,
     ]
     document = _document(report.name, [launches.about(report)], table, steps, len(groups))
     return PageContent(
@@ -113,7 +112,7 @@ def diff_page(
         rest = pair.kernels(launches_, both, SIDES, source=True).blocks[len(account) :]
         blocks = [
             *account,
-            *map(_chart, drawn),
+            *(each.block for each in drawn),
             *_diff(both, names),
             *rest,
         ]
@@ -127,7 +126,7 @@ def diff_page(
         *pair.comparable(warnings),
         *launches.unmatched(matching, (before.name, after.name)),
     ]
-    table: list[Block] = [launches.pair_table(matching.groups), _chart(charts[0])]
+    table: list[Block] = [launches.pair_table(matching.groups), charts[0].block]
     title = f"{before.name} → {after.name}"
     document = _document(title, head, table, steps, len(matching.groups))
     return PageContent(
@@ -170,10 +169,6 @@ def _diff(both: PairRead, names: Sequence[str]) -> list[Block]:
     if not both.lines.has_costs or not both.lines.hunks:
         return pair.costliest(both.lines, SIDES)
     return [Fold(words("Source beside source"), (SourceChange(names[1], names[0]),))]
-
-
-def _chart(drawing: Drawing) -> Chart:
-    return Chart(drawing.name, drawing.alt, words(drawing.caption))
 
 
 def _memory(name: str, where: str, kernels: Mapping[str, LaunchProfile]) -> Drawing:

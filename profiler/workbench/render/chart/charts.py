@@ -9,18 +9,20 @@ from workbench.judge.ladder import Ablation
 from workbench.render.chart.roofline import roofline
 from workbench.render.chart.stalls import Pair, draw, pair, stall_time
 from workbench.render.chart.svg import Drawing
-from workbench.render.chart.time_charts import step_times
-from workbench.render.document.captions import caption_of
+from workbench.render.chart.time_charts import over_sizes, step_times
+from workbench.render.document.captions import SIZES, caption_of
+from workbench.render.document.phrases import table_size
 from workbench.render.document.step import step_chart
 
 # What draws each and returns where it ends, its title, and what it is about.
 CHARTS: Mapping[str, tuple[Callable[..., float], str, str]] = {
-    "times": (step_times, "Time by step", "µs per call, logarithmic"),
+    SIZES: (over_sizes, "Time over size", "times at each size, relative to the best variant's"),
+    "times": (step_times, "Time by variant", "µs per call, logarithmic"),
     "roofline": (roofline, "Roofline", "required work over the time under ncu"),
     "stall-time": (
         stall_time,
-        "Stall time by step",
-        "µs under ncu, each step beside its parent and on its scale",
+        "Stall time by variant",
+        "µs under ncu, each variant beside its parent and on its scale",
     ),
 }
 
@@ -30,13 +32,16 @@ def chart(name: str, ablation: Ablation) -> Drawing:
     fill, title, about = CHARTS[name]
     captions = caption_of(name, ablation.base)
     filled = partial(fill, ablation=ablation)
-    return Drawing(name, title, f"{_where(ablation)}; {about}", filled, *captions)
+    where = f"{ablation.study}, {ablation.gpu}" if name == SIZES else _where(ablation)
+    return Drawing(name, title, f"{where}; {about}", filled, *captions)
 
 
 def charts(ablation: Ablation) -> list[Drawing]:
-    """Return all; without a roofline where the problem needs no arithmetic."""
-    names = [name for name in CHARTS if name != "roofline" or not ablation.moves_only]
-    return [chart(name, ablation) for name in names]
+    """Return all; without a roofline where the problem needs no arithmetic, and without sizes where
+    there is one.
+    """
+    absent = ["roofline"] * ablation.moves_only + [SIZES] * (not ablation.has_sizes)
+    return [chart(name, ablation) for name in CHARTS if name not in absent]
 
 
 def page_charts(ablation: Ablation) -> list[Drawing]:
@@ -61,4 +66,4 @@ def chart_files(ablation: Ablation) -> dict[str, str]:
 
 
 def _where(ablation: Ablation) -> str:
-    return f"{ablation.study}, {ablation.shape}, {ablation.gpu}"
+    return f"{ablation.study}, {table_size(ablation)}, {ablation.gpu}"

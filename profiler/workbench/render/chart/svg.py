@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from workbench.derive.figures import added
 from workbench.judge.ladder import Row
 from workbench.render import html
-from workbench.render.document.blocks import Marking
+from workbench.render.document.blocks import Chart, Marking, words
 from workbench.render.document.phrases import kind, reason
 from workbench.words import ABSENT
 
@@ -172,7 +172,7 @@ class Log(NamedTuple):
             first, last = math.ceil(self.low / step), math.floor(self.high / step)
             return [round(n * step, 12) for n in range(first, last + 1)]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        digits = (1, 2, 5) if span < 30 else (1,)
+        digits = (1, 2, 5) if span < 100 else (1,)
         ticks = [digit * 10.0**power for power in powers for digit in digits]
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
@@ -338,6 +338,11 @@ class Drawing:
     fill: Callable[[Canvas], float]
     alt: str = ""
     caption: str = ""
+
+    @property
+    def block(self) -> Chart:
+        """Return its place in a document."""
+        return Chart(self.name, self.alt, words(self.caption))
 
     def on(self, width: float = WIDTH) -> Canvas:
         """Return the chart without its title."""

@@ -1,23 +1,25 @@
-"""Time by step, and speed over the size with its intervals."""
+"""Time by variant, and time over the size, both as rows of marks on a logarithmic axis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Time
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.sweeps import OverSizes, size_words
+from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
 from workbench.render.document.captions import SIZES, caption_of
-from workbench.render.document.phrases import shape_words, short_change, verdict
-from workbench.render.numbers import microseconds
+from workbench.render.document.phrases import shape_name, shape_words, short_change, verdict
+from workbench.render.numbers import factor, microseconds
 from workbench.words import Verdict
 
 PATH, REFERENCE = svg.Stroke("step", 1.5), svg.Stroke("reference", 1.2, "5 3")
 GAP, ROW, LINE = 8.0, 24.0, 15.0  # beside a column, a step, and the name of a reference
-NAMES, CHANGES, TICKS = 180.0, 290.0, 6  # the most of each
-COLOURS = ("blue", "vermilion", "green", "pink", "orange", "sky", "grey")
+NAMES, CHANGES, TICKS = 230.0, 290.0, 6  # the most of each
+COLOURS = ("vermilion", "green", "pink", "orange", "purple", "brown", "grey")
+LOOKS = [svg.Sign("diamond", colour, size=11) for colour in COLOURS]
 
 
 def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -30,14 +32,13 @@ def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
     if not steps:
         return canvas.missing(missing, canvas.instead("timing not collected"))
     lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
-    changes = ["" if canvas.narrow else short_change(row) for row, _ in steps]
-    change = svg.names_end([row.variant for row, _ in steps], canvas.most(NAMES))
-    value = min(CHANGES, 1 + max(svg.text_width(text, svg.SMALL) for text in changes))
-    value += change + GAP
-    value += max(svg.text_width(microseconds(time.value), svg.TEXT, bold=True) for _, time in steps)
-    scale = svg.Log(min(lows) / 1.2, max(highs) * 1.15, value + GAP, canvas.right)
     top = LINE * len(references) + 6
+    changes = ["" if canvas.narrow else short_change(row) for row, _ in steps]
+    names, shown = [row.variant for row, _ in steps], [microseconds(t.value) for _, t in steps]
+    heights = [top + ROW * (n + 0.5) for n in range(len(steps))]
     bottom = top + ROW * len(steps)
+    left = _columns(canvas, names, changes, shown, heights)
+    scale = svg.Log(min(lows) / 1.2, max(highs) * 1.15, left, canvas.right)
     ticks = scale.ticks(3 if canvas.narrow else TICKS)
     canvas.ticks(scale, [(tick, f"{tick:,g} µs") for tick in ticks], top, bottom)
     for place, (row, time) in enumerate(references):
@@ -46,80 +47,106 @@ def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
         canvas.line(((x, y + 2), (x, bottom)), REFERENCE)
         at = (x + 5 if fits else x - 5, y + svg.SMALL)
         canvas.text(at, name, svg.SMALL, "reference", "start" if fits else "end", halo=True)
-    places = [(scale.at(time.value), top + ROW * (n + 0.5)) for n, (_, time) in enumerate(steps)]
-    canvas.line(places, PATH)
-    for (row, time), words, (x, y) in zip(steps, changes, places, strict=True):
-        shown, base = microseconds(time.value), y + 0.35 * svg.TEXT
-        room = value - svg.text_width(shown, svg.TEXT, bold=True) - GAP - change
-        canvas.name((svg.EDGE, base), row.variant, change - GAP - svg.EDGE)
-        canvas.text((change, base), svg.fitted(words, room, svg.SMALL), svg.SMALL, "muted")
-        canvas.text((value, base), shown, svg.TEXT, "ink", "end", bold=True)
+    canvas.line([(scale.at(t.value), y) for (_, t), y in zip(steps, heights, strict=True)], PATH)
+    for (row, time), words, y in zip(steps, shown, heights, strict=True):
         low, high = map(scale.at, _ends(time))
         if high - low > 10:
             canvas.line(((low, y), (high, y)), svg.Stroke(svg.sign_of(row).colour, 1.4))
         judged = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
-        canvas.sign((x, y), svg.sign_of(row), f"{row.variant}: {shown}{judged}", 10)
+        sign = svg.sign_of(row)
+        canvas.sign((scale.at(time.value), y), sign, f"{row.variant}: {words}{judged}", 10)
     return canvas.missing(missing, bottom + 24)
+
+
+def _columns(
+    canvas: svg.Canvas,
+    names: Sequence[str],
+    notes: Sequence[str],
+    values: Sequence[str],
+    heights: Sequence[float],
+) -> float:
+    """Write a name, a note and a time in bold a row; return where the axis may begin."""
+    second = svg.names_end(names, canvas.most(NAMES))
+    wide = [svg.text_width(value, svg.TEXT, bold=True) for value in values]
+    end = min(CHANGES, 1 + max(svg.text_width(note, svg.SMALL) for note in notes))
+    end += second + GAP + max(wide)
+    for name, note, value, own, y in zip(names, notes, values, wide, heights, strict=True):
+        base, room = y + 0.35 * svg.TEXT, end - own - GAP - second
+        canvas.name((svg.EDGE, base), name, second - GAP - svg.EDGE)
+        canvas.text((second, base), svg.fitted(note, room, svg.SMALL), svg.SMALL, "muted")
+        canvas.text((end, base), value, svg.TEXT, "ink", "end", bold=True)
+    return end + GAP
 
 
 def _timed(rows: Sequence[Row]) -> list[tuple[Row, Time]]:
     return [(row, row.time) for row in rows if row.time and row.time.value > 0]
 
 
-def _ends(time: Time | Ratio) -> tuple[float, float]:
-    value = time.value if isinstance(time, Time) else time.ratio
-    return time.low or value, time.high or value
+def _ends(time: Time) -> tuple[float, float]:
+    return time.low or time.value, time.high or time.value
+
+
+def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw the best variant and all references at every size, the smallest time first."""
+    across = ablation.across or AcrossShapes("", ())
+    rows = {
+        shape_name(each.shape, ablation): {
+            across.variant: each.microseconds.value,
+            **{name: time.value for name, time in each.references.items()},
+        }
+        for each in sorted(across.shapes, key=lambda each: each.microseconds.value)
+    }
+    return _sizes(canvas, rows, across.variant)
 
 
 def size_lines(over: OverSizes, name: str = SIZES) -> svg.Drawing:
-    """Return the versions of one range over the fastest reference."""
-    shared = shape_words(over.others)
-    title = f"Ratio to the fastest reference over {over.parameter}"
-    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
-    return svg.Drawing(name, title, subtitle, partial(_lines, over=over), *caption_of(SIZES))
-
-
-def _most_telling(over: OverSizes) -> dict[str, list[tuple[float, Ratio]]]:
-    """Return sizes and ratios of versions timed beside a reference: the fastest at any size, then
-    the last ones, as many as there are colours.
+    """Return the chart of one range: the newest version of those timed at most sizes, and beside
+    it the references and the versions before it.
     """
-    points = {
-        line.variant: [
-            (over.sizes[at.shape], at.speedup_over_fastest)
-            for at in line.shapes
-            if at.speedup_over_fastest
-        ]
-        for line in over.versions
-        if line.ratios
+    shared = shape_words(over.others)
+    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
+    base = max(reversed(over.versions), key=lambda each: len(each.shapes), default=None)
+    rows = {
+        f"{over.parameter}={size_words(size)}": {
+            line.variant: point.microseconds.value
+            for line in reversed(over.variants)
+            if (point := line.at(shape))
+        }
+        for shape, size in over.sizes.items()
     }
-    fastest = [over.fastest_at(shape) for shape in over.sizes]
-    wanted = dict.fromkeys([*(rows[0].variant for rows in fastest if rows), *reversed(points)])
-    kept = [name for name in wanted if name in points][: len(COLOURS)]
-    return {name: points[name] for name in points if name in kept}
+    fill = partial(_sizes, rows=rows, base=base.variant if base else "")
+    return svg.Drawing(name, f"Time over {over.parameter}", subtitle, fill, *caption_of(SIZES))
 
 
-def _lines(canvas: svg.Canvas, over: OverSizes) -> float:
-    drawn = _most_telling(over)
-    if not drawn:
-        return canvas.instead("no version was timed beside a reference") + 6
-    ratios = [ratio for points in drawn.values() for _, ratio in points]
-    lows, highs = zip((1.0, 1.0), *map(_ends, ratios), strict=True)
-    sizes = sorted({size for points in drawn.values() for size, _ in points})
-    across = svg.Log(sizes[0] / 1.15, sizes[-1] * 1.15, 52, canvas.right)
-    plot = svg.Plot(across, svg.Log(min(lows) / 1.06, max(highs) * 1.06, 354, 34))
-    ticks = [(size, size_words(size)) for size in sizes]  # there is nothing between sizes
-    canvas.axes(plot, ticks, over.parameter, "speed ÷ that of the fastest reference")
-    canvas.line((plot.at(across.low, 1.0), plot.at(across.high, 1.0)), REFERENCE)
-    strokes = {name: svg.Stroke(colour, 2.0) for name, colour in zip(drawn, COLOURS, strict=False)}
-    for name, stroke in strokes.items():
-        places = [plot.at(size, ratio.ratio) for size, ratio in drawn[name]]
-        canvas.line(places, stroke)
-        for (_, ratio), (x, y) in zip(drawn[name], places, strict=True):
-            foot, top = map(plot.y.at, _ends(ratio))
-            if foot - top > 6:  # an interval that is higher than its mark
-                for ends in ((x, foot), (x, top)), *(((x - 3, y), (x + 3, y)) for y in (foot, top)):
-                    canvas.line(ends, stroke._replace(width=1.2))
-            canvas.sign((x, y), svg.Sign("circle", stroke.colour, size=7))
-    return (
-        canvas.legend([*strokes.items(), ("fastest reference", REFERENCE)], plot.y.start + 44) + 6
-    )
+def _sizes(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: str) -> float:
+    """Draw a row a size: the times there as multiples of that of ``base``, on one axis."""
+    rows = {name: times for name, times in rows.items() if base in times}
+    if not rows:
+        return canvas.instead("no version was timed at these sizes")
+    names = dict.fromkeys(name for times in rows.values() for name in times if name != base)
+    looks = {base: svg.KEPT, **dict(zip(names, LOOKS, strict=False))}
+    above = LINE if canvas.narrow else 0.0  # on a phone a size stands over its marks
+    top = canvas.legend([*looks.items()], 0) + 12
+    heights = [top + (ROW + above) * n + above + ROW / 2 for n in range(len(rows))]
+    bottom = heights[-1] + ROW / 2
+    blank = [""] * len(rows)
+    values = [microseconds(times[base]) for times in rows.values()]
+    left = _columns(canvas, blank if above else [*rows], blank, values, heights)
+    points = {
+        name: [
+            (t[name] / t[base], y) for t, y in zip(rows.values(), heights, strict=True) if name in t
+        ]
+        for name in looks
+    }
+    every = [ratio for row in points.values() for ratio, _ in row]
+    scale = svg.Log(min(every) / 1.1, max(every) * 1.1, left, canvas.right)
+    ticks = [(tick, f"{tick:g}x") for tick in scale.ticks(4 if canvas.narrow else 8)]
+    canvas.ticks(scale, ticks, top, bottom)
+    for name, row in points.items():
+        canvas.line([(scale.at(ratio), y) for ratio, y in row], svg.Stroke(looks[name].colour, 1.0))
+        for ratio, y in row:
+            canvas.sign((scale.at(ratio), y), looks[name], f"{name}: {factor(ratio)}", 9)
+    for name, y in zip(rows, heights, strict=True) if above else ():
+        text = svg.fitted(name, canvas.right - svg.EDGE, svg.SMALL)
+        canvas.text((svg.EDGE, y - LINE), text, svg.SMALL, "muted", halo=True)
+    return bottom + 24

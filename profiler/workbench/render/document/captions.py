@@ -29,9 +29,9 @@ CAPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "stall, less than its length would be saved.",
         ),
         SIZES: (
-            "Speed over the size, relative to the fastest reference.",
-            "Chained time of the fastest reference at that size over the step's, with its 95 % "
-            "interval. The dashed line is the reference; above it the step is faster.",
+            "Time of the best variant and of the references at each size.",
+            "A row is a size, with the best variant's time. A mark is a time there as a multiple "
+            "of that one: right of 1x it is slower. Times are per call, between two other kernels.",
         ),
     }
 )

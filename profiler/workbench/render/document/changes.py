@@ -13,6 +13,7 @@ from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import ISSUING, UNSAMPLED
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
 from workbench.judge.comparison import Comparison
+from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
 from workbench.render.document import hunks, why
@@ -38,6 +39,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.limits import stall_words
 from workbench.render.document.phrases import (
     brief_shape,
+    has_same_speed,
     judged,
     kind,
     parent_of,
@@ -49,6 +51,7 @@ from workbench.render.numbers import (
     clip,
     count,
     factor,
+    fine,
     harmless,
     interval,
     microseconds,
@@ -134,7 +137,7 @@ def change(row: Row, ablation: Ablation, changes: SourceDiff | None) -> Section:
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
     changed = line(strong("Changed."), " ", authored(row.step.key_change), ". ")
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
-    blocks += _why(row, ablation)
+    blocks += [*_why(row, ablation), *_sizes(row, ablation)]
     if changes is not None:
         blocks += _lines(changes, parent, row.variant)
     blocks += _after(row)
@@ -167,6 +170,32 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
     yield evidence(pair, (f"{parent_of(row)}{place}", f"{row.variant}{place}"))
     if pair.largest_changes.launch:
         yield paragraph(f"Launch: {why.launch(pair)}.")
+
+
+def _sizes(row: Row, ablation: Ablation) -> Iterator[Block]:
+    """The sizes at which the change holds, where several were timed: it is faster there, or as a
+    bug fix no slower, by its interval.
+    """
+    over = {**ablation.over_parents.get(row.variant, {})}
+    if decided := row.deciding_speedup or row.over_parent:
+        over[row.judged_at or ablation.shape] = decided
+    if len(over) < 2:
+        return
+    holds, same, slower = [], 0, []
+    for shape, ratio in sorted(over.items(), key=lambda item: -item[1].ratio):
+        is_same = has_same_speed(ratio) or (ratio.low or 0.0) < 1 < (ratio.high or 0.0)
+        if (ratio.ratio > 1 and not is_same) or (is_same and shows_bug(row.gates)):
+            holds.append(fine(ratio.ratio))
+        elif is_same:
+            same += 1
+        else:
+            name = "the table's size" if shape == ablation.shape else brief_shape(shape, ablation)
+            slower.append(f"{name} ({fine(ratio.ratio)})")
+    text = f" at {len(holds)} of {len(over)} timed sizes"
+    text += f": {' to '.join(dict.fromkeys(holds[:1] + holds[-1:]))}" * bool(holds)
+    text += f"; the same speed at {same}" * bool(same)
+    text += f"; slower at {', '.join(slower)}" * bool(slower)
+    yield paragraph(strong("Holds"), f"{text}.")
 
 
 Marked = tuple[str, SourceRow]  # the sign of a line in a diff

@@ -44,9 +44,16 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.captions import caption_of
-from workbench.render.document.ladder_view import fitted, shapes_table
-from workbench.render.document.phrases import judged, shape_name, steps, took, verdict
+from workbench.render.document.captions import SIZES, caption_of
+from workbench.render.document.ladder_view import fitted, sizes_table
+from workbench.render.document.phrases import (
+    judged,
+    shape_name,
+    steps,
+    table_size,
+    took,
+    verdict,
+)
 from workbench.render.document.step import anchor, step_section
 from workbench.render.numbers import number, percent
 from workbench.words import ABSENT, Verdict, grouped
@@ -70,9 +77,11 @@ def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> D
 
 
 def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) -> Document:
+    over_sizes = Section(SIZES, words("Time over size"), (_chart(SIZES, ablation),))
     sections = (
-        Section("result", (), (paragraph(said.answer(ablation)), *sizes(ablation))),
+        Section("result", (), (paragraph(said.answer(ablation)), *sizes_table(ablation))),
         Section("possible", words("What is possible"), tuple(possible(ablation))),
+        *[over_sizes] * ablation.has_sizes,
         Section("ladder", words("Time by variant"), (*_ladder(ablation), *more_rows)),
         steps,
         _failures(ablation),
@@ -82,12 +91,6 @@ def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) ->
         Section("method", words("Method and limits"), tuple(method(ablation))),
     )
     return Document(line(ablation.title or ablation.study), sections, facts(ablation))
-
-
-def sizes(ablation: Ablation) -> list[Block]:
-    """The best variant at every size where it was timed, if there are several."""
-    across = ablation.across
-    return [shapes_table(ablation)] if across and len(across.shapes) > 1 else []
 
 
 def possible(ablation: Ablation) -> Iterator[Block]:
@@ -180,7 +183,7 @@ def _ladder(ablation: Ablation) -> list[Block]:
 
 
 def _chart(name: str, ablation: Ablation) -> Chart:
-    of_what = f"Of {ablation.study}, {ablation.shape}, on {ablation.gpu}."
+    of_what = f"Of {ablation.study}, {table_size(ablation)}, on {ablation.gpu}."
     alt, caption = caption_of(name, ablation.base)
     return Chart(name, f"{alt} {of_what}", words(caption))
 

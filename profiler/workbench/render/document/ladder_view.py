@@ -15,7 +15,6 @@ from workbench.render.document.blocks import (
     CodeBlock,
     Field,
     Section,
-    Table,
     code,
     field,
     first_sentence,
@@ -142,10 +141,10 @@ def account(judged: Ablation) -> list[Block]:
 
 def across(judged: Ablation) -> list[Section]:
     """The last step at all shapes, where it was timed at several."""
-    if judged.across is None or len(judged.across.shapes) < 2:
+    if not judged.across or not judged.has_sizes:
         return []
     title = line(code(judged.across.variant), " at all shapes")
-    return [Section("shapes", title, (shapes_table(judged), paragraph(result.across(judged))))]
+    return [Section("shapes", title, (*sizes_table(judged), paragraph(result.across(judged))))]
 
 
 FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
@@ -162,7 +161,7 @@ SHAPES: list[Field[AtShape]] = [
         ),
         unit="µs",
     ),
-    numeric("ratio", "vs it [95 % interval]", lambda s: interval(s.claimed)),
+    numeric("ratio", "vs it [95 % interval]", lambda s: _over(s)),
     numeric(
         "error",
         "error ÷ reference's",
@@ -171,11 +170,13 @@ SHAPES: list[Field[AtShape]] = [
 ]
 
 
-def shapes_table(ablation: Ablation) -> Table:
-    """The last step at every shape where it was timed; its rate is of bytes where those count, and
-    of both where shapes differ in that.
+def sizes_table(ablation: Ablation) -> list[Block]:
+    """The last step at every shape where it was timed, if those are several; its rate is of bytes
+    where those count, and of both where shapes differ in that.
     """
-    results = ablation.across.shapes if ablation.across else ()
+    if not ablation.across or not ablation.has_sizes:
+        return []
+    results = ablation.across.shapes
     counts = {result.is_traffic for result in results}
     rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])
@@ -185,7 +186,21 @@ def shapes_table(ablation: Ablation) -> Table:
         lambda s: _size(s, common, ablation),
     )
     time, *others = SHAPES
-    return table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+    shown = table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+    limited = any(result.alone for result in results)
+    return [shown, *[paragraph(ALONE)] * limited]
+
+
+ALONE = (
+    "Alone: measured without other kernels, which is done at the power limit. The smaller of both "
+    "ratios counts."
+)
+
+
+def _over(at: AtShape) -> str:
+    """The claimed ratio, and that it was measured alone."""
+    is_alone = at.claimed is not None and at.claimed is not at.speedup_over_fastest
+    return interval(at.claimed) + " alone" * is_alone
 
 
 def _size(at: AtShape, common: Mapping[str, object], ablation: Ablation) -> str:

@@ -86,15 +86,15 @@ def verdict_words(row: Row, ablation: Ablation) -> str:
         return word
     where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
     if row.verdict == Verdict.KEPT and shows_bug(row.gates):
-        if not _is_same(over):
+        if not has_same_speed(over):
             return f"bug fix{where}" + (f": {fine(over.ratio)}" if over else "")
-        return f"bug fix{'' if _is_same(row.over_parent) else where}, same speed"
+        return f"bug fix{'' if has_same_speed(row.over_parent) else where}, same speed"
     if why := _why_not(row, row.judged_at or ablation.shape):
         return f"{word}{where}: {why}"
     return f"{word}{where}: {fine(over.ratio)}" if where and over else word + where
 
 
-def _is_same(over: Ratio | None) -> bool:
+def has_same_speed(over: Ratio | None) -> bool:
     return over is not None and abs(over.ratio - 1) < SAME_SPEED
 
 
@@ -226,6 +226,11 @@ def shape_words(parameters: Mapping[str, object]) -> str:
         for key, value in parameters.items()
         if value is not False
     )
+
+
+def table_size(ablation: Ablation) -> str:
+    """The parameters of the table's shape, or its name where it has none."""
+    return shape_words(ablation.parameters) or ablation.shape
 
 
 def shape_name(shape: str, ablation: Ablation) -> str:

@@ -26,8 +26,8 @@ from workbench.render.document.phrases import (
     names,
     parent_of,
     shape_name,
-    shape_words,
     steps,
+    table_size,
     took,
     verdict,
     with_cycles,
@@ -124,12 +124,11 @@ def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
 
 def _basis(ablation: Ablation) -> str:
     """The problem, the GPU and the date."""
-    shape = shape_words(ablation.parameters) or ablation.shape
     fresh = ablation.source == Origin.MEASURED
     when = f"{'measured' if fresh else 'recorded'} {ablation.date or 'on an unknown date'}"
     count = ablation.recordings.total
     runs = f", {count} timing run{'s' * (count != 1)}" if count else ""
-    return f"{shape}, {ablation.gpu}, {when}{runs}."
+    return f"{table_size(ablation)}, {ablation.gpu}, {when}{runs}."
 
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
