@@ -21,7 +21,7 @@ from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
 from inprocess import same_draws as same_draws
 from inprocess import trials_here as trials_here
-from workbench.run import machine
+from workbench.run import gpu, machine
 from workbench.run.gpu import VISIBLE
 from workbench.study.workspace import CONFIG_FILE, Workspace
 from workspaces import copy_of_fixture
@@ -100,6 +100,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         if item.get_closest_marker("gpu") is None:
             patch.setenv(VISIBLE, "")
         machine.find_gpu.cache_clear()
+        gpu.nvidia_smi.cache_clear()
         return (yield)
 
 

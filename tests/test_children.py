@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from answers import Patch, not_none
 from workbench import children
 from workbench.cli.streams import Waiting
+from workbench.cuda import nvcc
 from workspaces import GOOD, make
 
 SECONDS = 15.0
@@ -111,12 +113,20 @@ def test_a_worker_takes_those_in_other_sessions_along() -> None:
 
 def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -> None:
     """Popen's own ``wait`` would never return."""
+
+    class Locked(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self._waitpid_lock.acquire()  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(subprocess, "Popen", Locked)
     process = subprocess.Popen(["sleep", "600"])
-    process._waitpid_lock.acquire()  # type: ignore[attr-defined]
     assert children.exit_code(process, 0.0) is None
     os.kill(process.pid, signal.SIGKILL)
     assert children.exit_code(process) == -signal.SIGKILL
     assert process.wait() == -signal.SIGKILL
+    assert nvcc.ran(["sh", "-c", "echo a; exit 3"], "/") == (3, "a\n")
+    assert nvcc.ran(["sleep", "600"], "/", 0.1) == (None, "sleep timed out after 0.1 seconds")
     with subprocess.Popen(["sh", "-c", "exit 3"]) as other:
         assert children.exit_code(other, SECONDS) == 3
     waiting = Waiting()

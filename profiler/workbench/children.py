@@ -10,10 +10,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from workbench import answered
 from workbench.answered import page
@@ -141,6 +142,7 @@ def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) ->
     where a signal comes after it was taken, and the next wait takes for ever.
     """
     until = None if seconds is None else time.monotonic() + seconds
+    pause = POLL_SECONDS / 32
     while process.returncode is None:
         pid, status = process.pid, 0
         with suppress(ChildProcessError):  # an interrupted call has waited for it
@@ -150,8 +152,21 @@ def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) ->
         elif until is not None and time.monotonic() >= until:
             return None
         else:
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause := min(2 * pause, POLL_SECONDS))
     return process.returncode
+
+
+def ended(command: Sequence[str], seconds: float, **settings: Any) -> int | None:
+    """Run a command without input, and return its exit code; None where it takes longer, and is
+    killed. ``settings`` are those of Popen. Raises OSError where it does not start.
+    """
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **settings)
+    try:
+        return exit_code(process, seconds)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            exit_code(process)
 
 
 @contextmanager

@@ -168,11 +168,15 @@ def test_nvidia_smi_is_quoted_if_nvml_fails(
 
 
 def test_an_nvidia_smi_that_hangs_is_given_up(
-    listed: Install, smi: Callable[[str], None], monkeypatch: Patch
+    listed: Install, smi: Callable[[str], None], monkeypatch: Patch, tmp_path: Path
 ) -> None:
-    smi("exec /bin/sleep 600")
+    smi(f"echo >> {tmp_path}/asked; exec /bin/sleep 600")
     monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 0.5)
-    assert "nvidia-smi does not run: nvidia-smi timed out after 0.5 seconds" in gpu.why_none()
+    why = "nvidia-smi does not run: nvidia-smi timed out after 0.5 seconds"
+    assert why in gpu.why_none()
+    assert why in gpu_row().fix
+    assert "reboot" in driver_row().fix
+    assert (tmp_path / "asked").read_text() == "\n"  # a doctor waits for it once
 
 
 def test_a_working_nvml_runs_no_nvidia_smi(
@@ -183,7 +187,7 @@ def test_a_working_nvml_runs_no_nvidia_smi(
     def run(*given: Any, **named: Any) -> Any:
         raise AssertionError(given)
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", run)
     listed(card(0))
     assert gpu.gpus()
     monkeypatch.setenv(gpu.VISIBLE, "7")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from workbench.children import ended
 from workbench.cuda.cubin import sections
 from workbench.words import Parameter
 
@@ -53,23 +54,15 @@ def ran(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int | None, str]:
     """Exit code and output of a tool; the code is None where it did not start or come to an end."""
+    late = f"{command[0]} timed out after {seconds:g} seconds"
     try:
         with tempfile.TemporaryFile("w+", errors="replace") as output:  # a child keeps a pipe open
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=seconds,
-            )
+            streams = {"stdout": output, "stderr": subprocess.STDOUT}
+            code = ended(command, seconds, cwd=folder, env=environment, **streams)
             output.seek(0)
-            return done.returncode, output.read()
+            return code, output.read() if code is not None else late
     except OSError as error:
         return None, str(error)
-    except subprocess.TimeoutExpired:
-        return None, f"{command[0]} timed out after {seconds:g} seconds"
 
 
 def compiled(

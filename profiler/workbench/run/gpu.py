@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +221,9 @@ def why_none() -> str:
     return "NVML lists one now: try again"
 
 
+@cache
 def nvidia_smi() -> str:
-    """The first line that ``nvidia-smi -L`` prints."""
+    """The first line that ``nvidia-smi -L`` prints. It is asked once: it may hang as its driver."""
     from workbench.cuda.nvcc import ran  # with the whole package
 
     if shutil.which("nvidia-smi") is None:

@@ -13,14 +13,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import disk_usage
+from tempfile import TemporaryFile
 
 from workbench import bounds
+from workbench.children import ended
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
 from workbench.study.files import Rank, locked, readable_text
@@ -233,29 +234,25 @@ def _environment() -> dict[str, str]:
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", *_QUIET, *arguments]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=bounds.GIT_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=_environment(),
-        )
-    except FileNotFoundError:
-        raise EnvironmentLacks("git is not installed", hint="install git, then try again") from None
-    except subprocess.TimeoutExpired:
-        raise ToolFailed(f"git {arguments[0]} took longer than {bounds.GIT_SECONDS:g} s") from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+    with TemporaryFile("w+", errors="replace") as out, TemporaryFile("w+", errors="replace") as err:
+        streams = {"stdout": out, "stderr": err}
+        try:
+            code = ended(command, bounds.GIT_SECONDS, cwd=folder, env=_environment(), **streams)
+        except FileNotFoundError:
+            hint = "install git, then try again"
+            raise EnvironmentLacks("git is not installed", hint=hint) from None
+        for stream in (out, err):
+            stream.seek(0)
+        printed, told = out.read(), err.read()
+    if code is None:
+        raise ToolFailed(f"git {arguments[0]} took longer than {bounds.GIT_SECONDS:g} s")
+    if code:
+        lines = told.strip().splitlines() or [f"exit {code}"]
         said = "\n".join(lines if len(lines) <= 6 else [*lines[:3], "...", *lines[-2:]])
         raise ToolFailed(
             said, ran=f"git {' '.join(arguments)}", hint="git's own words above say why"
         )
-    return done.stdout
+    return printed
 
 
 MARK = "__base"
