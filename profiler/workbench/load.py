@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Generic, TypeVar
 
 import msgspec
@@ -31,7 +30,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
 from workbench.ncu.catalog import catalog
-from workbench.study.files import is_there
+from workbench.study.files import for_shell, is_there
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
 from workbench.study.params import UnseenShapes, unseen_shapes
@@ -379,7 +378,7 @@ class _EvidenceReader:
     ) -> None:
         catalog()  # it is a file, too
         if is_old(folder):
-            command = f"python -m workbench.evidence.convert {quote(str(folder.root))}"
+            command = f"python -m workbench.evidence.convert {for_shell(folder.root)}"
             raise UsageError(
                 f"{folder.root} holds evidence in the layout before November 2026",
                 hint=f"`{command}` converts it; nothing is measured again",

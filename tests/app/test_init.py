@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,6 +129,19 @@ def test_it_ends_with_the_next_command(tmp_path: Path, capsys: Capsys) -> None:
     made(tmp_path / "my rows")
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(f"cd '{tmp_path / 'my rows'}' && workbench ablate")
+
+
+def test_a_folder_with_any_name_beside_a_workspace(
+    tmp_path: Path, monkeypatch: Patch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The command that it prints goes there, though the name is no UTF-8 and has a quote."""
+    made(tmp_path / "one")
+    monkeypatch.chdir(tmp_path / "one")
+    name = os.fsdecode(b"../it's \xff \n\\")
+    assert main(["init", name]) == 0
+    command = capfdbinary.readouterr().out.split(b"next,")[1].split(b": ")[1].split(b" && ")[0]
+    shown = subprocess.run(["bash", "-c", command + b" && ls"], capture_output=True, check=True)
+    assert b"workbench.toml" in shown.stdout
 
 
 def test_its_json_says_what_was_done(tmp_path: Path, capsys: Capsys) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import Capsys
 from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -29,7 +30,7 @@ from workbench.evidence.records import (
 )
 from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.study.files import json_data
-from workspaces import EVIDENCE, told_in
+from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
 SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
@@ -241,6 +242,20 @@ def test_a_journal_that_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> N
             file.truncate(1 << 32)
     with pytest.raises(UsageError, match=r"no regular file|link in a loop|is larger than"):
         store.read_lines(path, VariantRecord)
+
+
+@pytest.mark.parametrize("verb", ["list", "status", "check"])
+def test_a_line_of_a_newer_journal_is_named(verb: str, tmp_path: Path, capsys: Capsys) -> None:
+    root = copy_of_fixture(tmp_path)
+    (journal, *_) = sorted(root.glob("ablations/transpose/evidence/*/journal.jsonl"))
+    with journal.open("a") as file:
+        file.write('{"schema_version": 99}\n')
+    study = [] if verb == "status" else ["--study", "transpose"]
+    assert main([verb, *study, "--project", str(root)]) == 0
+    told = "".join(capsys.readouterr())
+    assert f"{journal} is of schema 99; this workbench reads up to 1" in told
+    number = journal.read_text().count("\n")
+    assert f"line {number} of journal.jsonl is passed over" in told
 
 
 def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.app.executor import Executor
+from workbench.app.target import shown_path
 from workbench.errors import WorkbenchError
+from workbench.evidence.journal import passed_over
 from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.load import load
 from workbench.study.files import is_there, listed
@@ -76,6 +79,14 @@ def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
         base = workspace.evidence_base(study)
         known += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
     return known
+
+
+def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence[str]) -> None:
+    """Report lines of journals that cannot be read: a newer version may have written them."""
+    for folder in (folder for study in studies for folder in folders(workspace, study)):
+        if notes := passed_over(folder):
+            more = f" (and {len(notes) - 1} more)" if notes[1:] else ""
+            executor.note(f"{shown_path(folder.root)}: {notes[0]}{more}")
 
 
 def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:

@@ -19,6 +19,7 @@ from workbench.problems.user_files import literal
 from workbench.study.files import (
     all_or_nothing,
     alone,
+    for_shell,
     make_folder,
     read_text,
     resolved,
@@ -223,7 +224,7 @@ def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWork
     left = [name for name in files if name not in written]
     study = next(name.parts[1] for name in files if name.name == STUDY)
     written += [Path(IGNORED)] if lines else []
-    here = "" if resolved(root) == Path.cwd() else f"cd {quote(str(root))} && "
+    here = "" if resolved(root) == Path.cwd() else f"cd {for_shell(root)} && "
     following = f"{here}workbench ablate"
     return NewWorkspace(root, template, study, written, lines, left, following)
 

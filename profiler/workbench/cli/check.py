@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.app.checked import CheckRow
+from workbench.app.list import tell_passed_over
 from workbench.app.measure import check, check_on_cpu
 from workbench.app.target import (
     find_study,
@@ -31,6 +32,7 @@ def run(options: CheckOptions) -> int:
     here = executor("check", options.on)
     workspace, study = find_study(here, options.project, options.study)
     including(study, options.variants or [])
+    tell_passed_over(here, workspace, [study.name])
     picked = profiled_shapes(study, options.shape)
     try:
         targets = of_one_gpu([target_at(here, workspace, each) for each in picked])

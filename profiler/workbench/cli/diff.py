@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 
 from workbench.app.judge import judged
 from workbench.app.outcomes import PairResult, ReportPairResult
@@ -15,6 +14,7 @@ from workbench.errors import UsageError
 from workbench.judge.comparison import warnings
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.study.files import for_shell
 
 
 def run(options: DiffOptions) -> None:
@@ -24,7 +24,7 @@ def run(options: DiffOptions) -> None:
     if files:
         raise UsageError(
             f"{files[0]} is a report, the other is not",
-            hint=f"`workbench show {quote(files[0])}` shows it; `diff` takes two reports",
+            hint=f"`workbench show {for_shell(files[0])}` shows it; `diff` takes two reports",
         )
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"

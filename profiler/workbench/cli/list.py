@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.list import listed_studies
+from workbench.app.list import listed_studies, tell_passed_over
 from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
 from workbench.cli.printing import show
@@ -24,4 +24,5 @@ def run(options: ListOptions) -> None:
         check_figures(study.ladder)
     if workspace.packaged:
         tell_packaged(executor("list"), [study.name for study in studies])
+    tell_passed_over(executor("list"), workspace, [study.name for study in studies])
     show(options, listed_studies(workspace, studies))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.app.list import tell_passed_over
 from workbench.app.status import spending
 from workbench.cli.options import StatusOptions
 from workbench.cli.printing import show
@@ -10,4 +11,6 @@ from workbench.study.workspace import find_workspace
 
 
 def run(options: StatusOptions) -> None:
-    show(options, spending(executor("status"), find_workspace(options.project)))
+    here, workspace = executor("status"), find_workspace(options.project)
+    tell_passed_over(here, workspace, workspace.studies())
+    show(options, spending(here, workspace))

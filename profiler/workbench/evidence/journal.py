@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from workbench.errors import UsageError
+from workbench.errors import UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import (
     CaptureIndex,
@@ -160,6 +160,14 @@ def known_between(gpu: str) -> tuple[float, str]:
 
 def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:
     store.append(folder.journal, *entries)
+
+
+def passed_over(folder: EvidenceFolder) -> list[str]:
+    """What is wrong with lines of the journal that count for nothing."""
+    try:
+        return _entries(folder)[1]
+    except WorkbenchError as error:
+        return [error.message]
 
 
 def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:

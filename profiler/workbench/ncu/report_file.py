@@ -12,13 +12,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from workbench.errors import UsageError, nearest
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
-from workbench.study.files import decompressed_pieces
+from workbench.study.files import decompressed_pieces, for_shell
 from workbench.words import shown
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -103,7 +102,7 @@ def require_file(path: Path) -> None:
     if not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
-            hint=f"`chmod u+r {quote(str(path))}`, or ask its owner",
+            hint=f"`chmod u+r {for_shell(path)}`, or ask its owner",
         )
 
 

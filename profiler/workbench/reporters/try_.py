@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.target import shown_path
@@ -34,6 +33,7 @@ from workbench.render.numbers import factor, number
 from workbench.reporters.build import compiled_line
 from workbench.run.protocol import Built, Learned
 from workbench.study.config import Gates
+from workbench.study.files import for_shell
 from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def next_steps(done: Attempt) -> list[Text]:
     if done.row is None or not done.row.time:
         return []
     variant = done.problem.baseline.name
-    where = f"--study {done.study}" if done.kept else f"--project {quote(str(done.folder))}"
+    where = f"--study {done.study}" if done.kept else f"--project {for_shell(done.folder)}"
     steps = []
     if done.row.capture:
         steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))

@@ -25,6 +25,7 @@ from enum import IntEnum
 from functools import partial
 from glob import escape
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -36,6 +37,7 @@ from workbench.errors import BadCapture, EnvironmentLacks, UsageError, nearest
 
 Filled = TypeVar("Filled")
 REPAIR = "restore it, or delete it and measure again"  # of evidence
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\")  # bytes that $'...' leaves as they are
 _KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:{_KEY}[ \t]*\.[ \t]*){{{bounds.KEY_PARTS}}}""")
 
@@ -130,6 +132,14 @@ def read_text(path: Path, most: int = bounds.FILE) -> str:
 def readable_text(path: Path) -> str:
     """A source to be shown: what is not UTF-8 in it is replaced, and refused when it is built."""
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+def for_shell(path: str | Path) -> str:
+    """The path as a shell reads it, also one that is not UTF-8 or has a line break."""
+    if str(path).isprintable():
+        return quote(str(path))
+    plain = (chr(b) if b in _PLAIN else f"\\x{b:02x}" for b in os.fsencode(path))
+    return f"$'{''.join(plain)}'"
 
 
 def is_plain_name(name: str) -> bool:
@@ -245,8 +255,10 @@ def require_inside(path: Path, top: Path | None = None) -> None:
     the folder with a ``workbench.toml`` above it. Other folders have no such border.
     """
     if top is None:
-        above = (path.absolute(), *path.absolute().parents)
-        top = next((each for each in above if (each / CONFIG_FILE).is_file()), None)
+        where = Path(
+            os.path.normpath(path.absolute())
+        )  # ../b is beside the workspace, not below it
+        top = next((p for p in (where, *where.parents) if (p / CONFIG_FILE).is_file()), None)
     if top is not None and not resolved(path).is_relative_to(resolved(top)):
         raise UsageError(
             f"{path} leads out of the workspace {top}, to {resolved(path)}",
