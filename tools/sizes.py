@@ -22,7 +22,9 @@ from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean,
 from workbench.render import markdown
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document.blocks import Chart, words
+from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import fine, interval, microseconds
+from workbench.study.model import Shape
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 
@@ -131,7 +133,7 @@ def at_shapes(workspace: Workspace) -> str:
     shapes = workspace.study("attention").shapes
     names = [name for name, shape in shapes.items() if shape.profiled]
     found = {name: [last_step(workspace, f"{name},dtype={t}") for t in TYPES] for name in names}
-    rows = [[name, *(step_cell(*each) for each in found[name])] for name in names]
+    rows = [[in_words(shapes[name]), *(step_cell(*e) for e in found[name])] for name in names]
     for head, keys in KEYS.items():
         these = [found[name] for name in names if shapes[name].S in keys]
         columns = zip(*these, strict=True)
@@ -140,6 +142,11 @@ def at_shapes(workspace: Workspace) -> str:
         rows.append([f"geometric mean, {head}", *map(fine_or_none, map(geometric_mean, ratios))])
         rows.append([f"worst, {head}", *(fine_or_none(min(each, default=None)) for each in ratios)])
     return table(("", *TYPES), rows, left=1 + len(TYPES))
+
+
+def in_words(shape: Shape) -> str:
+    known = {name: value for name, value in shape.parameters.items() if name != "dtype"}
+    return shape_words(known)
 
 
 def step_cell(step: str, at: AtShape | None) -> str:

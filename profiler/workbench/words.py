@@ -82,6 +82,11 @@ class Regime(StrEnum):
     COLD = "cold"  # behind an overwritten L2
     ALONE = "alone"  # chained, with no other kernel until clock and power settle
 
+    @property
+    def label(self) -> str:
+        """What a table for people calls it."""
+        return {"chained": "between kernels", "cold": "cold L2"}.get(self.value, self.value)
+
 
 class NodeKind(StrEnum):
     """What a node of a CUDA graph does."""
@@ -92,6 +97,7 @@ class NodeKind(StrEnum):
     OTHER = "other"
 
 
+BETWEEN, WITHOUT = "between two other kernels", "without other kernels"  # chained, and alone
 HEADLINE = Regime.CHAINED  # the regime of a table's times
 IN_TURN = (Regime.CHAINED, Regime.BACK_TO_BACK, Regime.COLD)  # those of a round of all kernels
 

@@ -163,7 +163,7 @@ def test_it_shows_what_moved_and_the_sources_on_demand(capsys: Capsys) -> None:
     assert "- hunk 7, `fix1.cu:33-34 → fix2.cu:35-37, attention_forward()`: 3.61 µs" in short
     assert len(short.splitlines()) < 150
     assert text.startswith("recorded evidence: NVIDIA H200")
-    assert re.search(r"fix2 over fix1, chained: [\d.]+x \[", text)
+    assert re.search(r"fix2 over fix1, between two other kernels: [\d.]+x \[", text)
     assert "Against fix1: 2.17x = 0.945x (more instructions) × 1.16x (higher issue rate)" in text
     assert text.index("| Registers per thread") < text.index("hunk 1: fix1.py:1")
     assert "\x1b" not in text

@@ -166,7 +166,7 @@ def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch
         assert list(found.sizes.values()) == LENGTHS
         assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
         drawn = charts[f"sizes/{case}-light.svg"]
-        assert "fastest reference" in drawn
+        assert "fa4" in drawn
         assert VARIANT in drawn
         assert f'src="sizes/{case}-light.svg"' in shown
     head, _, *rows = part(f"<!-- sizes: attention -->\n{shown}", "attention")

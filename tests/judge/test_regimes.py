@@ -135,8 +135,8 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
         REFERENCE,
     )
     told = (
-        "The GPU was at its power limit: 1.25x among other kernels, 1.16x [1.16, 1.16] when "
-        "nothing else runs; 1.16x counts."
+        "The GPU was at its power limit: 1.25x between two other kernels, 1.16x [1.16, 1.16] "
+        "without other kernels; 1.16x counts."
     )
     assert told in plain(result.answer(found))
     assert [tile["value"] for tile in page.tiles(found)][1] == "1.16x"
@@ -161,7 +161,7 @@ def test_what_is_faster_alone_is_claimed_by_its_ratio_in_turn() -> None:
     found = judged(alone_of(100.0))
     assert found.best is not None
     assert found.best.claimed == found.best.over_fastest
-    assert "when nothing else runs; 1.25x counts" in plain(result.answer(found))
+    assert "without other kernels; 1.25x counts" in plain(result.answer(found))
 
 
 def test_what_was_not_timed_alone_is_claimed_as_before() -> None:
@@ -485,9 +485,9 @@ def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
     warned = "the A/A control of fix11, chained, is"
     assert any(t.startswith(warned) for t in sentences(found.warnings))
     told = [plain(text) for text in ladder_report.sessions(found)]
-    assert any("A/A controls, chained: fix11 0.96" in text for text in told)
+    assert any("A/A controls: fix11 0.96" in text for text in told)
     said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
-    assert any(text.startswith("A/A controls, chained: fix11 0.96") for text in said)
+    assert any(text.startswith("A/A controls: fix11 0.96") for text in said)
 
 
 def test_who_has_fewer_instances_is_told() -> None:

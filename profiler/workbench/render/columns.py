@@ -299,7 +299,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
     LadderColumn(
         "microseconds",
         "time",
-        "time per call inside a CUDA graph, between a producer and a consumer kernel (chained)",
+        "time per call inside a CUDA graph, between two other kernels",
         _time,
         EVERYWHERE,
         rank=2,
@@ -357,7 +357,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "speedup_over_fastest",
         "vs {fastest}",
         "how many times faster than the fastest reference; at the power limit the smaller one of "
-        "in turn and alone",
+        "that between two other kernels and that without",
         _fastest,
         LADDERS - {Where.BRIEF},
         rank=5,

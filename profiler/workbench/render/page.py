@@ -54,7 +54,7 @@ from workbench.render.document.variant import figure_value
 from workbench.render.numbers import fine, harmless, percent, with_unit
 from workbench.render.templates import rendered
 from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import ABSENT, LineKind
+from workbench.words import ABSENT, BETWEEN, LineKind
 
 if TYPE_CHECKING:
     import jinja2
@@ -248,7 +248,7 @@ def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
     best = ablation.best
     if best is None or best.time is None:
         return
-    yield {"label": f"best: {best.variant}", "value": took(best), "note": "chained time"}
+    yield {"label": f"best: {best.variant}", "value": took(best), "note": BETWEEN}
     for ratio, name in (
         (best.claimed, best.chained.fastest),
         (best.over_baseline, ablation.rows[0].variant),

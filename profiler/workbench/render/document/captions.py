@@ -9,10 +9,10 @@ SIZES = "sizes"
 CAPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "times": (
-            "Time per call of each step from the baseline to the fastest, on a logarithmic axis.",
-            "Each step changes the one above it. Dashed lines are references. An open mark is a "
-            "step that was not kept at this shape. Times are per call inside a CUDA graph, between "
-            "a kernel that writes the inputs and one that reads the output (chained).",
+            "Time per call of each variant, baseline to fastest, on a logarithmic axis.",
+            "Each variant changes the one above it. Dashed lines are references. An open mark is a "
+            "variant that was not kept at this size. Times are per call inside a CUDA graph, "
+            "between two other kernels: one writes the inputs, one reads the output.",
         ),
         "roofline": (
             "Roofline over {level}: the work that the problem needs, over the time and the bytes "
@@ -23,7 +23,7 @@ CAPTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "at the clocks of one capture. A percentage is of the roof over the point.",
         ),
         "stall-time": (
-            "Time under ncu by stall reason, each step beside its parent.",
+            "Time under ncu by stall reason, each variant beside its parent.",
             "Each pair is on the scale of its parent: compare lengths within a pair only. A colour "
             "is its share of the warp state samples times the duration under ncu. Without that "
             "stall, less than its length would be saved.",

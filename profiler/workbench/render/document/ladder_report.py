@@ -314,7 +314,7 @@ def _timing(facts: TimingFacts | None) -> str:
 AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
 )
-REGIMES = "A cold L2 was flushed before the call. Verdicts are on chained times."
+REGIMES = "A cold L2 was flushed before the call. Verdicts are on times between two other kernels."
 WORDS = (
     "Words: a variant is one version of the kernel, its parent the one that it changes. Kept: "
     "correct, and faster than its parent by the gate. A reference is what others offer. A session "
@@ -322,11 +322,11 @@ WORDS = (
     "measured of one call. Not collected: nobody measured it; it is never 0."
 )
 CHAINED = {
-    1: f"Chained is what a call adds to its neighbours in one CUDA graph: {AROUND}; the same graph "
-    f"without the variant is timed beside it and taken off. {REGIMES}",
-    2: f"Chained is the time of a call between two neighbours in one CUDA graph: {AROUND}. It is "
-    "the time between stamps before and after the call, less that between two stamps with nothing "
-    "between them. CUDA events are a second clock: a time on which both disagree is not printed. "
+    1: f"A time between two other kernels is what a call adds to them in one CUDA graph: {AROUND}; "
+    f"the same graph without the variant is timed beside it and taken off. {REGIMES}",
+    2: f"A call is timed between two other kernels in one CUDA graph: {AROUND}. Its time is that "
+    "between stamps before and after the call, less that between two stamps with nothing between "
+    "them. CUDA events are a second clock: a time on which both disagree is not printed. "
     f"{REGIMES}",
 }
 
@@ -352,7 +352,7 @@ def _company(ablation: Ablation) -> list[str]:
         return []
     beside = ablation.timing.interference
     text = sentence(beside.finding("interference.undisturbed")) if beside else ABSENT
-    return [f"The reference alone, in a session without any step: {text}."]
+    return [f"The reference in a session without any variant: {text}."]
 
 
 def recorded(ablation: Ablation) -> str:

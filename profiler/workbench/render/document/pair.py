@@ -34,7 +34,7 @@ from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import regimes_of, time_in
 from workbench.render.numbers import times, with_unit
-from workbench.words import ABSENT, NONE, Regime, Status
+from workbench.words import ABSENT, BETWEEN, NONE, Regime, Status
 
 SOURCE_HINT = "--source shows every hunk with what its lines cost"
 Figures = Mapping[str, Figure]
@@ -118,7 +118,7 @@ def variants(
 ) -> list[Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
     blocks: list[Block] = [
-        paragraph(f"{names[1]} over {names[0]}, chained: {with_cycles(pair.speedup)}"),
+        paragraph(f"{names[1]} over {names[0]}, {BETWEEN}: {with_cycles(pair.speedup)}"),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
         *_compared(names, rows, pair.comparison, changes, source=source),
@@ -167,7 +167,7 @@ def _state(row: Row) -> Paragraph:
 
 def _times(pair: VariantPair) -> Table:
     fields: list[Field[Regime]] = [
-        field("time", "time", lambda regime: f"Time, {regime} (µs)"),
+        field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
         numeric("before", pair.before.variant, partial(time_in, pair.before)),
         numeric("after", pair.after.variant, partial(time_in, pair.after)),
         numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),

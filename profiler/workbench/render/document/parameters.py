@@ -47,7 +47,7 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
     return [
         *own,
         field("role", "", lambda c: _role(sweep, c)),
-        numeric("time", "time, chained", _time, unit="µs", note=INTERVAL, json="time"),
+        numeric("time", "time", _time, unit="µs", note=INTERVAL, json="time"),
         numeric(
             "ratio",
             f"vs default {INTERVAL}",

@@ -26,7 +26,17 @@ from workbench.render.document.blocks import (
     joined,
 )
 from workbench.render.numbers import factor, fine, interval, microseconds, number, shorten
-from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Role, Status, Verdict
+from workbench.words import (
+    ABSENT,
+    BETWEEN,
+    WITHOUT,
+    CheckResult,
+    GateState,
+    NodeKind,
+    Role,
+    Status,
+    Verdict,
+)
 
 REASON_WIDTH, SHAPE_WIDTH = 60, 20
 SAME_SPEED = 0.01  # a bug fix whose ratio is nearer to one than this has its parent's speed
@@ -175,7 +185,7 @@ def with_cycles(ratio: Ratio | None) -> str:
 
 
 def in_turn_and_alone(in_turn: Ratio | None, alone: Ratio | None) -> str:
-    """``1.16x, also when nothing else runs on it``; both where they differ, of which the smaller
+    """``1.16x, also without other kernels``; both where they differ, of which the smaller
     counts. Empty where it was not timed alone.
     """
     claimed = smaller(in_turn, alone)
@@ -183,8 +193,8 @@ def in_turn_and_alone(in_turn: Ratio | None, alone: Ratio | None) -> str:
         return ""
     if fine(in_turn.ratio) == fine(alone.ratio):
         absent = " (that figure has no interval)" if alone.low is None else ""
-        return f"{fine(alone.ratio)}, also when nothing else runs on it{absent}"
-    both = f"{fine(in_turn.ratio)} among other kernels, {interval(alone)} when nothing else runs"
+        return f"{fine(alone.ratio)}, also {WITHOUT}{absent}"
+    both = f"{fine(in_turn.ratio)} {BETWEEN}, {interval(alone)} {WITHOUT}"
     return f"{both}; {fine(claimed.ratio)} counts"
 
 

@@ -47,7 +47,7 @@ def answer(ablation: Ablation) -> Text:
     """The fastest kept step beside the references and the baseline, and where it was measured."""
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
-        return words("No variant has a current chained time that counts: there is no result yet.")
+        return words("No variant has a current time that counts: there is no result yet.")
     opening = line(code(best.variant), f" takes {took(best)} per call")
     if best.variant == first.variant:
         opening = line("No step was kept: ", opening)
@@ -216,7 +216,7 @@ def across(ablation: Ablation) -> Text:
         f"Over {len(shapes.ratios)} shapes ",
         code(shapes.variant),
         f" is {factor(shapes.geometric_mean)} of the fastest reference in the geometric mean, "
-        f"chained, and {ratio(shapes.worst.claimed)} at its worst, ",
+        f"and {ratio(shapes.worst.claimed)} at its worst, ",
         code(shapes.worst.shape),
         ".",
         *(

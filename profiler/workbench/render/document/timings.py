@@ -94,7 +94,7 @@ def regimes(row: Row, reference: str = "") -> Table:
     """
     parent = parent_of(row)
     fields: list[Field[_Timed]] = [
-        field("regime", "regime", lambda t: t.regime),
+        field("regime", "regime", lambda t: _regime(t.regime)),
         numeric("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs"),
         numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
         _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
@@ -115,6 +115,10 @@ def regimes(row: Row, reference: str = "") -> Table:
     return table("timings", shown, rows, key=lambda t: t.regime)
 
 
+def _regime(regime: Regime) -> Cell:
+    return Cell(words(regime.label), data=regime, short=regime.label.split()[0])
+
+
 def _fastest(known: InRegime) -> Content:
     over = known.speedup_over_fastest
     if over is None:
@@ -130,13 +134,13 @@ def _fine(ratio: Ratio) -> str:
 
 
 def control_words(facts: TimingFacts) -> str:
-    """``A/A controls, chained: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
+    """``A/A controls: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
     shown = [
         f"{control.variant} {number(control.ratio.ratio, 4)} ({_fine(control.ratio)})"
         for control in facts.controls
         if control.regime == Regime.CHAINED
     ]
-    return f"A/A controls, {Regime.CHAINED}: {', '.join(shown)}" if shown else ""
+    return f"A/A controls: {', '.join(shown)}" if shown else ""
 
 
 def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
@@ -172,9 +176,7 @@ def origin(over: OverSizes) -> Text:
 
 
 def times_table(over: OverSizes) -> Table:
-    fields: list[Field[AcrossShapes]] = [
-        field("variant", "time, chained", lambda o: code(o.variant))
-    ]
+    fields: list[Field[AcrossShapes]] = [field("variant", "time", lambda o: code(o.variant))]
     for shape, size in over.sizes.items():
         label = f"{over.parameter}={size_words(size)}"
         column = TableColumn(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")

@@ -211,7 +211,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
     parts = _calls(row, ablation)
     parts += [
-        f"vs its A/A control, {control.regime}: {interval(control.ratio)}"
+        f"vs its A/A control, {control.regime.label}: {interval(control.ratio)}"
         for control in (ablation.timing.controls if ablation.timing else ())
         if control.variant == row.variant
     ]
