@@ -27,8 +27,8 @@ HEAD = """# Lessons from the steps
 lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
 `python -m tools.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
-A ratio is the parent's time over the step's with its 95 % interval, at the default shape or the named one, on one GPU
-model: {gpus}.
+A ratio is the parent's time over the step's with its 95 % interval, at the default shape or the
+named one, on one GPU model: {gpus}.
 Times are per call inside a CUDA graph, between a producer and a consumer kernel. Above 1 the step
 is faster. The report of each study has every step in full.
 """
