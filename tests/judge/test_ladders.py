@@ -24,10 +24,10 @@ from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.document.blocks import Table, plain
+from workbench.render.document.changes import change
 from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.phrases import gate_name, verdict_words
 from workbench.render.document.result import across
-from workbench.render.document.step import verdict_line
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Change, CheckResult, Role, Verdict
@@ -291,8 +291,9 @@ def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() ->
         "plain": Verdict.SLOWER,
         "slow": Verdict.SLOWER,
     }
-    assert plain(verdict_line(ladder.row("right"))).endswith("corrects base: it reads too early.")
-    assert "corrects" not in plain(verdict_line(ladder.row("plain")))
+    right, other = (markdown.section(change(found.row(n), found, None)) for n in ("right", "plain"))
+    assert "Bug of `base`: it reads too early." in right
+    assert "Bug" not in other
     assert verdict_words(ladder.row("right"), found) == "bug fix, same speed"
     (speed,) = (gate for gate in ladder.row("right").gates if gate.name == "faster")
     assert gate_name(speed) == "not slower"

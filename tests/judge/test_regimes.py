@@ -37,9 +37,9 @@ from workbench.render.as_json import dumps, plain_data
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_report, phrases, result, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
+from workbench.render.document.changes import change
 from workbench.render.document.ladder_report import summary
 from workbench.render.document.ladder_view import account
-from workbench.render.document.step import verdict_line
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
 from workbench.study.values import Work
@@ -568,7 +568,7 @@ def test_every_regime_is_in_the_json_with_its_ratios() -> None:
 
 
 def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
-    def with_lost(drops: tuple[str, ...], parent_checked: bool = True) -> Row:
+    def with_lost(drops: tuple[str, ...], parent_checked: bool = True) -> Ablation:
         found = taken(in_regimes(EARLY, alone=9.7))
         shape = found.shapes["s"]
         refused = check(CheckResult.UNSUPPORTED, "no")
@@ -581,17 +581,18 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
         variants["fix11[early=1]"] = dataclasses.replace(own, checks={"s": check(), "odd": refused})
         steps = (STEPS[0], msgspec.structs.replace(STEPS[1], drops=drops))
         shapes = {"s": dataclasses.replace(shape, variants=variants)}
-        return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config()).rows[1]
+        return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config())
 
-    hidden = with_lost(())
+    hidden = with_lost(()).rows[1]
     assert hidden.shapes_dropped == ("odd",)
     assert gate(hidden, "correct").passed is False
-    declared = with_lost(("odd",))
+    ladder = with_lost(("odd",))
+    declared = ladder.rows[1]
     assert gate(declared, "correct").passed is True
-    assert plain(verdict_line(declared)).endswith("It no longer supports odd.")
-    unknown = with_lost((), parent_checked=False)
+    assert "It no longer supports odd." in markdown.section(change(declared, ladder, None))
+    unknown = with_lost((), parent_checked=False).rows[1]
     assert (gate(unknown, "correct").passed, unknown.verdict) == (None, Verdict.INCONCLUSIVE)
-    assert gate(with_lost(("odd",), parent_checked=False), "correct").passed is True
+    assert gate(with_lost(("odd",), parent_checked=False).rows[1], "correct").passed is True
 
 
 def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:

@@ -20,8 +20,8 @@ from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
 from workbench.render.document import ladder_report, result
 from workbench.render.document.blocks import CodeBlock, Text
+from workbench.render.document.changes import change
 from workbench.render.document.ladder_report import report
-from workbench.render.document.step import step_section
 from workbench.render.templates import render_report, template_environment
 from workbench.words import Origin, Regime, Verdict
 
@@ -148,12 +148,10 @@ def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> No
     found = ablation(3)
     row = dataclasses.replace(found.row("fix3"), judged_at="short")
     assert row.against_parent is not None
-    here = step_section(row, None, row, "short", "long")
-    assert "under ncu at `long`." in markdown.blocks(here.blocks)
-    both = step_section(
-        dataclasses.replace(row, against_parent_at="short"), None, row, "short", "long"
-    )
-    assert "under ncu." in markdown.blocks(both.blocks)
+    here = markdown.section(change(row, found, None))
+    assert "under ncu, captured at the table's size, not at short." in here
+    both = change(dataclasses.replace(row, against_parent_at="short"), found, None)
+    assert "under ncu, captured at short." in markdown.section(both)
 
 
 def test_only_rejected_steps_are_under_what_did_not_work() -> None:

@@ -49,7 +49,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.phrases import in_turn_and_alone, kind, took
+from workbench.render.document.phrases import in_turn_and_alone, kind, table_size, took
 from workbench.render.document.variant import figure_value
 from workbench.render.numbers import fine, harmless, percent, with_unit
 from workbench.render.templates import rendered
@@ -115,7 +115,7 @@ def render_page(
     }
     content = PageContent(
         ablation.study,
-        f"{ablation.study}, {ablation.shape} on {ablation.gpu}",
+        f"{ablation.study}, {table_size(ablation)} on {ablation.gpu}",
         document,
         page_charts(ablation),
         {name: sources.sides.get(name, ProfiledSource({})) for name in rows},

@@ -16,9 +16,10 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
-from workbench.render.document import hunks, why
+from workbench.render.document import hunks, step, why
 from workbench.render.document.blocks import (
     Block,
+    Chart,
     CodeBlock,
     Field,
     Section,
@@ -44,9 +45,9 @@ from workbench.render.document.phrases import (
     kind,
     parent_of,
     short_change,
+    verdict,
     verdict_words,
 )
-from workbench.render.document.step import anchor
 from workbench.render.numbers import (
     clip,
     count,
@@ -122,8 +123,12 @@ def evidence(pair: Comparison, names: tuple[str, str]) -> Table:
     return table("counters", fields, [*counters(pair), *stalls(pair)], key=lambda c: c.label)
 
 
-def change(row: Row, ablation: Ablation, changes: SourceDiff | None) -> Section:
-    """One step: what was changed, why it is faster, the evidence by counter and by line."""
+def change(
+    row: Row, ablation: Ablation, changes: SourceDiff | None, *, page: bool = False
+) -> Section:
+    """One step: what was changed, why it is faster, the evidence by counter and by line. A ``page``
+    has the whole diff, the chart of its stalls, and all details.
+    """
     assert row.step is not None
     ladder, here = judged(ablation).get(row.variant, (None, row))
     where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
@@ -135,24 +140,42 @@ def change(row: Row, ablation: Ablation, changes: SourceDiff | None) -> Section:
         took = f"{number(before.value)} → {microseconds(here.time.value)}"
     over = row.deciding_speedup or row.over_parent
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
-    changed = line(strong("Changed."), " ", authored(row.step.key_change), ". ")
+    changed = line(strong("Changed."), " ", authored(row.step.key_change), ".")
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
-    if changes is not None:
-        blocks += _lines(changes, parent, row.variant)
-    blocks += _after(row)
-    return Section(anchor(row.variant), words(row.variant + head), tuple(blocks), kind(row))
+    if page:
+        blocks += [*_lesson(row), *_stalls(row), step.diff(row, changes)]
+        blocks.append(step.details(row, here, where))
+    else:
+        blocks += _lines(changes, parent, row.variant) if changes is not None else ()
+        blocks += [*_predicted(row), *_lesson(row)]
+    title, own = words(row.variant + head), row.variant
+    return Section(step.anchor(own), title, tuple(blocks), kind(row), own, verdict(row))
+
+
+def _stalls(row: Row) -> Iterator[Block]:
+    if row.against_parent is not None and row.against_parent.stall_microseconds:
+        alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
+        yield Chart(step.step_chart(row.variant), alt)
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | Text]:
-    """The verdict where it is more than that the step was kept here, and the bug that it fixes."""
+    """The verdict where it is more than that the step was kept here, the bug that it fixes, and
+    what it supports no longer.
+    """
     said = verdict_words(row, ablation)
     if said != Verdict.KEPT.label:
-        yield line(strong(said[:1].upper() + said[1:]), ".")
+        yield line(" ", strong(said[:1].upper() + said[1:]), ".")
     if row.judged_at and row.over_parent:
         yield f" At the table's size: {interval(row.over_parent)}."
     if row.step and row.step.corrects:
-        yield line(" Bug of ", code(parent_of(row)), ": ", authored(row.step.corrects), ".")
+        bug = "Bug" if shows_bug(row.gates) else "Bug, by its author,"
+        yield line(f" {bug} of ", code(parent_of(row)), ": ", authored(row.step.corrects), ".")
+    if row.over_chosen:
+        yield line(f" It is {interval(row.over_chosen)} of ", code(row.chosen), ", which it calls.")
+    if row.shapes_dropped:
+        dropped = ", ".join(brief_shape(shape, ablation) for shape in row.shapes_dropped)
+        yield f" It no longer supports {dropped}."
 
 
 def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
@@ -289,12 +312,13 @@ def _text(sign: str, each: SourceRow, files: tuple[str, str], *shares: float) ->
     return f"{sign}{text:<{WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
 
 
-def _after(row: Row) -> Iterator[Block]:
-    """The predictions with what came of each, and the lesson."""
-    assert row.step is not None
+def _predicted(row: Row) -> Iterator[Block]:
     if row.predictions:
         yield paragraph(strong("Predicted."), f" {'; '.join(map(_prediction, row.predictions))}.")
-    if row.step.lesson.strip():
+
+
+def _lesson(row: Row) -> Iterator[Block]:
+    if row.step and row.step.lesson.strip():
         yield paragraph(strong("Lesson."), " ", first_sentence(row.step.lesson))
 
 

@@ -16,7 +16,7 @@ from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import SourceDiff
 from workbench.evidence.records import METHOD
 from workbench.judge.findings import sentence
-from workbench.judge.ladder import Ablation, Row, ShapeLadder
+from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
@@ -47,14 +47,13 @@ from workbench.render.document.blocks import (
 from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.ladder_view import fitted, sizes_table
 from workbench.render.document.phrases import (
-    judged,
     shape_name,
     steps,
     table_size,
     took,
     verdict,
 )
-from workbench.render.document.step import anchor, step_section
+from workbench.render.document.step import anchor
 from workbench.render.numbers import number, percent
 from workbench.words import ABSENT, Verdict, grouped
 
@@ -63,7 +62,7 @@ NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
     """``diffs`` has a step's diff against its parent."""
-    title = line("All variants and columns at ", code(ablation.shape))
+    title = words(f"All variants and columns at {table_size(ablation)}")
     whole = Fold(title, (ladder_table(ablation),))
     return _document(ablation, (whole,), _steps(ablation, diffs))
 
@@ -199,24 +198,11 @@ def _limits(ablation: Ablation) -> tuple[Block, ...]:
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
-    known = judged(ablation)
     sections = [
-        step_section(row, diffs.get(row.variant), *_judged_at(ablation, row, known))
-        for row in steps(ablation)
+        changes.change(row, ablation, diffs.get(row.variant), page=True) for row in steps(ablation)
     ]
     blocks: list[Block] = [*paragraphs(ablation.summary), *_baseline(ablation), *sections]
     return Section("steps", words("Steps, with diffs and stall time by line"), tuple(blocks))
-
-
-def _judged_at(
-    ablation: Ablation, row: Row, known: Mapping[str, tuple[ShapeLadder, Row]]
-) -> tuple[Row, str, str]:
-    """The row at the shape where the step is judged, that shape if it is not the table's ("" if it
-    is), and the table's. ``known`` are all that are ``judged``.
-    """
-    ladder, here = known.get(row.variant, (None, row))
-    elsewhere = ladder is not None and ladder.shape != ablation.shape
-    return here, ladder.shape if ladder and elsewhere else "", ablation.shape
 
 
 def _baseline(ablation: Ablation) -> tuple[Section, ...]:
