@@ -28,13 +28,19 @@ class _Page(ctypes.Structure):
     )
 
 
-page = _Page.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Page)))  # forks see the same bytes
+def _shared() -> _Page:
+    """Forks see the same bytes."""
+    return _Page.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Page)))
+
+
+page = _shared()
 crash: int | None = None  # the file that gets the lines of a crash
 
 
 def listen() -> None:
-    """Called before a fork that may crash."""
-    global crash
+    """Called before a fork that may crash; a process that forks for many gives each a page."""
+    global crash, page
+    page = _shared()
     opened = os.memfd_create("workbench-crash")
     crash = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)  # a standard stream may be closed
     os.close(opened)

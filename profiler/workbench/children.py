@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any
 
 from workbench import answered
-from workbench.answered import page
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 2.0  # for a process that is left behind to end at SIGTERM
@@ -40,7 +39,7 @@ def kept() -> int | None:
     if supervisor := os.fork():
         status = _outlive(supervisor, lambda number, frame: os.kill(supervisor, number))
         _end_the_rest()
-        return page.status if page.has_status else status
+        return answered.page.status if answered.page.has_status else status
     parent, above = os.getpid(), parent
     _prctl(_SET_CHILD_SUBREAPER, 1)
     if child := os.fork():
@@ -57,8 +56,8 @@ def _keep(child: int, parent: int) -> None:
     try:
         signal.signal(signal.SIGTERM, pass_on)
         end_with(parent, signal.SIGTERM)
-        page.status = _outlive(child, pass_on)
-        page.has_status = True
+        answered.page.status = _outlive(child, pass_on)
+        answered.page.has_status = True
         _end_the_rest()
     finally:
         os._exit(0)
@@ -88,7 +87,7 @@ def _end_the_rest() -> None:
                 os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
             told |= own
             time.sleep(POLL_SECONDS)
-    for name in filter(None, page.folders.split(b"\n")):
+    for name in filter(None, answered.page.folders.split(b"\n")):
         shutil.rmtree(os.fsdecode(name), ignore_errors=True)
 
 

@@ -22,8 +22,9 @@ from mcp import Client, StdioServerParameters
 
 from answers import Capsys, Patch
 from standin import StandIn
+from test_children import until
 from workbench.app.new import AGENTS
-from workbench.cli import mcp
+from workbench.cli import mcp, warm
 from workbench.cli.main import VERBS, command, main
 from workbench.render import brief
 from workbench.run.protocol import SessionsJob
@@ -75,11 +76,11 @@ def names_only_what_exists(text: str) -> None:
     }  # fmt: skip
 
 
-def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
+def with_client(asked: Callable[[Client], Awaitable[Any]], root: Path = FIXTURE) -> Any:
     async def run() -> Any:
         arguments = ["-m", "workbench", "mcp"]
         served = StdioServerParameters(
-            command=sys.executable, args=arguments, cwd=str(FIXTURE), env=dict(os.environ)
+            command=sys.executable, args=arguments, cwd=str(root), env=dict(os.environ)
         )
         async with Client(served) as client:
             return await asked(client)
@@ -91,8 +92,19 @@ def with_client(asked: Callable[[Client], Awaitable[Any]]) -> Any:
     return found
 
 
+def without_verbs(asked: Callable[[Client], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with Client(mcp.server(refuse)) as client:
+            return await asked(client)
+
+    async def refuse(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, object], int]:
+        raise AssertionError(arguments)
+
+    return asyncio.run(run())
+
+
 def test_tools_say_what_they_take_and_which_only_read() -> None:
-    listed = with_client(lambda client: client.list_tools())
+    listed = without_verbs(lambda client: client.list_tools())
     writes = {tool.name for tool in listed.tools if not tool.annotations.read_only_hint}
     assert writes == {"try", "new", "step"}
     assert len(listed.tools) == 9
@@ -133,15 +145,24 @@ def test_a_try_is_quick_unless_it_is_asked_not_to_be() -> None:
     assert mcp.schema(tool)["properties"]["quick"]["default"] is True  # type: ignore[index]
 
 
-def test_a_long_line_on_stderr_is_heard_whole(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_a_long_line_on_stderr_is_heard_whole() -> None:
     """As a compiler prints of a template: asyncio's own limit is 64 KiB."""
-    fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' x >&2\necho >&2\nexit 4\n")
-    fake.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(fake))
-    data, code = asyncio.run(mcp.answer(["build"]))
-    assert code == 4
-    assert str(data["error"]["message"]).startswith("xxx")  # type: ignore[index]
+
+    async def heard() -> list[str]:
+        end, other = os.pipe()
+        with os.fdopen(other, "wb") as writing:
+            stream = await warm.reader(end)
+            sending = asyncio.to_thread(writing.write, b"x" * 100_000 + b"\n")
+            said: list[str] = []
+
+            async def say(line: str) -> None:
+                said.append(line)
+
+            hearing = asyncio.create_task(mcp.lines_of(stream, say))
+            await sending
+        return [*await hearing, *said]
+
+    assert asyncio.run(heard()) == ["x" * 100_000] * 2
 
 
 def test_the_skill_and_the_reports_are_resources() -> None:
@@ -149,7 +170,7 @@ def test_the_skill_and_the_reports_are_resources() -> None:
         listed = [each.uri for each in (await client.list_resources()).resources]
         return [listed, await client.read_resource("workbench://skill")]
 
-    listed, skill = with_client(asked)
+    listed, skill = without_verbs(asked)
     assert listed[0] == "workbench://skill"
     assert skill.contents[0].text.startswith("---\nname: workbench")
 
@@ -165,6 +186,33 @@ def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
         return said
 
     assert any("built baseline" in line for line in with_client(asked))
+
+
+def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    """Its client cancelled it, or is gone."""
+    root, note = make(tmp_path / "ws", {"baseline": GOOD}), tmp_path / "pid"
+    waits = f"""
+import os, pathlib, time
+pathlib.Path({str(note)!r}).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+    with (root / "kernels" / "scale" / "study.py").open("a") as study:
+        study.write(waits)
+
+    async def asked(client: Client) -> None:
+        waiting = asyncio.create_task(client.call_tool("list", {}))
+        assert await asyncio.to_thread(until, note.exists)
+        waiting.cancel()
+        assert await asyncio.to_thread(until, ended)
+        note.unlink()
+        waiting = asyncio.create_task(client.call_tool("list", {}))
+        assert await asyncio.to_thread(until, note.exists)
+
+    def ended() -> bool:
+        return not Path("/proc", note.read_text()).exists()
+
+    with_client(asked, root)
+    assert until(ended)
 
 
 def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
@@ -226,11 +274,10 @@ def test_the_tool_step_has_the_two_stages_of_ablate(tmp_path: Path, monkeypatch:
         return json.loads(printed.getvalue()), code
 
     async def called(arguments: dict[str, Any]) -> dict[str, Any]:
-        async with Client(mcp.server()) as client:
+        async with Client(mcp.server(here)) as client:
             found = await client.call_tool("step", arguments)
         return dict(json.loads(found.content[0].text))  # type: ignore[union-attr]
 
-    monkeypatch.setattr(mcp, "answer", here)
     for arguments, verdict, provisional, sessions in (
         ({"name": "near", "quick": True}, "kept", True, [3]),
         ({"name": "near"}, "inconclusive", None, [5]),  # nothing is captured here

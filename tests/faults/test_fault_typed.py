@@ -7,6 +7,8 @@ import dataclasses
 import io
 import json
 import re
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import mcp_types as types
@@ -127,7 +129,13 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
 @example("--help")
 def test_a_tool_for_agents_answers_any_name(name: str) -> None:
     request = types.CallToolRequestParams(name="show", arguments={"name": name})
-    called = asyncio.run(mcp.call(None, request)).structured_content
+
+    async def here(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, object], int]:
+        with redirect_stdout(io.StringIO()) as printed:
+            code = main([*arguments])
+        return json.loads(printed.getvalue()), code
+
+    called = asyncio.run(mcp.call(here, None, request)).structured_content
     assert called["schema_version"] == brief.VERSION
 
 

@@ -2,25 +2,36 @@
 
 A tool's arguments are options of its verb, with their help. It runs the verb in a process of its
 own, with ``--brief``: what a kernel does to its process stays there, and so does what it prints.
+A process that has imported the verbs forks these (``warm``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
+from workbench.cli import streams
 from workbench.cli.main import command
 from workbench.cli.options import McpOptions
-from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, unknown
+from workbench.cli.warm import Warm
+from workbench.errors import (
+    EnvironmentLacks,
+    Interrupted,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+    unknown,
+)
 from workbench.words import OWN_EXTRA
 
 if TYPE_CHECKING:
@@ -32,9 +43,10 @@ Compute profile, verdict. Change one thing a step. Call `doctor`, then `try` for
 or `list` and the loop `advise`, `new`, `step` in a workspace. Answers are JSON of at most 4 KB, of
 show 8; `next_command` says how to go on."""
 MOST_ARGUMENT = 1 << 17  # bytes: Linux takes no longer one
-LONGEST_LINE = 1 << 24  # bytes on stderr, such as a compiler's; asyncio's own 64 KiB are too few
 ANSWERS = (0, 1, 5)  # exit codes of an answer: yes, no, cannot tell
+Data = dict[str, object]
 Say = Callable[[str], Awaitable[None]]
+Answer = Callable[[Sequence[str], Say], Awaitable[tuple[Data, int]]]
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,8 @@ def run(options: McpOptions) -> None:
     try:
         from mcp.server.stdio import stdio_server
 
-        served = server()
+        streams.waiting.stop()  # no thread is forked
+        served = server(partial(answer, Warm()))
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
             f"the Python package '{error.name}' is missing",
@@ -198,67 +211,55 @@ def is_passed(text: str) -> bool:
     return b"\0" not in data and len(data) < MOST_ARGUMENT
 
 
-async def answer(arguments: Sequence[str], say: Say | None = None) -> tuple[dict[str, object], int]:
+async def answer(warm: Warm, arguments: Sequence[str], say: Say) -> tuple[Data, int]:
     """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
     ``say`` is called with each line of stderr as it comes.
     """
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "workbench", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        limit=LONGEST_LINE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
+    verb = await warm.start(arguments)
     try:
-        out, lines = await asyncio.gather(process.stdout.read(), _lines(process.stderr, say))
-        code = await process.wait()
+        out, lines = await asyncio.gather(verb.out.read(), lines_of(verb.err, say))
+        code = await verb.ended
     finally:
-        if process.returncode is None:
-            process.terminate()  # the client gave up
+        verb.cancel()  # where the client gave up
     with suppress(ValueError):
         return json.loads(out), code
     why, _, hint = "\n".join(lines).partition("\nhint: ")
     return error_of(ToolFailed(why.removeprefix("error: "), hint=hint)), code
 
 
-async def _lines(stream: asyncio.StreamReader, say: Say | None) -> list[str]:
+async def lines_of(stream: asyncio.StreamReader, say: Say) -> list[str]:
     lines = []
     async for data in stream:
         if text := data.decode(errors="replace").strip():
             lines.append(text)
-            if say:
-                await say(text)
+            await say(text)
     return lines
 
 
-def error_of(error: UsageError | ToolFailed) -> dict[str, object]:
+def error_of(error: WorkbenchError) -> Data:
     from workbench.reporters.formats import failed
 
     return dict(json.loads(failed(error)))
 
 
-async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+async def call(
+    answered: Answer, context: Any, request: types.CallToolRequestParams
+) -> types.CallToolResult:
     """Run a tool. Its failure is a result, which the model reads: it says how to go on."""
     import mcp_types as types
+
+    count = itertools.count(1)
+
+    async def say(line: str) -> None:
+        await context.session.report_progress(next(count), message=line)
 
     try:
         if request.name not in TOOLS:
             raise unknown("tool", request.name, TOOLS)
         arguments = typed(TOOLS[request.name], request.arguments or {})
-    except UsageError as error:
+        data, code = await answered(arguments, say)
+    except WorkbenchError as error:
         data, code = error_of(error), error.exit_code
-    else:
-        count = 0
-
-        async def say(line: str) -> None:
-            nonlocal count
-            count += 1
-            await context.session.report_progress(count, message=line)
-
-        data, code = await answer(arguments, say)
     data["exit_code"] = code
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=json.dumps(data, separators=(",", ":")))],
@@ -280,7 +281,7 @@ def resources() -> dict[str, Path]:
     return known
 
 
-def server() -> Server[Any]:
+def server(answered: Answer) -> Server[Any]:
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
@@ -322,7 +323,7 @@ def server() -> Server[Any]:
         instructions=INSTRUCTIONS,
         version=__version__,
         on_list_tools=list_tools,
-        on_call_tool=call,
+        on_call_tool=partial(call, answered),
         on_list_resources=list_resources,
         on_read_resource=read_resource,
     )
