@@ -38,7 +38,8 @@ def text_of(capsys: Capsys, *arguments: object, project: Path | None = None, cod
 
 def json_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 0) -> Any:
     """Of ``--json``, which the arguments need not have, or of ``--brief``."""
-    own = () if "--brief" in arguments or "--json" in arguments else ("--json",)
+    own = [] if "--brief" in arguments or "--json" in arguments else ["--json"]
+    own += ["--full"] if arguments[0] in ("ablate", "list") and "--brief" not in arguments else []
     return json.loads(text_of(capsys, *arguments, *own, project=project, code=code))
 
 

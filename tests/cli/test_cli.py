@@ -20,6 +20,7 @@ from workbench.cli import main as cli
 from workbench.cli import streams
 from workbench.cli.completion import completing, shapes, variants
 from workbench.cli.main import VERBS, main
+from workbench.render.as_json import VERSION
 from workbench.run import machine
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make
 
@@ -60,17 +61,17 @@ def test_an_unknown_verb_is_refused(capsys: Capsys) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["ablate", "--json"],
+        ["ablate", "--json", "--full"],
         ["profile", "baseline", "--json"],
         ["show", "fix1", "--json"],
         ["show", "fix1", "--source", "--json"],
         ["show", "fix1", "--metric", "smsp__inst_executed.sum", "--json"],
-        ["list", "--json"],
+        ["list", "--json", "--full"],
         ["check", "fix4", "--json"],
     ],
 )
 def test_json_is_the_whole_of_stdout(arguments: list[str], capsys: Capsys) -> None:
-    assert json_of(capsys, *arguments, *HERE)["schema_version"] == 1
+    assert json_of(capsys, *arguments, *HERE)["schema_version"] == VERSION
 
 
 def test_a_wrong_variant_on_record_ends_in_1_unless_its_step_declares_it(

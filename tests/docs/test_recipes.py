@@ -157,7 +157,7 @@ RUNS = {
     "terminal": ["ablate"],
     "terminal, all": ["ablate", "--all", "--wide"],
     "pipe": ["ablate"],
-    "JSON": ["ablate", "--json"],
+    "JSON": ["ablate", "--json", "--full"],
     "CSV": ["ablate", "--csv"],
     "brief": ["ablate", "--brief"],
     "brief of one": ["ablate", "--brief", "fix2"],

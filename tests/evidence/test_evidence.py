@@ -54,7 +54,7 @@ def transpose(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def table() -> dict[str, Any]:
     """Of the evidence as it is on record."""
-    data: dict[str, Any] = json.loads(output_of("ablate --json"))
+    data: dict[str, Any] = json.loads(output_of("ablate --json --full"))
     return data
 
 
@@ -200,7 +200,7 @@ def test_every_profiled_figure_can_be_recomputed_from_the_capture(table: dict[st
 
 
 def causal_table() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(output_of(f"ablate --json --shape {CAUSAL}"))
+    data: dict[str, Any] = json.loads(output_of(f"ablate --json --full --shape {CAUSAL}"))
     return data
 
 

@@ -173,7 +173,11 @@ def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
 
 
 VERBS = (
-    *(["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE]),
+    *(
+        ["check", "--json"],
+        ["list", "--json"],
+        ["show", "fix10", "--json", "--shape", SHAPE],
+    ),
     *(["check", "--brief"], ["show", f"attention/{SHAPE}/fix10", "--brief"]),
 )
 

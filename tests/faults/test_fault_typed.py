@@ -25,7 +25,7 @@ from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
 from workbench.ncu.report_file import Report, read_report
-from workbench.render import brief
+from workbench.render import as_json, brief
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
@@ -118,7 +118,7 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
     assert out.endswith("}\n")
     assert out.count("\n") == 1
     assert len(out) <= brief.MORE + 1
-    assert json.loads(out)["schema_version"] == brief.VERSION
+    assert json.loads(out)["schema_version"] == as_json.VERSION
     assert code == 0 or "error" in json.loads(out) or not names
 
 
@@ -136,7 +136,7 @@ def test_a_tool_for_agents_answers_any_name(name: str) -> None:
         return json.loads(printed.getvalue()), code
 
     called = asyncio.run(mcp.call(here, None, request)).structured_content
-    assert called["schema_version"] == brief.VERSION
+    assert called["schema_version"] == as_json.VERSION
 
 
 @settings(max_examples=examples(20, many=500))

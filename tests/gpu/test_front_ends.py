@@ -66,7 +66,7 @@ def said(*arguments: str) -> tuple[int, Any]:
 
 
 def rows_of(root: Path, study: str) -> Rows:
-    code, found = said("ablate", "--project", str(root), "--study", study)
+    code, found = said("ablate", "--full", "--project", str(root), "--study", study)
     assert code in (0, 1)
     return {row["variant"]: row for row in [*found["variants"], *found["references"]]}
 

@@ -62,7 +62,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 def rows(root: Path, capsys: Capsys) -> dict[str, dict[str, Any]]:
-    assert main(["ablate", "--json", "--project", str(root)]) == 0
+    assert main(["ablate", "--json", "--full", "--project", str(root)]) == 0
     return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["variants"]}
 
 

@@ -47,7 +47,7 @@ def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
     root = make(tmp_path, {}, MODULES, CONFIG)
     study = root / "kernels" / "scale" / "study.py"
     study.write_text(SQUARES)
-    assert main(["ablate", "--no-profile", "--json", "--project", str(root)]) in (0, 1)
+    assert main(["ablate", "--no-profile", "--json", "--full", "--project", str(root)]) in (0, 1)
     found = json.loads(capsys.readouterr().out)
     if found["timing"]["throttling"] is None:
         pytest.skip("this GPU is not at its power limit")

@@ -66,7 +66,7 @@ def test_weights_that_were_prepared_before_are_found_out(tmp_path: Path, capsys:
         (folder / f"{name}.py").write_text(text)
     steps = (step(name, None if name == "baseline" else "baseline") for name in MODULES)
     (ladder / "ablation.toml").write_text("schema_version = 1\n" + "".join(steps))
-    assert main(["ablate", "--json", "--project", str(tmp_path)]) in (0, 1)
+    assert main(["ablate", "--json", "--full", "--project", str(tmp_path)]) in (0, 1)
     found = {row["variant"]: row for row in json.loads(capsys.readouterr().out)["variants"]}
     gate = found["kept"]["gates"]["timed outputs"]
     assert gate["passed"] is False

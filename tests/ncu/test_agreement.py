@@ -429,7 +429,7 @@ def test_rules_are_ncus_own(variant: str) -> None:
 
 
 def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
-    data = json.loads(output_of("ablate --json"))
+    data = json.loads(output_of("ablate --json --full"))
     rows = {row["variant"]: row for row in data["variants"]}
     assert rows["baseline"]["against_parent"] is None
     every = {after for _, after in ladder_steps()}
@@ -478,7 +478,7 @@ def _product(values: Any) -> float:
 
 
 def test_a_wrong_step_is_called_wrong() -> None:
-    data = json.loads(output_of("ablate --json"))
+    data = json.loads(output_of("ablate --json --full"))
     row = next(row for row in data["variants"] if row["variant"] == "fix3")
     assert (row["status"], row["verdict"]) == ("failed", "wrong")
 
@@ -493,7 +493,7 @@ def test_show_gives_the_account_on_a_terminal() -> None:
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = json.loads(output_of("ablate --json"))
+    data = json.loads(output_of("ablate --json --full"))
     out = output_of("ablate --all")
     whole, score = data["whole"], data["predictions"]
     gains = {each["id"]: each for each in whole["decomposition"]["factors"]}

@@ -33,7 +33,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
     (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder())
     printed, started = StringIO(), time.monotonic()
     with redirect_stdout(printed):
-        code = main(["ablate", "--fresh", "--json", "--project", str(root)])
+        code = main(["ablate", "--fresh", "--json", "--full", "--project", str(root)])
     seconds = time.monotonic() - started
     took = f"{len(CHEATS)} cheats and {len(HONEST)} honest variants: {seconds:.0f} s"
     if terminal := pytestconfig.pluginmanager.getplugin("terminalreporter"):

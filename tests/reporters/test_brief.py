@@ -23,7 +23,7 @@ from workbench.judge.advice_rules import advise, subject
 from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import calibration_of
-from workbench.render import brief
+from workbench.render import as_json, brief
 from workbench.render.as_json import plain_data
 from workbench.run.measurement import Measurement
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder
@@ -222,7 +222,7 @@ def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None
     assert told["error"]["message"] in err
     assert told["error"]["code"] == "usage"
     assert told["error"]["message"]
-    assert told["schema_version"] == brief.VERSION
+    assert told["schema_version"] == as_json.VERSION
 
 
 @pytest.mark.parametrize("text", ["x" * 9000, "µ" * 9000, "\ud800" * 9000])
@@ -230,7 +230,7 @@ def test_long_texts_of_any_letters_fit(text: str) -> None:
     for data in (brief.error(ToolFailed(text, hint=text)), {"one": text, "two": [text]}):
         told = brief.dumps(data)
         assert len(told.encode()) <= brief.LIMIT
-        assert json.loads(told)["schema_version"] == brief.VERSION
+        assert json.loads(told)["schema_version"] == as_json.VERSION
     assert json.loads(brief.dumps(brief.error(ToolFailed(text, hint=text))))["error"]["hint"]
 
 

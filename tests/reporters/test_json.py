@@ -19,7 +19,7 @@ import workbench as wb
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from workbench.judge.ladder import Ablation, Row
-from workbench.render import columns, markdown, terminal
+from workbench.render import brief, columns, markdown, terminal
 from workbench.render.as_table import as_csv, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.document import ladder_view as document
@@ -68,7 +68,8 @@ def names(value: Any, key: str = "") -> set[str]:
 
 
 def keys_of(*verb: str) -> set[str]:
-    return names(json.loads(output_of(" ".join([*verb, "--study attention --json"]))))
+    long = ["--full"] if verb[0] == "ablate" else []
+    return names(json.loads(output_of(" ".join([*verb, *long, "--study attention --json"]))))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +193,7 @@ def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
         Where.PAGE: f"{page} {printed('ablate', '--all')}",
         Where.TRY: markdown.blocks(try_.times_and_limits(ladder.rows[1], ladder, profiled=True)),
         Where.CSV: f"{printed('ablate', '--csv')} {ladder.table().to_csv()}",
-        Where.JSON: printed("ablate", "--json"),
+        Where.JSON: printed("ablate", "--json", "--full"),
         Where.BRIEF: json.dumps(json.loads(printed("ablate", "--brief"))["variants"]),
         Where.BRIEF_VARIANT: printed("advise", "tiled", "--brief"),
     }
@@ -405,3 +406,30 @@ def test_steps_stand_beside_a_list_of_them() -> None:
     assert '<span class="mark rejected">slower</span>' in listed
     assert text.index("first") < text.index("<nav")
     assert '<article id="step-fix1" class="step kept" data-variant="fix1"' in text
+
+
+@pytest.mark.parametrize("study", ["moe", "transpose"])
+def test_the_json_of_a_ladder_is_short_unless_all_of_it_is_asked_for(
+    study: str, capsys: Capsys
+) -> None:
+    """Each key has the value that it has in full."""
+    here = ("--study", study, "--project", str(ROOT), "--json")
+    told: dict[bool, Any] = {}
+    for verb in ("list", "ablate"):
+        for full in (False, True):
+            text = text_of(capsys, verb, *here, *["--full"] * full)
+            told[full] = json.loads(text)
+            assert full or len(text) <= brief.MOST
+        assert "left_out" not in told[False]
+        assert_within(told[False], told[True])
+
+
+def assert_within(some: Any, every: Any) -> None:
+    if isinstance(some, dict):
+        for key, value in some.items():
+            assert_within(value, every[key])
+    elif isinstance(some, list):
+        for one, other in zip(some, every, strict=True):
+            assert_within(one, other)
+    else:
+        assert some == every

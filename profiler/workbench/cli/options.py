@@ -118,6 +118,13 @@ class Briefed(Answered, Printed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Long(Briefed):
+    """Options of verbs whose JSON is long."""
+
+    full: bool = flag("--full", "With --json: all of it, not 100 KB at most.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class OfStudy:
     project: Project = None
     study: str | None = option(
@@ -237,7 +244,7 @@ class NewOptions(Answered, OfStudy):
 
 
 @dataclass(frozen=True)
-class ListOptions(Briefed, OfStudy):
+class ListOptions(Long, OfStudy):
     """List studies and variants, and which evidence is current.
 
     Example: workbench list --study attention
@@ -281,7 +288,7 @@ class ProfileOptions(Briefed, Measured):
 
 
 @dataclass(frozen=True)
-class AblateOptions(Briefed, Measured):
+class AblateOptions(Long, Measured):
     """Measure, judge and report the ladder up to the named fixes.
 
     Current evidence is not profiled again, nor checked again at other shapes.

@@ -27,7 +27,7 @@ LONGEST_LINE = 1 << 24  # bytes on stderr, such as a compiler's; asyncio's own 6
 
 
 @dataclass(frozen=True)
-class Call:
+class StartedVerb:
     """A verb that runs: its streams, and its exit code once it has ended."""
 
     pid: int
@@ -56,7 +56,7 @@ class Warm:
                 os._exit(1)
         there.close()
 
-    async def start(self, arguments: Sequence[str]) -> Call:
+    async def start(self, arguments: Sequence[str]) -> StartedVerb:
         """Start a verb. Raises ToolFailed."""
         ours, theirs = socket.socketpair()
         pipes = os.pipe(), os.pipe()
@@ -79,7 +79,7 @@ class Warm:
             finally:
                 writer.close()
 
-        return Call(pid, out, err, asyncio.create_task(code()))
+        return StartedVerb(pid, out, err, asyncio.create_task(code()))
 
 
 async def reader(end: int) -> asyncio.StreamReader:

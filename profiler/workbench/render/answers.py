@@ -27,7 +27,7 @@ from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.launches import Details
 from workbench.render.document.phrases import figure
 from workbench.render.source_lines import SourceLine
-from workbench.words import VIRTUAL_ROOT, Change, Regime, Stage
+from workbench.words import VIRTUAL_ROOT, Change, GateState, Regime, Stage
 
 DIGITS = 4
 TOP = VIRTUAL_ROOT.rpartition("/")[0] + "/"
@@ -36,6 +36,10 @@ MOST_TRIED = 3
 WHOLE_ROW = (
     *("call", "figures", "bottlenecks", "roofline", "build", "checks"),
     *("evidence_state", "tables_only"),
+)
+IN_FULL = (  # of `ablate --full`
+    *("stalls", "predictions", "deciding_speedup", "occupancy_limiters", "kernels"),
+    *("regimes", "against_parent", "against_parent_at", "no_source_lines", "capture"),
 )
 
 
@@ -94,10 +98,10 @@ class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
     of_row: Row | Data  # whole, or without ``WHOLE_ROW``
     columns: Data
     parent: str | None
-    lesson: str
+    lesson: str | msgspec.UnsetType
     dram_gb_per_s: float | None
-    regimes: Mapping[Regime, InRegime]
-    against_parent: Data | None
+    regimes: Mapping[Regime, InRegime] | msgspec.UnsetType
+    against_parent: Data | msgspec.UnsetType | None
     gates: Mapping[str, Gate]
     advice: list[AdvisedChange] | list[AdviceInShort] | None
 
@@ -129,12 +133,12 @@ class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...]
 
 
-def ablation(found: Ablation, *, full: Collection[str] = ()) -> LadderAnswer:
-    """All rows, or the variants of which all is asked for."""
+def ablation(found: Ablation, *, full: Collection[str] = (), short: bool = False) -> LadderAnswer:
+    """All rows, ``short`` without ``--full``, or the variants of which all is asked for."""
 
     def shown(rows: Iterable[Row]) -> Sequence[LadderRow]:
         if not full:
-            return [row(found, each) for each in rows]
+            return [short_row(found, each) if short else row(found, each) for each in rows]
         return [whole_row(found, each) for each in rows if each.variant in full]
 
     return answer(
@@ -144,7 +148,7 @@ def ablation(found: Ablation, *, full: Collection[str] = ()) -> LadderAnswer:
         evidence={**_evidence(found), "timings": found.timing_file},
         predictions=found.score,
         whole=_in_short(found.whole),
-        across_shapes=_across(found.across) if found.across else None,
+        across_shapes=_across(found.across) if found.across and not short else None,
         variants=shown(found.rows),
         references=shown(found.references),
     )
@@ -187,6 +191,18 @@ def row(found: Ablation, each: Row) -> LadderRow:
     advice = first and [AdviceInShort(id=one.id, estimated_gain=_gain(one)) for one in first]
     short = shown_fields(each, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(found, each), of_row=short, advice=advice)
+
+
+def short_row(found: Ablation, each: Row) -> LadderRow:
+    """The columns and the verdict, with the gates that did not pass."""
+    return msgspec.structs.replace(
+        row(found, each),
+        of_row=shown_fields(each, *WHOLE_ROW, *IN_FULL),
+        lesson=msgspec.UNSET,
+        regimes=msgspec.UNSET,
+        against_parent=msgspec.UNSET,
+        gates={gate.name: gate for gate in each.gates if gate.state != GateState.PASSED},
+    )
 
 
 class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from workbench.words import SCHEMA_VERSION
-
 Data = dict[str, object]
+VERSION = 4  # of the answers of --json and --brief, MCP's among them
 FLAT = ("columns", "of_row", "of_report")  # fields whose keys stand beside the others
 
 
@@ -60,5 +59,5 @@ def shown_fields(record: Any, *but: str) -> Data:
 
 def dumps(data: object, indent: int | None = 1) -> str:
     """A record, or an object of several, with its ``schema_version``; never NaN."""
-    whole = {"schema_version": SCHEMA_VERSION, **plain_data(data)}
+    whole = {"schema_version": VERSION, **plain_data(data)}
     return json.dumps(whole, indent=indent, allow_nan=False)

@@ -18,7 +18,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.render.answers import TOP
-from workbench.render.as_json import Data, plain_data
+from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE, NOTHING
 from workbench.render.document.launches import Details
@@ -28,8 +28,7 @@ from workbench.render.numbers import finite, shorten
 from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 
-VERSION = 3
-LIMIT, MORE = 4096, 8192  # bytes of an answer, and of `show ID`
+LIMIT, MORE, MOST = 4096, 8192, 100_000  # bytes of an answer, of `show ID`, and of --json
 TEXT = 240  # characters of a sentence
 DIGITS = 4  # significant
 STEPS = 20

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from workbench.app.judge import JudgedStep
 
 
-def data(result: Ablation | Iterable[Ablation]) -> object:
+def data(result: Ablation | Iterable[Ablation], *, full: bool = True) -> object:
     if isinstance(result, Ablation):
-        return answers.ablation(result)
-    return {"tables": [answers.ablation(each) for each in result]}
+        return answers.ablation(result, short=not full)
+    return {"tables": [answers.ablation(each, short=not full) for each in result]}
 
 
 def brief(result: Ablation | JudgedStep) -> dict[str, object]:

@@ -29,21 +29,27 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
         from workbench.render import brief
 
         limit = brief.MORE if verb == "show" else brief.LIMIT
-        short = reporter.brief(result) if hasattr(reporter, "brief") else data(reporter, result)
+        named = hasattr(reporter, "brief")
+        short = reporter.brief(result) if named else data(reporter, result, options)
         print(brief.dumps(short, limit))
     elif options.json:
-        from workbench.render.as_json import dumps
+        from workbench.render import as_json, brief
 
-        print(dumps(data(reporter, result)))
+        whole = data(reporter, result, options)
+        is_cut = getattr(options, "full", True) is False
+        print(brief.dumps(whole, brief.MOST) if is_cut else as_json.dumps(whole))
     elif hasattr(reporter, "lines"):
         print(printable_lines("\n".join(reporter.lines(result))))
     else:
         write(reporter.blocks(result, options), options, note)
 
 
-def data(reporter: Any, result: object) -> object:
-    """What ``--json`` prints of a result."""
-    return reporter.data(result) if hasattr(reporter, "data") else result
+def data(reporter: Any, result: object, options: Any) -> object:
+    """What ``--json`` prints of a result, where it is long all of it with ``--full``."""
+    if not hasattr(reporter, "data"):
+        return result
+    how = {"full": options.full} if hasattr(options, "full") else {}
+    return reporter.data(result, **how)
 
 
 def write(blocks: Iterable[Block], options: Any, note: Callable[[str], None]) -> None:

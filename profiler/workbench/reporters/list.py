@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
+from workbench.render.as_json import shown_fields
 from workbench.render.document.blocks import (
     Block,
     Cell,
@@ -24,11 +25,32 @@ from workbench.render.document.blocks import (
 from workbench.study.model import base_name
 from workbench.words import NONE, Status
 
+KINDS = ("build", "check", "timing", "capture")  # of evidence
 SHOWN = 4  # shapes, where not all are asked for
 
 
 def blocks(result: ListedStudies, options: Any) -> list[Block]:
     return [listing(each, wide=options.wide) for each in result.studies]
+
+
+def data(result: ListedStudies, *, full: bool) -> object:
+    """Of evidence its ``state`` in one word, or all."""
+    if full:
+        return result
+    shown = [
+        {
+            **shown_fields(study, "variants"),
+            "variants": [
+                {
+                    **shown_fields(each, "evidence"),
+                    "evidence": [shown_fields(one, *KINDS) for one in each.evidence],
+                }
+                for each in study.variants
+            ],
+        }
+        for study in result.studies
+    ]
+    return {"studies": shown}
 
 
 def brief(result: ListedStudies) -> dict[str, object]:
