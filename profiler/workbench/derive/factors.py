@@ -59,12 +59,12 @@ SCALES = {"balance": 100.0, "busiest": 100.0, "active": 100.0, "clock": 1e-9}
 
 @dataclass(frozen=True)
 class DurationParts:
-    """What the duration of a variant's launches is made of, all launches together.
+    """The parts that the duration of a variant's launches is made of, all launches together.
 
-    ``instructions`` per scheduler; ``issue_rate`` in instructions per active cycle; ``active``
-    from 0 to about 1, and so ``balance`` and ``busiest``, whose product it is: None where some
-    launch lacks the busiest scheduler's cycles; ``clock`` in Hz; ``seconds`` as measured by
-    ``gpu__time_duration.sum``.
+    ``instructions`` are per scheduler, ``issue_rate`` in instructions per active cycle, ``clock``
+    in Hz, ``seconds`` as measured by ``gpu__time_duration.sum``. ``active`` goes from 0 to about 1,
+    and so do ``balance`` and ``busiest``, whose product it is: None where some launch lacks the
+    busiest scheduler's cycles.
     """
 
     instructions: float
@@ -216,7 +216,7 @@ class TimeBudget:
 
     @property
     def imbalance(self) -> float:
-        """What an even spread would save."""
+        """The share that an even spread would save."""
         return (1 - self.head_tail) * (1 - self.balance)
 
 

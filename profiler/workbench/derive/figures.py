@@ -82,14 +82,14 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and some that combine others."""
     launches = metrics.by_launch
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
-    known = {key: value for key, value in every.items() if value is not None}
-    bandwidth = _dram_bandwidth(known)
+    collected = {key: value for key, value in every.items() if value is not None}
+    bandwidth = _dram_bandwidth(collected)
     if bandwidth is not None:
-        known[BANDWIDTH] = bandwidth
+        collected[BANDWIDTH] = bandwidth
     if taken := _samples(launches):
-        known[SAMPLES] = taken
+        collected[SAMPLES] = taken
     stalls = (_stall_figure(reason, share) for reason, share in stall_shares(metrics).items())
-    return {**known, **{stall.id: stall for stall in stalls}}
+    return {**collected, **{stall.id: stall for stall in stalls}}
 
 
 def figure(spec: FigureSpec, launches: Launches) -> Figure | None:
@@ -139,15 +139,18 @@ def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
     return added(v * w for v, w in zip(values, weights, strict=True)) / added(weights)
 
 
-def _dram_bandwidth(known: Mapping[str, Figure]) -> Figure | None:
-    if not {"duration", "dram_read", "dram_write"} <= known.keys() or not known["duration"].value:
+def _dram_bandwidth(figures: Mapping[str, Figure]) -> Figure | None:
+    if (
+        not {"duration", "dram_read", "dram_write"} <= figures.keys()
+        or not figures["duration"].value
+    ):
         return None
-    read, write = known["dram_read"], known["dram_write"]
+    read, write = figures["dram_read"], figures["dram_write"]
     label, unit = figure_label(BANDWIDTH)
     return Figure(
         id=BANDWIDTH,
         label=label,
-        value=(read.value + write.value) / known["duration"].value * 1e3,
+        value=(read.value + write.value) / figures["duration"].value * 1e3,
         unit=unit,
         metric=f"({read.metric} + {write.metric}) / {DURATION}",
         better="higher",
@@ -224,7 +227,7 @@ def _largest_first(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def occupancy_limiters(metrics: ColumnTable) -> list[str]:
-    """What allows the fewest blocks per SM, in the longest launch; several where they tie."""
+    """Name the limits that allow the fewest blocks per SM in the longest launch."""
     values = longest(metrics.by_launch)
     limits = {k: values[LIMIT_PREFIX + k] for k in LIMITERS if LIMIT_PREFIX + k in values}
     least = min(limits.values(), default=0.0)
@@ -310,7 +313,7 @@ class TopStall:
 
 
 def standard_error(share: float, samples: float | None) -> float | None:
-    """Of a share from 0 to 1 of this many samples; None where that is not known."""
+    """Estimate the error of a share (0 to 1) of so many samples; None if those are unknown."""
     return math.sqrt(max(0.0, share * (1 - share)) / samples) if samples else None
 
 

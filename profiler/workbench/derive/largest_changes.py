@@ -47,7 +47,7 @@ ASSUMED: Mapping[str, Size] = MappingProxyType(
 
 
 def kind(figure: str) -> str:
-    """Which of ``ASSUMED`` a figure is of; what the catalogue does not know is a pace."""
+    """Return the kind of noise of a figure; one that the catalogue does not know is a pace."""
     spec = catalog().get(figure)
     return spec.noise if spec else "pace"
 
@@ -57,7 +57,7 @@ def surprise(before: Figure, after: Figure) -> float:
     all else by the logarithm of the factor.
     """
     spec = catalog().get(before.id)
-    values = [max(one.value, spec.floor) if spec else one.value for one in (before, after)]
+    values = [max(figure.value, spec.floor) if spec else figure.value for figure in (before, after)]
     if values[0] == values[1]:
         return 0.0
     size = ASSUMED[kind(before.id)]
@@ -137,14 +137,14 @@ def largest_changes(
         for spec in shared
         if spec.part and (size := surprise(*counted(spec, before, after))) >= CERTAIN
     ]
-    launch = [one for one in certain if kind(one.figure) == "launch"]
-    paced = [one for one in certain if _is_paced(one, factors)]
-    rest = [one for one in certain if one not in launch and one not in paced]
-    ranked = sorted(rest, key=lambda one: -one.score)  # stable: ties in catalogue order
+    launch = [change for change in certain if kind(change.figure) == "launch"]
+    paced = [change for change in certain if _is_paced(change, factors)]
+    rest = [change for change in certain if change not in launch and change not in paced]
+    ranked = sorted(rest, key=lambda change: -change.score)  # stable: ties in catalogue order
     return LargestChanges(
         figures=tuple(_once(ranked)[:top]),
         launch=tuple(launch),
-        following_duration=tuple(one.label for one in paced),
+        following_duration=tuple(change.label for change in paced),
     )
 
 
@@ -170,11 +170,11 @@ def _figure_change(
     )
 
 
-def _is_paced(one: FigureChange, factors: SpeedupFactors | None) -> bool:
+def _is_paced(change: FigureChange, factors: SpeedupFactors | None) -> bool:
     """Whether an amount per time changed only because the time did."""
-    if kind(one.figure) != "pace" or factors is None:
+    if kind(change.figure) != "pace" or factors is None:
         return False
-    return same(one.log, math.log(factors.ratio))
+    return same(change.log, math.log(factors.ratio))
 
 
 def counted(
@@ -201,19 +201,19 @@ def _once(ranked: list[FigureChange]) -> list[FigureChange]:
     for the others. Changes from or to zero have no factor and each stand for themselves.
     """
     kept: list[FigureChange] = []
-    for one in ranked:
-        same = next((i for i, other in enumerate(kept) if _tell_the_same(one, other)), None)
+    for change in ranked:
+        same = next((i for i, other in enumerate(kept) if _tell_the_same(change, other)), None)
         if same is None:
-            kept.append(one)
+            kept.append(change)
         else:
-            kept[same] = replace(kept[same], alike=(*kept[same].alike, one.label))
+            kept[same] = replace(kept[same], alike=(*kept[same].alike, change.label))
     return kept
 
 
-def _tell_the_same(one: FigureChange, other: FigureChange) -> bool:
-    if not one.factor or not other.factor or not same(one.log, other.log):
+def _tell_the_same(first: FigureChange, second: FigureChange) -> bool:
+    if not first.factor or not second.factor or not same(first.log, second.log):
         return False
-    return bool(set(catalog()[one.figure].part) & set(catalog()[other.figure].part))
+    return bool(set(catalog()[first.figure].part) & set(catalog()[second.figure].part))
 
 
 def _part(

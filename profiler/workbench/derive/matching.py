@@ -40,7 +40,7 @@ class LaunchGroup:
 
     @property
     def microseconds(self) -> float | None:
-        """Of all launches that were timed together; None where none was."""
+        """The time of all timed launches together; None where none was timed."""
         times = [x.microseconds for x in self.launches if x.microseconds is not None]
         return added(times) if times else None
 
@@ -48,8 +48,8 @@ class LaunchGroup:
     def rank(self) -> tuple[float, int]:
         """The most time first; what was not timed, or is no number, last."""
         time = self.microseconds
-        known = time is not None and math.isfinite(time)
-        return (-(time or 0.0) if known else 0.0, self.launches[0].index)
+        is_timed = time is not None and math.isfinite(time)
+        return (-(time or 0.0) if is_timed else 0.0, self.launches[0].index)
 
 
 def groups(launches: Sequence[Launch]) -> list[LaunchGroup]:
@@ -91,7 +91,7 @@ class Matching:
 
     @property
     def groups(self) -> list[PairGroup]:
-
+        """Group launches by signature and launch shape, the most time first."""
         members: dict[Any, list[LaunchPair]] = {}
         for pair in self.pairs:
             sides = [(x.signature, x.shape, x.range) for x in (pair.before, pair.after)]

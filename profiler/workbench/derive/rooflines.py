@@ -83,7 +83,7 @@ class Peaks:
 
 
 def peaks(metrics: ColumnTable) -> Peaks | None:
-    """Of the longest launch; None where its SM clock was not collected."""
+    """Take the peaks at the longest launch; None where its SM clock was not collected."""
     values = longest(metrics.by_launch)
     clock = sm_clock(values)
     if clock is None:
@@ -95,7 +95,7 @@ def peaks(metrics: ColumnTable) -> Peaks | None:
 
 
 def sm_clock(values: Values) -> float | None:
-    """In Hz; None where not collected."""
+    """Return the SM clock in Hz; None where not collected."""
     return values.get(GPC_CLOCK, values.get(OTHER_PASS))
 
 
@@ -150,10 +150,10 @@ def counted_flops(metrics: ColumnTable) -> Mapping[str, float] | None:
     launches = list(metrics.by_launch.values())
     if not launches:
         return None
-    own = [found for values in launches if (found := _of(values)) is not None]
-    if len(own) < len(launches):
+    by_launch = [flops for values in launches if (flops := _of(values)) is not None]
+    if len(by_launch) < len(launches):
         return None
-    return totals(item for found in own for item in found.items())
+    return totals(item for flops in by_launch for item in flops.items())
 
 
 def per_cycle(values: Values, kind: str) -> float | None:
@@ -166,8 +166,8 @@ def per_cycle(values: Values, kind: str) -> float | None:
 
 def _of(values: Values) -> Mapping[str, float] | None:
     cycles = _cycles(values)
-    known = {kind: per_cycle(values, kind) for kind in VECTOR}
-    vector = {kind: flops * cycles for kind, flops in known.items() if flops is not None}
+    per_cycle_flops = {kind: per_cycle(values, kind) for kind in VECTOR}
+    vector = {kind: flops * cycles for kind, flops in per_cycle_flops.items() if flops is not None}
     tensor = totals((f"{TENSOR} {op.type}", values.get(op.work, 0.0)) for op in TENSOR_OPS)
     if not vector or not cycles or not any(op.work in values for op in TENSOR_OPS):
         return None
@@ -190,11 +190,11 @@ class Moved:
 def moved(launches: Sequence[Values], level: str) -> Moved | None:
     """None where some launch has no counters of the level."""
     amounts = [traffic(values, level) for values in launches]
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) < len(launches):
+    collected = [amount for amount in amounts if amount is not None]
+    if len(collected) < len(launches):
         return None
     rates = [bandwidth(values, level) or math.nan for values in launches]
-    return Moved(added(known), added(a / r for a, r in zip(known, rates, strict=True)))
+    return Moved(added(collected), added(a / r for a, r in zip(collected, rates, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -216,17 +216,17 @@ def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]
     if not launches or not all(values.get(DURATION) for values in launches):
         return {}
     seconds = added(values[DURATION] for values in launches) * 1e-9
-    found: dict[str, Used] = {}
+    by_level: dict[str, Used] = {}
     for level in LEVELS:
-        one = moved(launches, level)
-        if one is None:
+        through = moved(launches, level)
+        if through is None:
             continue
-        theory, ceiling = one.seconds / seconds, ceilings.get(level)
-        share = one.bytes / ceiling / seconds if ceiling else math.nan
+        theory, ceiling = through.seconds / seconds, ceilings.get(level)
+        share = through.bytes / ceiling / seconds if ceiling else math.nan
         by_measured = math.isfinite(share) and share <= 1
         if by_measured or math.isfinite(theory):
-            found[level] = Used(one.bytes, share if by_measured else theory, by_measured)
-    return found
+            by_level[level] = Used(through.bytes, share if by_measured else theory, by_measured)
+    return by_level
 
 
 TENSOR_PIPE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
@@ -300,38 +300,40 @@ class Point:
 def point(
     metrics: ColumnTable, measured: Mapping[str, float] | None = None, base: str = DRAM
 ) -> Point | None:
-    """Where a variant stands; None where a counter is missing or nothing went through ``base``.
+    """Place a variant; None where a counter is missing or nothing went through ``base``.
+
     Levels without counters in some launch are left out. ``measured`` ceilings are by id, in FLOP/s
-    and bytes/s. One that only moves bytes has no place, but a share of every level's bandwidth.
+    and bytes/s. A variant that only moves bytes has no place, but a share of every level's
+    bandwidth.
     """
     launches = list(metrics.by_launch.values())
     if not all(_is_complete(values) for values in launches):
         return None
-    own = [values[DURATION] * 1e-9 for values in launches]
-    seconds = added(own)
+    durations = [values[DURATION] * 1e-9 for values in launches]
+    seconds = added(durations)
     clocks = [sm_clock(values) or math.nan for values in launches]
-    cycles = added(clock * each for clock, each in zip(clocks, own, strict=True))
+    cycles = added(clock * part for clock, part in zip(clocks, durations, strict=True))
     every = {level: moved(launches, level) for level in LEVELS}
-    traffic = {k: found for k, found in every.items() if found and math.isfinite(found.seconds)}
+    traffic = {k: amount for k, amount in every.items() if amount and math.isfinite(amount.seconds)}
     if DRAM not in traffic or base not in traffic or not traffic[base].bytes or not seconds:
         return None
-    work = [each for values in launches for each in _work(values)]
+    work = [part for values in launches for part in _work(values)]
     flops = totals((kind, done) for kind, done, _ in work)
     at_peak = totals((kind, done / peak) for kind, done, peak in work)
-    total, known = added(flops.values()), measured or {}
+    total, ceilings = added(flops.values()), measured or {}
     kind = max(at_peak, key=lambda name: (at_peak[name], name), default="fp32")
     busy = at_peak.get(kind, 0.0)
-    least = {name: max(busy, one.seconds) for name, one in traffic.items()}
+    least = {name: max(busy, amount.seconds) for name, amount in traffic.items()}
     levels = {
         name: LevelPoint(
             name=name,
-            flop_per_byte=total / one.bytes if one.bytes else math.inf,
-            share_of_bandwidth=one.seconds / seconds,
+            flop_per_byte=total / amount.bytes if amount.bytes else math.inf,
+            share_of_bandwidth=amount.seconds / seconds,
             roof_flops_per_second=total / least[name] if least[name] else math.nan,
-            share_of_measured=_share(one.bytes, known.get(name), seconds),
-            bytes_per_second=one.bytes / seconds,
+            share_of_measured=_share(amount.bytes, ceilings.get(name), seconds),
+            bytes_per_second=amount.bytes / seconds,
         )
-        for name, one in traffic.items()
+        for name, amount in traffic.items()
     }
     return Point(
         base=base,
@@ -347,12 +349,12 @@ def point(
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",
         lower_bound=any(_is_undercounted(values) for values in launches),
         sm_clock_hz=cycles / seconds,
-        share_of_measured=_share(flops.get(kind, 0.0), known.get(kind), seconds),
+        share_of_measured=_share(flops.get(kind, 0.0), ceilings.get(kind), seconds),
     )
 
 
 def _share(amount: float, rate: float | None, seconds: float) -> float:
-    """Of what ``rate`` could have done in the time; nan where it was not measured."""
+    """Divide by what ``rate`` could have done in the time; nan where the rate was not measured."""
     return amount / rate / seconds if rate else math.nan
 
 
@@ -398,7 +400,7 @@ class MeasuredCeiling:
     @property
     @shown
     def share_of_theoretical(self) -> float:
-        """Of the theoretical one; nan where that is not known."""
+        """The measured ceiling over the theoretical one; nan where that is unknown."""
         return self.measured.value / self.theoretical if self.theoretical else math.nan
 
     @property
@@ -433,8 +435,10 @@ def measured_ceilings(calibration: CeilingsFile, peaks: Peaks | None) -> Measure
         gpu=calibration.provenance.gpu or "",
         date=calibration.provenance.date,
         ceilings={
-            name: MeasuredCeiling(name, found, _theoretical(name, found, peaks) if peaks else None)
-            for name, found in calibration.ceilings.items()
+            name: MeasuredCeiling(
+                name, ceiling, _theoretical(name, ceiling, peaks) if peaks else None
+            )
+            for name, ceiling in calibration.ceilings.items()
         },
         not_collected=calibration.not_collected,
     )

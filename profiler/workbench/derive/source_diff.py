@@ -48,7 +48,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Cost:
-    """What some lines cost; None is not collected, 0 is a counter that stayed at zero.
+    """The cost of some lines; None is not collected, 0 is a counter that stayed at zero.
 
     ``samples``: stall samples, warps that waited. ``share``: their part of all samples of the
     variant (0 to 1). ``microseconds``: that share of the duration under ncu. ``instructions``: warp
@@ -85,9 +85,9 @@ def add(costs: Iterable[Cost]) -> Cost:
     every = list(costs)
     for cost in every:
         for name in NUMBERS:
-            part = getattr(cost, name)
-            if part is not None:
-                sums[name] = (sums[name] or 0.0) + part
+            amount = getattr(cost, name)
+            if amount is not None:
+                sums[name] = (sums[name] or 0.0) + amount
     stalls = totals(item for cost in every for item in cost.stalls.items())
     return Cost(**sums, stalls=MappingProxyType(stalls))
 
@@ -134,13 +134,13 @@ def line_costs(lines: ColumnTable, metrics: ColumnTable, collected: Collection[s
     zeros = _zeros(collected, whole is not None)
 
     def cost(numbers: Mapping[str, float], stalls: Mapping[str, float]) -> Cost:
-        known = {k: None if zero is None else numbers.get(k, zero) for k, zero in zeros.items()}
-        if known["microseconds"] is not None and whole is not None:
-            known["microseconds"] = (known["share"] or 0.0) * whole / NS_PER_US
-        return Cost(**known, stalls=MappingProxyType(stalls))
+        values = {k: None if zero is None else numbers.get(k, zero) for k, zero in zeros.items()}
+        if values["microseconds"] is not None and whole is not None:
+            values["microseconds"] = (values["share"] or 0.0) * whole / NS_PER_US
+        return Cost(**values, stalls=MappingProxyType(stalls))
 
     return LineCosts(
-        lines={place: cost(*found) for place, found in _sums(lines, weights).items()},
+        lines={place: cost(*sums) for place, sums in _sums(lines, weights).items()},
         nothing=Cost(**zeros, stalls=NO_STALLS),
         duration=None if whole is None else whole / NS_PER_US,
     )
@@ -225,24 +225,24 @@ class Listing:
 
     @cached_property
     def by_line(self) -> Mapping[Place, Sequence[InstructionCost]]:
-        return grouped((one.place, one) for one in self.instructions)
+        return grouped((instruction.place, instruction) for instruction in self.instructions)
 
 
 def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:
-    known = {launch: code for launch, code in enumerate(codes) if code is not None}
-    taken = {launch: _samples(code) for launch, code in known.items()}
+    by_launch = {launch: code for launch, code in enumerate(codes) if code is not None}
+    taken = {launch: _samples(code) for launch, code in by_launch.items()}
     weights, whole = sample_weights(taken, metrics)
-    found = [
-        one
-        for launch, code in known.items()
-        for one in _costed(launch, code, weights.get(launch), whole)
+    instructions = [
+        instruction
+        for launch, code in by_launch.items()
+        for instruction in _costed(launch, code, weights.get(launch), whole)
     ]
     duration = None if whole is None else whole / NS_PER_US
-    return Listing(tuple(found), duration)
+    return Listing(tuple(instructions), duration)
 
 
 def _samples(code: Code) -> float:
-    return added(count for found in code.samples.values() for count in found.values())
+    return added(count for counts in code.samples.values() for count in counts.values())
 
 
 def _costed(
@@ -250,9 +250,9 @@ def _costed(
 ) -> Iterable[InstructionCost]:
     """``weight`` of a sample in all of the variant's; None where the launch has none."""
     stalls: dict[int, dict[str, float]] = {}
-    for reason, found in code.samples.items():
+    for reason, counts in code.samples.items():
         if reason != ISSUING:
-            for index, count in found.items():
+            for index, count in counts.items():
                 stalls.setdefault(index, {})[reason] = count
     for index, (address, sass, place) in enumerate(
         zip(code.addresses, code.sass, code.places, strict=True)
@@ -294,7 +294,7 @@ class SourceText:
 
     @cached_property
     def keys(self) -> list[str]:
-        """What lines are compared by: their code, or their text where there is no code."""
+        """The texts that lines are compared by: their code, or their text if there is no code."""
         return [c or line.strip() for c, line in zip(self.code, self.lines, strict=True)]
 
     @cached_property
@@ -344,7 +344,7 @@ def align(before: SourceText, after: SourceText) -> list[tuple[int, int]]:
 def _without_loose(
     pairs: list[tuple[int, int]], before: SourceText, after: SourceText
 ) -> list[tuple[int, int]]:
-    """Without runs of trivial lines that stand between changes on both of their ends."""
+    """Drop runs of trivial lines that stand between changes on both of their ends."""
     runs: list[list[tuple[int, int]]] = []
     for i, j in pairs:
         if runs and runs[-1][-1] == (i - 1, j - 1):
@@ -360,8 +360,10 @@ def _without_loose(
 
 
 def pair_changed(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """Which of some removed lines became which of the added ones: the pairing in order with the
-    most tokens in common, of lines with at least half of their tokens the same.
+    """Pair removed lines with the added ones that they became.
+
+    It is the pairing in order with the most tokens in common, of lines with at least half of their
+    tokens the same.
     """
     if not before or not after or len(before) * len(after) > MOST_PAIRS:
         return []
@@ -387,9 +389,9 @@ def pair_changed(before: Sequence[str], after: Sequence[str]) -> list[tuple[int,
     return pairs
 
 
-def _dice(one: Counter[str], other: Counter[str]) -> float:
-    total = one.total() + other.total()
-    return 2 * (one & other).total() / total if total else 0.0
+def _dice(first: Counter[str], second: Counter[str]) -> float:
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 0.0
 
 
 # What a line waits by: barriers of a block or warp, mbarriers, asynchronous copies, wgmma, grids.
@@ -657,16 +659,16 @@ def _kind(line: SourceRow, kind: LineKind) -> LineKind:
 
 
 def changed_spans(rows: Sequence[DiffRow]) -> list[tuple[int, int]]:
-    """Where the hunks start and stop: runs of changes, with short gaps between them closed."""
+    """Find where hunks start and stop: runs of changes, with short gaps between them closed."""
     spans: list[tuple[int, int]] = []
-    at = 0
+    start = 0
     for same, group in groupby(rows, key=lambda row: row.kind == LineKind.SAME):
-        stop = at + len(list(group))
-        if not same and spans and at - spans[-1][1] <= JOINED:
+        stop = start + len(list(group))
+        if not same and spans and start - spans[-1][1] <= JOINED:
             spans[-1] = (spans[-1][0], stop)
         elif not same:
-            spans.append((at, stop))
-        at = stop
+            spans.append((start, stop))
+        start = stop
     return spans
 
 
@@ -700,7 +702,7 @@ _PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
 def functions(text: SourceText, *, python: bool = False) -> list[str]:
-    """For each line the top-level function it belongs to; "" outside of any."""
+    """Name the top-level function that each line belongs to; "" outside of any."""
     return _python_functions(text) if python else _c_functions(text)
 
 
@@ -857,11 +859,11 @@ def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
 
 
 def _elsewhere(before: ProfiledSource, after: ProfiledSource) -> dict[str, tuple[Cost, Cost]]:
-    """What files cost on both sides that stand in the sources of none."""
+    """Add up the costs of files that stand in the sources of neither side."""
     costs = [side.costs or NO_COSTS for side in (before, after)]
     old, new = (
-        {file: cost for file, cost in known.by_file().items() if file not in side.texts}
-        for known, side in zip(costs, (before, after), strict=True)
+        {file: cost for file, cost in cost_of_side.by_file().items() if file not in side.texts}
+        for cost_of_side, side in zip(costs, (before, after), strict=True)
     )
     return {
         file: (old.get(file, costs[0].nothing), new.get(file, costs[1].nothing))

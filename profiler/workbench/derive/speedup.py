@@ -70,19 +70,19 @@ class Ratio:
         """Whether the clock is a part of it: by more than both intervals and one percent."""
         if self.cycles is None:
             return False
-        own = Interval(self.ratio, self.low, self.high, self.sessions).half_width or 0.0
-        room = max(LEAST_APART, own + (self.cycles.half_width or 0.0))
+        half_width = Interval(self.ratio, self.low, self.high, self.sessions).half_width or 0.0
+        room = max(LEAST_APART, half_width + (self.cycles.half_width or 0.0))
         return abs(math.log(self.ratio / self.cycles.value)) > room
 
 
 def smaller(in_turn: Ratio | None, alone: Ratio | None) -> Ratio | None:
-    """What is claimed: a kernel that draws more power than others has a lower clock alone."""
-    known = [ratio for ratio in (in_turn, alone) if ratio]
-    return min(known, key=lambda one: one.ratio) if in_turn else None
+    """Take the smaller ratio, which is claimed: a power-hungry kernel has a lower clock alone."""
+    measured = [ratio for ratio in (in_turn, alone) if ratio]
+    return min(measured, key=lambda ratio: ratio.ratio) if in_turn else None
 
 
 def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interval:
-    """Of one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, and back by the exponential.
+    """Average one logarithm a session: mean ± t(0.975, S - 1) · sd / √S, then the exponential.
 
     ``again``: t(0.995, S - 1), for an interval that is looked at a second time.
     """
@@ -103,15 +103,17 @@ def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interv
 
 @lru_cache(maxsize=1 << 14)
 def _deviation(drawn: tuple[float, ...]) -> float:
-    """As ``statistics.stdev``, five times as fast; several tables have the same ratio."""
+    """Compute ``statistics.stdev``, five times as fast; several tables have the same ratio."""
     middle = fmean(drawn)
-    return math.sqrt(math.fsum((one - middle) ** 2 for one in drawn) / (len(drawn) - 1))
+    return math.sqrt(math.fsum((logarithm - middle) ** 2 for logarithm in drawn) / (len(drawn) - 1))
 
 
 def between_sessions(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """Of exp(mean(second) - mean(first)), one logarithm a session, of sessions that share nothing:
-    Student's t with the pooled spread (NIST/SEMATECH e-Handbook, 7.3.1), so that a single session
-    on one side is taken to vary as those on the other do.
+    """Estimate exp(mean(second) - mean(first)) of sessions that share nothing.
+
+    Each has one logarithm. The interval is Student's t with the pooled spread (NIST/SEMATECH
+    e-Handbook, 7.3.1), so that a single session on one side is taken to vary as those on the other
+    do.
     """
     n, m = len(first), len(second)
     middle, freedom = fmean(second) - fmean(first), n + m - 2
@@ -206,9 +208,9 @@ class TwoClocks:
 
 
 def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
-    """By variant; empty of method 1, which has one clock."""
+    """Compare the two clocks of each variant; empty for method 1, which has one."""
     every = (series for session in sessions for series in session.series if series.by_events)
-    found = grouped(
+    medians = grouped(
         (series.variant, (median(series.microseconds), median(series.by_events)))
         for series in every
     )
@@ -218,7 +220,7 @@ def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
             events=fmean(events for _, events in both),
             scatter=pstdev(stamps - events for stamps, events in both),
         )
-        for variant, both in found.items()
+        for variant, both in medians.items()
     }
 
 
@@ -229,8 +231,10 @@ def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
 
 
 def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
-    """By variant, regime and A/A control. A variant has none in any session if an output
-    of a timed call was wrong, or if the two clocks disagree.
+    """Collect instance times by variant, regime and A/A control.
+
+    A variant has none in any session if an output of a timed call was wrong, or if the two clocks
+    disagree.
     """
     every = list(sessions)
     wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
@@ -255,8 +259,10 @@ class _WhenAsked(Mapping[Key, SessionTimes]):
     def __getitem__(self, key: Key) -> SessionTimes:
         if key not in self._found:
             measured = self._measured[key]
-            found = grouped((session.number, instance_time(series)) for session, series in measured)
-            self._found[key] = {number: tuple(times) for number, times in found.items()}
+            by_session = grouped(
+                (session.number, instance_time(series)) for session, series in measured
+            )
+            self._found[key] = {number: tuple(times) for number, times in by_session.items()}
         return self._found[key]
 
     def __iter__(self) -> Iterator[Key]:
@@ -268,13 +274,16 @@ class _WhenAsked(Mapping[Key, SessionTimes]):
 
 def adds_nothing(times: SessionTimes) -> bool:
     """Whether an instance takes no time at all, or less: such a call has no logarithm."""
-    return any(one.microseconds <= 0 for session in times.values() for one in session)
+    return any(instance.microseconds <= 0 for session in times.values() for instance in session)
 
 
 def logarithms(times: SessionTimes, *, in_cycles: bool = False) -> list[float]:
     """Each session's mean logarithm of µs, or of kilocycles; empty if one is not above zero."""
     every = [
-        [(one.kilocycles or 0.0) if in_cycles else one.microseconds for one in session]
+        [
+            (instance.kilocycles or 0.0) if in_cycles else instance.microseconds
+            for instance in session
+        ]
         for session in times.values()
     ]
     if any(value <= 0 for session in every for value in session):
@@ -287,17 +296,17 @@ def time_of(times: SessionTimes, regime: Regime) -> Time | None:
     drawn = logarithms(times)
     if not drawn:
         return None
-    known = over_sessions(drawn)
+    interval = over_sessions(drawn)
     clocks = [o.sm_clock_mhz for s in times.values() for o in s if o.sm_clock_mhz is not None]
     return Time(
-        value=known.value,
-        low=known.low,
-        high=known.high,
+        value=interval.value,
+        low=interval.low,
+        high=interval.high,
         regime=regime,
-        sessions=known.sessions,
+        sessions=interval.sessions,
         instances=sum(len(session) for session in times.values()),
         sm_clock_mhz=median(clocks) if clocks else None,
-        unchecked=any(one.unchecked for session in times.values() for one in session),
+        unchecked=any(instance.unchecked for session in times.values() for instance in session),
     )
 
 
@@ -309,12 +318,14 @@ def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Rat
     shared = [number for number in before if number in after]
     first, second = ({number: side[number] for number in shared} for side in (before, after))
     again = len(shared) > planned > 0
-    known = _quotient(logarithms(first), logarithms(second), again=again)
-    if known is None:
+    quotient = _quotient(logarithms(first), logarithms(second), again=again)
+    if quotient is None:
         return None
     in_cycles = (logarithms(side, in_cycles=True) for side in (first, second))
     cycles = _quotient(*in_cycles, again=again)
-    return Ratio(known.value, known.low, known.high, known.sessions, cycles, known.level)
+    return Ratio(
+        quotient.value, quotient.low, quotient.high, quotient.sessions, cycles, quotient.level
+    )
 
 
 def _quotient(before: list[float], after: list[float], *, again: bool) -> Interval | None:
@@ -347,25 +358,25 @@ class OverRecordings:
 
 
 def over_recordings(
-    ratios: Sequence[Ratio], known: float | None = None, gpus: int = 1, between_of: str = ""
+    ratios: Sequence[Ratio], known_between: float | None = None, gpus: int = 1, between_of: str = ""
 ) -> OverRecordings:
     """Random effects: a recording varies with its sessions and between recordings. That variance
     is estimated by Paule and Mandel (Consensus values and weighting factors, J. Res. NBS 87, 1982;
     its interval with Student's t by Hartung and Knapp, Statistics in Medicine 20, 2001), and is
-    not taken to be less than what is ``known`` of such ratios: few recordings say little of it.
+    not taken to be less than what is known of such ratios: few recordings say little of it.
     """
-    values = [math.log(one.ratio) for one in ratios]
-    own = [variance_of(one) for one in ratios]
+    values = [math.log(ratio.ratio) for ratio in ratios]
+    variances = [variance_of(ratio) for ratio in ratios]
     freedom = len(values) - 1
-    between = max(paule_mandel(values, own), (known or 0.0) ** 2)
-    middle, mean, _ = _weighted(values, own, between)
+    between = max(paule_mandel(values, variances), (known_between or 0.0) ** 2)
+    middle, mean, _ = _weighted(values, variances, between)
     ratio = math.exp(middle)
-    if known is None and not freedom:
+    if known_between is None and not freedom:
         return OverRecordings(ratio, None, None, None, None, None, 1, gpus, between_of)
-    quantile = T_975[-1] if known is not None else quantile_of(T_975, freedom)
+    quantile = T_975[-1] if known_between is not None else quantile_of(T_975, freedom)
     ends = [
         math.exp(middle + sign * quantile * math.sqrt(square))
-        for square in (mean, mean + between + fmean(own))
+        for square in (mean, mean + between + fmean(variances))
         for sign in (-1, 1)
     ]
     low, high, later_low, later_high = ends
@@ -375,25 +386,25 @@ def over_recordings(
     )
 
 
-def paule_mandel(values: Sequence[float], own: Sequence[float]) -> float:
-    """The variance between values, each with a variance of its ``own``, at which the sum of their
+def paule_mandel(values: Sequence[float], variances: Sequence[float]) -> float:
+    """The variance between values, each with its variance, at which the sum of their
     weighted squares is their degrees of freedom; 0 where it is less without any.
     """
     low, high = 0.0, (max(values) - min(values)) ** 2 * len(values)
-    if _weighted(values, own, low)[2] <= len(values) - 1:
+    if _weighted(values, variances, low)[2] <= len(values) - 1:
         return low
     for _ in range(60):
         middle = (low + high) / 2
-        too_many = _weighted(values, own, middle)[2] > len(values) - 1
+        too_many = _weighted(values, variances, middle)[2] > len(values) - 1
         low, high = (middle, high) if too_many else (low, middle)
     return high
 
 
 def _weighted(
-    values: Sequence[float], own: Sequence[float], between: float
+    values: Sequence[float], variances: Sequence[float], between: float
 ) -> tuple[float, float, float]:
     """Their mean, its variance, and the sum of their squares around it."""
-    weights = [1 / max(one + between, TINY) for one in own]
+    weights = [1 / max(variance + between, TINY) for variance in variances]
     total = math.fsum(weights)
     middle = math.fsum(w * value for w, value in zip(weights, values, strict=True)) / total
     squares = (w * (v - middle) ** 2 for w, v in zip(weights, values, strict=True))
@@ -401,9 +412,9 @@ def _weighted(
 
 
 def variance_of(ratio: Ratio) -> float:
-    """Of the logarithm, by its interval; 0 of one session, whose interval is not known."""
-    own = Interval(ratio.ratio, ratio.low, ratio.high, ratio.sessions)
+    """Derive the variance of the logarithm from its interval; 0 for one session, which has none."""
+    interval = Interval(ratio.ratio, ratio.low, ratio.high, ratio.sessions)
     quantiles = T_995 if ratio.level == LEVEL_AGAIN else T_975
-    if own.half_width is None or ratio.sessions < 2:
+    if interval.half_width is None or ratio.sessions < 2:
         return 0.0
-    return (own.half_width / quantile_of(quantiles, ratio.sessions - 1)) ** 2
+    return (interval.half_width / quantile_of(quantiles, ratio.sessions - 1)) ** 2
