@@ -82,7 +82,7 @@ def _copy_study(study: Study, folder: Path) -> None:
 
 
 def _share_extensions(kept: Path, there: Path) -> None:
-    """Without the locks that a process has left behind which was ended while it built."""
+    """Share built extensions, without locks of processes that were ended while they built."""
     kept.mkdir(exist_ok=True)
     for lock in kept.glob("*/lock"):
         lock.unlink()

@@ -125,9 +125,9 @@ class _Asked:
         self.lost: list[str] = []
         self.driver = str(self._ask("nvmlSystemGetDriverVersion") or "")
 
-    def _ask(self, name: str, *given: Any) -> Any:
+    def _ask(self, name: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.nvml, name)(*given)
+            return getattr(self.nvml, name)(*arguments)
         except self.nvml.NVMLError as refused:
             self.error = f"NVML: {refused}"
             return None
@@ -163,14 +163,14 @@ class _Asked:
         if not mode or not mode[0]:
             return
         for index in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-            part = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
-            if part is not None:
-                name = str(self._ask("nvmlDeviceGetName", part) or "")
-                memory = self._ask("nvmlDeviceGetMemoryInfo", part)
+            slice_handle = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+            if slice_handle is not None:
+                name = str(self._ask("nvmlDeviceGetName", slice_handle) or "")
+                memory = self._ask("nvmlDeviceGetMemoryInfo", slice_handle)
                 profile = re.search(r"MIG \S+", name)
                 yield replace(
                     whole,
-                    uuid=str(self._ask("nvmlDeviceGetUUID", part) or ""),
+                    uuid=str(self._ask("nvmlDeviceGetUUID", slice_handle) or ""),
                     profile=profile[0] if profile else "MIG",
                     memory_mib=None if memory is None else int(memory.total) // 2**20,
                 )
@@ -183,7 +183,7 @@ def gpus() -> list[Gpu]:
     return usable(look().gpus, os.environ.get(VISIBLE))
 
 
-def usable(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
+def usable(listed_gpus: Sequence[Gpu], named: str | None) -> list[Gpu]:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID.
     Like in CUDA, the first name that fits none ends the list. If it is not set, slices replace
     GPUs.
@@ -191,15 +191,15 @@ def usable(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
     Numbers count as NVML does, by PCI address. CUDA does so too with
     ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.
     """
-    whole = [gpu for gpu in found if not gpu.profile]
+    whole = [gpu for gpu in listed_gpus if not gpu.profile]
     if named is None:
-        return [gpu for gpu in found if gpu.profile] or whole
+        return [gpu for gpu in listed_gpus if gpu.profile] or whole
     listed: list[Gpu] = []
     for word in (part.strip() for part in named.split(",")):
         if word.isdigit():
             meant = whole[int(word) : int(word) + 1]
         else:
-            meant = [gpu for gpu in found if word and gpu.uuid.startswith(word)][:1]
+            meant = [gpu for gpu in listed_gpus if word and gpu.uuid.startswith(word)][:1]
         if not meant:
             break
         listed += meant
@@ -213,9 +213,9 @@ def first_gpu() -> Gpu | None:
 
 def why_none() -> str:
     """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
-    found = look()
-    if found.error:
-        return f"{found.error}; {nvidia_smi()}"
+    listed = look()
+    if listed.error:
+        return f"{listed.error}; {nvidia_smi()}"
     if (named := os.environ.get(VISIBLE)) is not None:
         return f"{VISIBLE} names none: {named!r}"
     return "NVML lists one now: try again"
@@ -355,11 +355,11 @@ def one_gpu(name: str, note: Callable[[str], None]) -> Iterator[tuple[Gpu, Path]
             hint="measure on machines with one model of GPU at a time",
         )
     with locked(wanted, note) as gpu:
-        own = own_folder()
-        folder = own / "cards" / _named(gpu)
+        user_folder = own_folder()
+        folder = user_folder / "cards" / _named(gpu)
         shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
         folder.mkdir(parents=True)
-        os.environ.update({VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(own)})
+        os.environ.update({VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(user_folder)})
         tempfile.tempdir = None  # or TMPDIR is not read again
         yield gpu, folder
 

@@ -1,4 +1,4 @@
-"""What this machine has: GPU, driver, ncu, permission to read counters."""
+"""Find out about this machine: GPU, driver, ncu, permission to read counters."""
 
 from __future__ import annotations
 
@@ -29,30 +29,28 @@ def require_gpu(name: str | None, uuid: str | None) -> None:
     """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
     written. Slices are distinguished by name: CUDA may report the UUID of the whole GPU.
     """
-    from workbench.evidence.store import gpu_slug  # reads records: not without msgspec
-
-    own = find_gpu()
-    if own is None or not own.uuid or not uuid:
+    here = find_gpu()
+    if here is None or not here.uuid or not uuid:
         return
-    same = uuid.lower() == own.uuid.lower()
-    if own.profile:
-        from workbench.evidence.store import gpu_slug
+    same = uuid.lower() == here.uuid.lower()
+    if here.profile:
+        from workbench.evidence.store import gpu_slug  # reads records: not without msgspec
 
-        same = own.slug == gpu_slug(name or "")
+        same = here.slug == gpu_slug(name or "")
     if not same:
         raise EnvironmentLacks(
-            f"the worker runs on {name} ({uuid}), and the evidence is that of {own.full_name} "
-            f"({own.uuid})",
-            hint=f"CUDA_VISIBLE_DEVICES={own.uuid} names the GPU",
+            f"the worker runs on {name} ({uuid}), and the evidence is that of {here.full_name} "
+            f"({here.uuid})",
+            hint=f"CUDA_VISIBLE_DEVICES={here.uuid} names the GPU",
         )
 
 
 @lru_cache
 def find_ncu() -> str | None:
     """Path of ncu: on PATH, in the CUDA toolkit, or in the newest Nsight Compute installed."""
-    found = shutil.which("ncu")
-    if found:
-        return found
+    on_path = shutil.which("ncu")
+    if on_path:
+        return on_path
     for location in map(Path, NCU_LOCATIONS):
         if location.is_file():
             return str(location)
@@ -77,10 +75,10 @@ def missing_packages() -> list[str]:
     missing = []
     for module, package in names.items():
         try:
-            found = find_spec(module)
+            spec = find_spec(module)
         except ModuleNotFoundError:
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             missing.append(package)
     return missing
 

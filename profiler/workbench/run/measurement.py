@@ -62,12 +62,12 @@ from workbench.words import ABSENT, CheckResult, Phase
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure at one shape.
+    """A plan of the measurements at one shape.
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
     sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
-    and not at those alone that always are; ``others``: at these beside ``shape`` instead.
-    ``known`` are timed without another check.
+    and not at those alone that always are; ``others``: at these beside ``shape`` instead. ``known``
+    are timed without another check.
     """
 
     shape: str
@@ -201,7 +201,7 @@ class Listener:
 
     def packages(self) -> dict[str, str]:
         needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
-        return {name: known for name in needed if (known := package_version(name))}
+        return {name: version for name in needed if (version := package_version(name))}
 
     def checked(self, event: Checked) -> None:
         self.recorder.check(**structs.asdict(event))
@@ -513,6 +513,6 @@ class Measurement:
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
-            known = stored or culprit or outcome.interrupted or self.events.suspects
-            if not known and left == tried:
+            explained = stored or culprit or outcome.interrupted or self.events.suspects
+            if not explained and left == tried:
                 raise ncu.failure(outcome.log)

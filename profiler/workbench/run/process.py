@@ -72,11 +72,11 @@ NVCC_FLAGS = "NVCC_APPEND_FLAGS"
 OWN_FLAGS = "-lineinfo --default-stream=per-thread"  # no graph can capture the legacy stream
 
 
-def compiler_environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Beside what is ``given``: nvcc has OWN_FLAGS after the user's. Folders are those that links
-    lead to: an extension is built anew where its path is another.
+def compiler_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Make the variables of compilers, beside the user's ``environment``: nvcc has OWN_FLAGS after
+    the user's. Links are followed: an extension is built anew where its path is another.
     """
-    flags = f"{given.get(NVCC_FLAGS, '')} {OWN_FLAGS}".strip()
+    flags = f"{environment.get(NVCC_FLAGS, '')} {OWN_FLAGS}".strip()
     folders = {name: str((folder / below).resolve()) for name, below in FOLDERS.items()}
     return {**folders, **SETTINGS, NVCC_FLAGS: flags}
 
@@ -127,21 +127,21 @@ class WorkerEnd:
 
     @property
     def said(self) -> str:
-        """What it printed, without its lines."""
+        """The text that it printed, without its lines."""
         return LINES.sub("", self.log)
 
     def why(self, where: str = "") -> str:
         """How it ended, in words, its own last ones among them."""
         text = f": {said}" if (said := quoted(self.said)) else ""
-        at = ", ".join(filter(None, (where, self.line)))
+        place = ", ".join(filter(None, (where, self.line)))
         if self.silent_for:
-            at = f" ({at})" if at else ""
-            return f"hangs: nothing came for {self.silent_for:g} s{at}{text}"
+            place = f" ({place})" if place else ""
+            return f"hangs: nothing came for {self.silent_for:g} s{place}{text}"
         if self.too_large:
-            at = f" ({at})" if at else ""
-            return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{at}{text}"
-        at = f"{at}, " if at else ""
-        return f"crashed its process ({at}exit {self.returncode}){text}"
+            place = f" ({place})" if place else ""
+            return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{place}{text}"
+        place = f"{place}, " if place else ""
+        return f"crashed its process ({place}exit {self.returncode}){text}"
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -281,7 +281,9 @@ class Worker:
         return bool(fresh or (text and self.output_counts))
 
     def allowed(self, limit_seconds: float) -> float:
-        """Of silence, by what was heard last: ``limit_seconds`` is that of a variant."""
+        """Say how long it may be silent, by the last event; ``limit_seconds`` is that of a
+        variant.
+        """
         last = self.events[-1] if self.events else None
         if last is None or isinstance(last, Hello):
             return max(limit_seconds, bounds.STARTING_SECONDS)

@@ -1,4 +1,4 @@
-"""What a worker is asked to do, and what it tells while it does it.
+"""Define what a worker is asked to do, and what it tells while it does it.
 
 The parent writes one job to ``job.json`` in the worker's folder. The worker appends one event a
 line to ``events.jsonl`` and keeps the name of whoever has the GPU in ``current``; a gated worker
@@ -127,7 +127,7 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
 
 
 class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
-    """What a package of a ``variant`` has to carry: see ``worker.shipping``.
+    """The contents of a package of a ``variant``: see ``worker.shipping``.
 
     Its kernels are built for the ``archs``, its inputs drawn at the ``shapes`` at which it is
     correct. ``reference`` is the variant that answers for it, "" for the study's own function.
@@ -259,7 +259,7 @@ class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
 
 
 class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
-    """What a trial found. ``inputs`` and ``outputs`` are in words, at the first shape.
+    """The result of a trial. ``inputs`` and ``outputs`` are in words, at the first shape.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
     ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
@@ -297,10 +297,11 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
 
 
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
-    """What a variant's operator looks like: names and kinds of its arguments, the names of its
-    outputs ("" for none) and in what they come, the inputs for which it was checked. ``kernels``
-    were compiled, and their cubins stand in the worker's folder; ``compiler`` is NVRTC's version,
-    "" without any.
+    """A variant's operator: names and kinds of its arguments, the names of its outputs ("" for
+    none) and in what they come, the inputs for which it was checked.
+
+    ``kernels`` were compiled, and their cubins stand in the worker's folder; ``compiler`` is
+    NVRTC's version, "" without any.
     """
 
     arguments: tuple[tuple[str, str], ...]

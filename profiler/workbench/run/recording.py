@@ -73,8 +73,11 @@ def write_captures(
         write_bytes(folder.reports / name, report)
         renamed = [structs.replace(index, report=name) for index in indexes]
         for shape, here in grouped((index.shape, index) for index in renamed).items():
-            known = {**store.captures_at(folder, shape), **{index.variant: index for index in here}}
-            store.write(folder.captures(shape), Captures(captures=known))
+            captures = {
+                **store.captures_at(folder, shape),
+                **{index.variant: index for index in here},
+            }
+            store.write(folder.captures(shape), Captures(captures=captures))
         for index in renamed:
             journal.append(folder, journal.capture_entry(index))
         remove_unused(folder)
@@ -150,7 +153,7 @@ class Recorder:
         with alone(self.folder.root):
             entries = journal.load_journal(self.folder).predictions
             noted = {digest for entry in entries for digest in entry.predictions}
-            known = journal.known_of(self.folder)
+            known_states = journal.known_of(self.folder)
             for step in self.study.ladder.steps:
                 new = tuple(d for d in map(step.digest, step.predictions) if d not in noted)
                 if new:
@@ -160,7 +163,7 @@ class Recorder:
                         variant=step.variant,
                         parent=step.parent,
                         predictions=new,
-                        known=known.get(step.variant, known[""]),
+                        known=known_states.get(step.variant, known_states[""]),
                     )
                     journal.append(self.folder, entry)
 
@@ -204,24 +207,24 @@ class Recorder:
     def add_build(self, build: Build) -> None:
         """Write a build beside the checks that are recorded of the variant."""
         with alone(self.folder.root):
-            known = store.variant_record(self.folder, build.variant)
-            store.write(self.folder.variant(build.variant), structs.replace(known, build=build))
+            record = store.variant_record(self.folder, build.variant)
+            store.write(self.folder.variant(build.variant), structs.replace(record, build=build))
 
-    def check(self, variant: str, shape: str, **found: Any) -> None:
-        own = self._checks.setdefault(variant, {})
-        own[shape] = Check(fingerprint=self._prints[variant, shape], **found)
-        self.add_checks(variant, own, provenance(self.environment))
+    def check(self, variant: str, shape: str, **outcome: Any) -> None:
+        checks = self._checks.setdefault(variant, {})
+        checks[shape] = Check(fingerprint=self._prints[variant, shape], **outcome)
+        self.add_checks(variant, checks, provenance(self.environment))
 
     def add_checks(self, variant: str, new: Mapping[str, Check], checked: Provenance) -> None:
         """Write checks beside those that are recorded of these sources at other shapes."""
         with alone(self.folder.root):
-            known = store.variant_record(self.folder, variant)
+            recorded = store.variant_record(self.folder, variant)
             still = {
                 shape: check
-                for shape, check in known.checks.items()
+                for shape, check in recorded.checks.items()
                 if check.fingerprint == self.expected(variant, shape)
             }
-            record = structs.replace(known, checks=still | dict(new), checked=checked)
+            record = structs.replace(recorded, checks=still | dict(new), checked=checked)
             store.write(self.folder.variant(variant), record)
 
     def drop_timing(self) -> None:
@@ -242,10 +245,10 @@ class Recorder:
         """Add a session to the file of this run, and return the timing as it is now."""
         self._sessions.append(event.session)
         self._nodes = {**event.nodes, **self._nodes}
-        for name, own in event.nodes.items():
-            known, new = self._ways.get(name, ()), event.ways.get(name, ())
-            self._ways[name] = other_ways(self._nodes[name], *known, own, *new)
-        names = {one.variant for session in self._sessions for one in session.series}
+        for name, call in event.nodes.items():
+            earlier, new = self._ways.get(name, ()), event.ways.get(name, ())
+            self._ways[name] = other_ways(self._nodes[name], *earlier, call, *new)
+        names = {series.variant for session in self._sessions for series in session.series}
         record = Timing(
             study=self.study.name,
             shape=self.shape,

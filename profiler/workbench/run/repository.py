@@ -66,7 +66,9 @@ class Repository:
     inside: Path
 
     def git(self, *arguments: str) -> str:
-        """What git prints. Raises ToolFailed with its words, and EnvironmentLacks without a git."""
+        """Run git and return what it prints. Raises ToolFailed with its words, or
+        EnvironmentLacks.
+        """
         return _git(self.top, *arguments)
 
     def commit(self, said: str) -> Commit:
@@ -106,14 +108,14 @@ class Repository:
             except ToolFailed as error:
                 hint = "name an older commit of the same branch first, then a newer one"
                 raise UsageError(error.message, hint=hint) from None
-            while not (found := FIRST_BAD.findall(_git(place, "bisect", "log"))):
+            while not (first_bad := FIRST_BAD.findall(_git(place, "bisect", "log"))):
                 commit = self.commit(_git(place, "rev-parse", "BISECT_HEAD").strip())
                 try:
                     _git(place, "bisect", ask(commit))
                 except ToolFailed:  # only commits are left that could not be tested
                     if not FIRST_BAD.search(_git(place, "bisect", "log")):
                         raise
-        return [self.commit(sha) for sha in found]
+        return [self.commit(sha) for sha in first_bad]
 
     def touching(self, paths: Sequence[Path], *, most: int = -1) -> list[Commit]:
         """The commits that changed one of these, along the first parents, the newest first;
@@ -228,8 +230,8 @@ def repository_of(workspace: Workspace) -> Repository:
 
 
 def _environment() -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
-    return {**own, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    variables = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
+    return {**variables, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def _git(folder: Path, *arguments: str) -> str:
@@ -306,8 +308,8 @@ def renamed(text: str, suffix: str, names: Mapping[str, object]) -> str:
 
     def new_name(match: re.Match[str]) -> str:
         named = match["name"]
-        known = named in names or Path(named).name in by_end
-        return match[0].replace(named, marked(named)) if known else match[0]
+        is_own_file = named in names or Path(named).name in by_end
+        return match[0].replace(named, marked(named)) if is_own_file else match[0]
 
     if suffix != ".py":
         return re.sub(r'^\s*#\s*include\s*"(?P<name>[^"]+)"', new_name, text, flags=re.MULTILINE)

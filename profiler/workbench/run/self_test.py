@@ -1,5 +1,5 @@
-"""What this machine really does: it allocates, compiles, launches, runs torch and profiles, each
-once, in processes of their own.
+"""Try what this machine really does: it allocates, compiles, launches, runs torch and profiles,
+each once, in processes of their own.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
     """Yield the outcomes of the steps. A process ends at its first step that fails. ``tool`` is
     ncu's path. Without a GPU a kernel is only compiled, for ``arch``.
     """
-    own = [sys.executable, "-m", "workbench.run.self_test"]
+    this_module = [sys.executable, "-m", "workbench.run.self_test"]
     with temporary_folder() as folder:
-        code, log = ran([*own, "kernel" if has_gpu else arch], folder)
+        code, log = ran([*this_module, "kernel" if has_gpu else arch], folder)
         done = [line.removeprefix("done ") for line in log.splitlines() if line.startswith("done ")]
         yield from map(Outcome, done)
         if code != 0:
             yield failed(next(one for one in (*KERNEL_STEPS, "exit") if one not in done), code, log)
         if not has_gpu:
             return
-        ended, said = ran([*own, "torch"], folder)
+        ended, said = ran([*this_module, "torch"], folder)
         yield (
             failed(TORCH_STEP, ended, said)
             if ended != 0
@@ -62,7 +62,9 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
             return
         for step, options in NCU_STEPS.items():
             report = Path(folder, f"{options[0]}.ncu-rep")
-            ended, said = ran([tool, *options, "--export", str(report), *own, "kernel"], folder)
+            ended, said = ran(
+                [tool, *options, "--export", str(report), *this_module, "kernel"], folder
+            )
             try:
                 missing, every = without_number(actions(report, None)[0])
                 text = f"{every} metrics, {missing} of them without a number"

@@ -129,8 +129,8 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
         )
     if outcome.too_large and not outcome.of(Learned):
         raise GateFailed(f"it {outcome.why()}", hint="does it call itself, or keep all it makes?")
-    own = virtual_name(study.name, "")  # a file is called as the user's is
-    return answer_of(outcome, Learned, lambda text: text.replace(own, ""), UsageError)
+    folder_name = virtual_name(study.name, "")  # a file is called as the user's is
+    return answer_of(outcome, Learned, lambda text: text.replace(folder_name, ""), UsageError)
 
 
 LARGEST_ON_CPU = 1 << 23  # see Shape.size
@@ -212,6 +212,6 @@ def answer_of(
     if broken := outcome.of(Broken):
         error = broken[0].error
         raise structs.replace(error, message=worded(error.message)).error(default)
-    if not (found := outcome.of(kind)):
+    if not (answers := outcome.of(kind)):
         raise worker_stopped(outcome)
-    return found[0]
+    return answers[0]

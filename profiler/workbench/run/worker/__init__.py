@@ -1,1 +1,1 @@
-"""What runs in the process that holds the GPU."""
+"""Code that runs in the process that holds the GPU."""

@@ -98,9 +98,9 @@ class Bench:
         return torch.empty(size // 8, dtype=torch.int64, device="cuda").random_()
 
     def kernel(self, file: str, name: str, **defines: Any) -> cuda.Kernel:
-        found = cuda.kernel(f"ceilings/{file}", name, defines=defines)
+        kernel = cuda.kernel(f"ceilings/{file}", name, defines=defines)
         cuda.take_declared()
-        return found
+        return kernel
 
     # ---- memory ------------------------------------------------------------------------------
     def dram(self) -> list[Setting]:
@@ -114,19 +114,21 @@ class Bench:
         threads = STREAM_THREADS
         kernel = self.kernel("memory.cu", f"stream_{name}", threads=threads, unroll=unroll)
         total = self.buffer.numel() * 8
-        each = total // arrays // (threads * unroll * PIECE) * (threads * unroll * PIECE)
-        parts = [self.buffer[i * each // 8 : (i + 1) * each // 8] for i in range(arrays)]
+        bytes_each = total // arrays // (threads * unroll * PIECE) * (threads * unroll * PIECE)
+        parts = [
+            self.buffer[i * bytes_each // 8 : (i + 1) * bytes_each // 8] for i in range(arrays)
+        ]
         sink = [self.sink] if arrays == 1 else []
 
         def launch(amount: int) -> None:
             for _ in range(amount):
-                kernel[self.sms * blocks, threads](*parts, each // PIECE, *sink, self.clocks)
+                kernel[self.sms * blocks, threads](*parts, bytes_each // PIECE, *sink, self.clocks)
 
         what = {1: "reading", 2: "copying", 3: "reading two arrays and writing a third of"}[arrays]
         return Setting(
-            f"{what} {each / GIB:.1f} GiB, 16-byte accesses, {unroll} loads in flight a thread, "
-            f"{blocks} blocks of {threads} threads an SM",
-            float(each * arrays),
+            f"{what} {bytes_each / GIB:.1f} GiB, 16-byte accesses, {unroll} loads in flight a "
+            f"thread, {blocks} blocks of {threads} threads an SM",
+            float(bytes_each * arrays),
             launch,
         )
 
@@ -134,11 +136,11 @@ class Bench:
         """Sets well below half of L2: Hopper and Ampere keep a copy in each of two partitions."""
         return [self._l2(part, blocks) for part in (6, 3) for blocks in (1, 2, 4)]
 
-    def _l2(self, part: int, blocks: int) -> Setting:
+    def _l2(self, fraction: int, blocks: int) -> Setting:
         threads, unroll = 512, 4
         kernel = self.kernel("memory.cu", "l2_read", threads=threads, unroll=unroll)
         grid, tile = self.sms * blocks, threads * unroll * PIECE
-        tiles = max(1, int(self.properties.L2_cache_size) // part // (tile * grid))
+        tiles = max(1, int(self.properties.L2_cache_size) // fraction // (tile * grid))
 
         def launch(amount: int) -> None:
             kernel[grid, threads](self.buffer, tiles, amount, self.sink, self.clocks)
@@ -204,11 +206,13 @@ class Bench:
         kernel = self.kernel("tensor.cu", "products", type=kind.upper(), **shape)
         if wgmma:
             name = f"wgmma m64n256k{deep}, {shape['threads'] // 128} warpgroups an SM"
-            each = shape["threads"] // 128 * shape["turns"] * WGMMA_STEPS * 2 * 64 * 256 * deep
+            flops_each = (
+                shape["threads"] // 128 * shape["turns"] * WGMMA_STEPS * 2 * 64 * 256 * deep
+            )
         else:
             name = f"mma.sync m16n8k{deep}, {shape['threads'] // 32} warps a block"
             tiles = shape["rows"] * shape["columns"]
-            each = shape["threads"] // 32 * shape["turns"] * tiles * 2 * 16 * 8 * deep
+            flops_each = shape["threads"] // 32 * shape["turns"] * tiles * 2 * 16 * 8 * deep
 
         def launch(grid: int, amount: int) -> None:
             kernel[grid, shape["threads"]](amount, self.sink, self.clocks)
@@ -217,7 +221,7 @@ class Bench:
             Setting(
                 f"{name}{'' if wgmma else f', {blocks} an SM'}, random operands of both signs "
                 "from 0.25 to 1, sums in FP32",
-                float(self.sms * blocks * each),
+                float(self.sms * blocks * flops_each),
                 partial(launch, self.sms * blocks),
             )
             for blocks in ((1,) if wgmma else (1, 2))
@@ -301,8 +305,8 @@ def _signed(bits: int) -> int:
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(median(known), 1) if known else None
+    collected = [value for value in values if value is not None]
+    return round(median(collected), 1) if collected else None
 
 
 BENCHMARKS: Mapping[str, Callable[[Bench], list[Setting]]] = {

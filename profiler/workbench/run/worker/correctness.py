@@ -110,30 +110,30 @@ def check_once(
         touched = calls.touched()
         del calls, out
         expected = expected_of(study.reference(**copied(drawn, in_place)))
-        one, errors = judged(kept, expected, tolerance_at(study.tolerance, shape))
-        refused = "" if one.why else refused_by(study, copied(drawn, in_place), kept)
+        call, errors = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        refused = "" if call.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
-    one = replace(one, varies=varies, why=one.why or refused or touched or unsteady)
-    if one.why or peer is None:
-        return one
+    call = replace(call, varies=varies, why=call.why or refused or touched or unsteady)
+    if call.why or peer is None:
+        return call
     del kept
-    found = beside(one, errors, expected, peer, copied(drawn, in_place), in_place)
+    with_reference = beside(call, errors, expected, peer, copied(drawn, in_place), in_place)
     # What the study's own check accepts may be of another type than the reference's result.
-    return one if found.why and hasattr(study, "accepts") else found
+    return call if with_reference.why and hasattr(study, "accepts") else with_reference
 
 
 # By output: its type, its name in the reference, and its errors, absolute and relative.
 Errors = Mapping[str, tuple[torch.dtype, str, tuple[float, float]]]
 
 
-def judged(found: Outputs, expected: Outputs, bound: Tolerance) -> tuple[ComparedCall, Errors]:
+def judged(outputs: Outputs, expected: Outputs, bound: Tolerance) -> tuple[ComparedCall, Errors]:
     """The worst output, the first that is wrong before all others, and the errors of each. Raises
     NoResult.
     """
     worst, errors = ComparedCall(0.0, 0.0, ""), {}
-    for name, (mine, its) in paired(found, expected).items():
-        out, wanted = found.tensors[mine], expected.tensors[its]
+    for name, (mine, its) in paired(outputs, expected).items():
+        out, wanted = outputs.tensors[mine], expected.tensors[its]
         if why := refuse_kind(out, wanted, name):
             return ComparedCall(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
         absolute, relative, why = compare(out, wanted, bound)
@@ -152,14 +152,14 @@ def judged(found: Outputs, expected: Outputs, bound: Tolerance) -> tuple[Compare
 
 
 def beside(
-    one: ComparedCall,
+    call: ComparedCall,
     errors: Errors,
     expected: Outputs,
     peer: Run,
     inputs: Inputs,
     in_place: Sequence[str],
 ) -> ComparedCall:
-    """With the error of the primary reference on the same inputs; as it is where that has none.
+    """Add the error of the primary reference on the same inputs, where it has one.
 
     An output must have the type that the reference gives it: another is other work.
     """
@@ -167,48 +167,52 @@ def beside(
         its = outputs_of(peer(**inputs), inputs, in_place)
         theirs = {wanted: out for out, wanted in paired(its, expected).values()}
     except Exception:  # it does not support these inputs, for whatever reason
-        return one
-    found: dict[str, tuple[float, float]] = {}
-    for name, (kind, wanted, own) in errors.items():
+        return call
+    errors_by_output: dict[str, tuple[float, float]] = {}
+    for name, (kind, wanted, error) in errors.items():
         out, right = its.tensors[theirs[wanted]], expected.tensors[wanted]
         absolute, relative = math.nan, math.nan
         if not refuse_kind(out, right):
             absolute, relative, _ = compare(out, right, NO_BOUND)
         if not math.isfinite(relative):
-            return one
+            return call
         if out.dtype != kind:
-            given, its_own = (str(dtype).removeprefix("torch.") for dtype in (kind, out.dtype))
+            type_name, its_own = (str(t).removeprefix("torch.") for t in (kind, out.dtype))
             what = f"'{name}' is" if name else "its result is"
-            why = f"{what} {given}, where the primary reference gives {its_own}"
-            return replace(one, why=why, output=name, hint=f"return {its_own}")
-        found[name] = own[1], relative
-        pair = own[1], relative
+            why = f"{what} {type_name}, where the primary reference gives {its_own}"
+            return replace(call, why=why, output=name, hint=f"return {its_own}")
+        errors_by_output[name] = error[1], relative
+        pair = error[1], relative
         if out.numel() < FEW:
             # A reference that sums in a wider type is nearer than a result of this type can be.
             unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
-            pair = own[0], max(absolute, unit / 2 * largest(right))
-        elements = min(one.elements, elements_in_norm(right))
-        one = replace(one, errors={**one.errors, name: pair}, elements=elements)
-    rated = {name: times for name, (e, r) in found.items() if (times := multiple(e, r)) is not None}
+            pair = error[0], max(absolute, unit / 2 * largest(right))
+        elements = min(call.elements, elements_in_norm(right))
+        call = replace(call, errors={**call.errors, name: pair}, elements=elements)
+    rated = {
+        name: times
+        for name, (e, r) in errors_by_output.items()
+        if (times := multiple(e, r)) is not None
+    }
     if not rated:
-        return replace(one, reference=max((r for _, r in found.values()), default=None))
+        return replace(call, reference=max((r for _, r in errors_by_output.values()), default=None))
     worst = max(rated, key=rated.__getitem__)
-    return replace(one, reference=found[worst][1], times=rated[worst], output=worst)
+    return replace(call, reference=errors_by_output[worst][1], times=rated[worst], output=worst)
 
 
-def worse_of(found: CheckOutcome, one: ComparedCall, kind: str) -> CheckOutcome:
+def worse_of(outcome: CheckOutcome, call: ComparedCall, kind: str) -> CheckOutcome:
     """The worst of what was found and of one more call, on inputs of a ``kind``."""
-    times = one.times_reference
-    worse = times is not None and (found.times_reference or 0.0) < times
-    larger = found.times_reference is None and (found.relative or 0.0) <= one.relative
+    times = call.times_reference
+    worse = times is not None and (outcome.times_reference or 0.0) < times
+    larger = outcome.times_reference is None and (outcome.relative or 0.0) <= call.relative
     return structs.replace(
-        found,
-        max_abs=max(found.max_abs or 0.0, one.absolute),
-        relative=max(found.relative or 0.0, one.relative),
-        times_reference=times if worse else found.times_reference,
-        kind=kind if worse else found.kind,
-        varies=found.varies or one.varies,
-        output=one.output if worse or (larger and times is None) else found.output,
+        outcome,
+        max_abs=max(outcome.max_abs or 0.0, call.absolute),
+        relative=max(outcome.relative or 0.0, call.relative),
+        times_reference=times if worse else outcome.times_reference,
+        kind=kind if worse else outcome.kind,
+        varies=outcome.varies or call.varies,
+        output=call.output if worse or (larger and times is None) else outcome.output,
     )
 
 
@@ -221,19 +225,19 @@ def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
 
 
 def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> CheckOutcome:
-    """With one ratio of errors of all ``calls``, root mean square, where few elements make up an
-    output's norm.
+    """Take one ratio of errors over all ``calls``, the root mean square, where few elements make up
+    an output's norm.
     """
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for name in calls[0].errors if calls[0].elements < FEW else ():
-        pairs = [one.errors[name] for one in calls if name in one.errors]
-        own, theirs = (math.hypot(*errors) for errors in zip(*pairs, strict=True))
-        if (times := multiple(own, theirs)) is not None:
-            found[name] = times
-    output = max(found, key=found.__getitem__, default="")
-    if not found or found[output] <= (worst.times_reference or 0.0):
+        pairs = [call.errors[name] for call in calls if name in call.errors]
+        ours, theirs = (math.hypot(*errors) for errors in zip(*pairs, strict=True))
+        if (times := multiple(ours, theirs)) is not None:
+            ratios[name] = times
+    output = max(ratios, key=ratios.__getitem__, default="")
+    if not ratios or ratios[output] <= (worst.times_reference or 0.0):
         return worst
-    return structs.replace(worst, times_reference=found[output], output=output, kind=kind)
+    return structs.replace(worst, times_reference=ratios[output], output=output, kind=kind)
 
 
 def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
@@ -246,22 +250,24 @@ def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = No
         began = time.monotonic()
         while is_due(calls, 1 if name else 2, began):
             try:
-                one = check_once(study, run, shape, kind, peer)
+                call = check_once(study, run, shape, kind, peer)
             except NotImplementedError as error:
                 return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
-            if one.why:
+            if call.why:
                 return CheckOutcome(
                     status=CheckResult.WRONG,
-                    why=f"with {name} inputs: {one.why}" if name else one.why,
-                    max_abs=finite(one.absolute),
-                    relative=finite(one.relative),
+                    why=f"with {name} inputs: {call.why}" if name else call.why,
+                    max_abs=finite(call.absolute),
+                    relative=finite(call.relative),
                     kind=name,
-                    output=one.output,
-                    hint=one.hint,
+                    output=call.output,
+                    hint=call.hint,
                 )
-            calls.append(one)
-            few = one.elements < FEW
-            worst = worse_of(worst, replace(one, times=None, reference=None) if few else one, name)
+            calls.append(call)
+            few = call.elements < FEW
+            worst = worse_of(
+                worst, replace(call, times=None, reference=None) if few else call, name
+            )
         worst = pooled(worst, calls, name)
     return worst
 
@@ -322,7 +328,7 @@ def changed_in_place(study: ModuleType, inputs: Inputs) -> tuple[str, ...]:
 
 
 class Calls:
-    """Of ``run``, each on the same inputs."""
+    """Repeated calls of ``run`` on the same inputs."""
 
     def __init__(self, run: Run, drawn: Inputs, in_place: Sequence[str]) -> None:
         self.run, self.drawn, self.in_place = run, drawn, in_place
@@ -337,21 +343,21 @@ class Calls:
 
     def guarded_output(self, name: str, empty: torch.Tensor) -> torch.Tensor:
         """All NaN, inside as well."""
-        found, buffer = guarded(empty)
+        output, buffer = guarded(empty)
         buffer.fill_(POISON)
         self.written.append((name, buffer))
-        return found
+        return output
 
     def call(self) -> Outputs:
         """Raises NoResult."""
-        found = outputs_of(self.run(**self.inputs), self.inputs, self.in_place)
+        outputs = outputs_of(self.run(**self.inputs), self.inputs, self.in_place)
         if why := kept_gradient(self.inputs):
             raise NoResult(why, hint="torch.autograd.grad returns gradients and keeps none")
-        return found
+        return outputs
 
     def again(self, before: Outputs) -> Outputs:
-        """With the inputs that a call changes as they were, and with NaN where the last call's
-        outputs stood: its memory is what the next one is likely to be given.
+        """Call again with the inputs that a call changes as they were, and with NaN where the last
+        call's outputs stood: its memory is what the next one is likely to be given.
         """
         self.touched_first = self.touched()
         for name, out in before.tensors.items():
@@ -376,12 +382,12 @@ class Calls:
             self.inputs[name].detach().copy_(self.drawn[name].detach())
 
     def touched(self) -> str:
-        """Which of the inputs, or of the memory around them, is not what it was, in words."""
+        """Name the first of the inputs, or of the memory around them, that is not what it was."""
         if self.touched_first:
             return self.touched_first
         for name in self.buffers:
-            given, now = self.drawn[name].detach(), self.inputs[name].detach()
-            if name not in self.in_place and not same_bits(now, given):
+            before, now = self.drawn[name].detach(), self.inputs[name].detach()
+            if name not in self.in_place and not same_bits(now, before):
                 return f"changes its input '{name}'"
         for name, buffer in (*self.buffers.items(), *self.written):
             for margin in (buffer[:GUARD_BYTES], buffer[-GUARD_BYTES:]):
@@ -391,5 +397,5 @@ class Calls:
 
 
 def copied(drawn: Inputs, names: Sequence[str]) -> Inputs:
-    """With copies of those named, which nobody shall see changed."""
+    """Copy the named inputs, which nobody shall see changed."""
     return {**drawn, **{name: drawn[name].detach().clone() for name in names}}

@@ -32,13 +32,13 @@ def chunks(shape: Sequence[int], most: int = CHUNK) -> Iterator[Slices]:
         return
     first, inner = shape[0], math.prod(shape[1:])
     if inner > most:
-        for at in range(first):
+        for start in range(first):
             for rest in chunks(shape[1:], most):
-                yield (slice(at, at + 1), *rest)
+                yield (slice(start, start + 1), *rest)
         return
     step = most // inner
-    for at in range(0, first, step):
-        yield (slice(at, min(at + step, first)), *whole[1:])
+    for start in range(0, first, step):
+        yield (slice(start, min(start + step, first)), *whole[1:])
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ def compare(
     """Max absolute error, error relative in norm, and why it is wrong ("" when it is not)."""
     if out.shape != expected.shape:
         return math.nan, math.nan, f"shape {tuple(out.shape)}, expected {tuple(expected.shape)}"
-    found = deviation(out, expected)
-    if not found.is_judged:
+    error = deviation(out, expected)
+    if not error.is_judged:
         return math.nan, math.nan, NAN_REFERENCE
-    if found.misplaced:
-        return math.nan, math.nan, found.misplaced
+    if error.misplaced:
+        return math.nan, math.nan, error.misplaced
     why = ""
-    if not (found.absolute <= bound.absolute and found.relative <= bound.relative):
+    if not (error.absolute <= bound.absolute and error.relative <= bound.relative):
         why = (
-            f"max error {found.absolute:.3g} (allowed {bound.absolute:.3g}), relative "
-            f"{found.relative:.3g} (allowed {bound.relative:.3g}), worst at {found.place}"
+            f"max error {error.absolute:.3g} (allowed {bound.absolute:.3g}), relative "
+            f"{error.relative:.3g} (allowed {bound.relative:.3g}), worst at {error.place}"
         )
-    return found.absolute, found.relative, why
+    return error.absolute, error.relative, why
 
 
 def elements_in_norm(expected: torch.Tensor) -> float:
@@ -120,10 +120,10 @@ def elements_in_norm(expected: torch.Tensor) -> float:
 
 
 def _magnitudes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """In float64, piece by piece; 0 where a value is not finite."""
-    for at in chunks(tensor.shape, CHUNK // 16) if tensor.numel() else ():
-        part = tensor[at]
-        size = part.abs() if part.is_complex() else part.double().abs_()
+    """Yield absolute values in float64, piece by piece; 0 where a value is not finite."""
+    for place in chunks(tensor.shape, CHUNK // 16) if tensor.numel() else ():
+        piece = tensor[place]
+        size = piece.abs() if piece.is_complex() else piece.double().abs_()
         yield size.double().nan_to_num_(0.0, 0.0, 0.0)
 
 
@@ -133,11 +133,11 @@ def _part(out: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torc
     nothing waits for it.
     """
     wide = torch.complex128 if out.is_complex() or expected.is_complex() else torch.float64
-    found, wanted = out.to(wide), expected.to(wide)
-    finite = torch.isfinite(found) & torch.isfinite(wanted)
+    actual, wanted = out.to(wide), expected.to(wide)
+    finite = torch.isfinite(actual) & torch.isfinite(wanted)
     nan = wanted.isnan()
-    misplaced = ~(finite | (found == wanted) | (found.isnan() & nan))
-    error = torch.where(finite, found - wanted, 0).abs()
+    misplaced = ~(finite | (actual == wanted) | (actual.isnan() & nan))
+    error = torch.where(finite, actual - wanted, 0).abs()
     size = torch.where(finite, wanted, 0).abs()
     counts = (misplaced.sum().double(), nan.sum().double())
     sums = (*counts, error.max(), error.square().sum(), size.square().sum())
@@ -155,32 +155,36 @@ def _ratio(error: float, norm: float) -> float:
     return math.inf if error else 0.0
 
 
-def _index(at: Slices, flat: int) -> list[int]:
-    """Of an element by its place in some slices."""
-    found = np.unravel_index(flat, [part.stop - part.start for part in at])
-    return [part.start + int(place) for part, place in zip(at, found, strict=True)]
+def _index(slices: Slices, flat: int) -> list[int]:
+    """Find the indices of an element by its place in some slices."""
+    places = np.unravel_index(flat, [piece.stop - piece.start for piece in slices])
+    return [piece.start + int(place) for piece, place in zip(slices, places, strict=True)]
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two tensors of a shape and type hold the same bytes, NaN among them."""
-    return all(torch.equal(_bytes(one[at]), _bytes(other[at])) for at in chunks(one.shape))
+    return all(
+        torch.equal(_bytes(first[place]), _bytes(second[place])) for place in chunks(first.shape)
+    )
 
 
 def fits(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether all numbers of a tensor are numbers of a type too, and not all zero."""
-    found = all(
-        bool(((p := tensor[at]).to(dtype).to(p.dtype) == p).logical_or(p.isnan()).all())
-        for at in chunks(tensor.shape)
+    is_exact = all(
+        bool(((p := tensor[place]).to(dtype).to(p.dtype) == p).logical_or(p.isnan()).all())
+        for place in chunks(tensor.shape)
     )
-    return found and bool(tensor.any())
+    return is_exact and bool(tensor.any())
 
 
-def newly_unwritten(one: torch.Tensor, other: torch.Tensor) -> bool:
+def newly_unwritten(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether the other is NaN or infinite anywhere where the first is not."""
     return any(
-        bool((torch.isfinite(one[at].double()) & ~torch.isfinite(other[at].double())).any())
-        for at in chunks(one.shape)
-        if one.is_floating_point()
+        bool(
+            (torch.isfinite(first[place].double()) & ~torch.isfinite(second[place].double())).any()
+        )
+        for place in chunks(first.shape)
+        if first.is_floating_point()
     )
 
 
@@ -237,9 +241,9 @@ def shown(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def dtype_of(given: Mapping[str, torch.Tensor]) -> str:
-    """Of the largest input, floating-point ones before others."""
-    ranked = sorted(given.values(), key=lambda t: (t.is_floating_point(), size_of(t)))
+def dtype_of(inputs: Mapping[str, torch.Tensor]) -> str:
+    """Name the type of the largest input, floating-point ones before others."""
+    ranked = sorted(inputs.values(), key=lambda t: (t.is_floating_point(), size_of(t)))
     return str(ranked[-1].dtype).removeprefix("torch.")
 
 
@@ -248,21 +252,21 @@ def is_changed(after: Any, before: Any) -> bool:
 
 
 def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
-    """Which inputs a call changes, and of these which it only writes into: what it gives is the
-    same whatever stood there.
+    """Find the inputs that a call changes, and those of them that it only writes into: its result
+    is the same whatever stood there.
     """
-    own = copies(inputs)
+    copied_inputs = copies(inputs)
     with torch.no_grad():
-        out = run(**own)
-    changed = [name for name in inputs if is_changed(own[name], inputs[name])]
+        out = run(**copied_inputs)
+    changed = [name for name in inputs if is_changed(copied_inputs[name], inputs[name])]
     shared = [
         name
-        for name, value in own.items()
+        for name, value in copied_inputs.items()
         if isinstance(value, torch.Tensor)
         and any(t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr()
                 for t in tensors(out))
     ]  # fmt: skip
-    results = tensors(copied(out)) or [own[name] for name in changed]
+    results = tensors(copied(out)) or [copied_inputs[name] for name in changed]
     only_written = []
     for name in dict.fromkeys([*changed, *shared]):
         other = copies(inputs)
@@ -301,13 +305,13 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float, str]:
         )
     every = [deviation(one, other) for one, other in zip(ours, theirs, strict=True)]
     absolute, relative = max(d.absolute for d in every), max(d.relative for d in every)
-    for number, found in enumerate(every):
+    for number, result in enumerate(every):
         which = f"output {number}: " if len(every) > 1 else ""
-        if found.misplaced:
-            return math.nan, math.nan, which + found.misplaced
-        if not math.isfinite(found.relative):
-            error = f"error {found.absolute:.3g} at {found.place}"
-            return math.nan, math.nan, f"{which}{error}, relative {found.relative:.3g}"
+        if result.misplaced:
+            return math.nan, math.nan, which + result.misplaced
+        if not math.isfinite(result.relative):
+            error = f"error {result.absolute:.3g} at {result.place}"
+            return math.nan, math.nan, f"{which}{error}, relative {result.relative:.3g}"
     return absolute, relative, ""
 
 

@@ -28,7 +28,7 @@ def context_lost() -> bool:
 
 
 def device_arch() -> str:
-    """What the GPU is compiled for: ``sm_90a``."""
+    """Return what the GPU is compiled for: ``sm_90a``."""
     return arch_of(*torch.cuda.get_device_capability())
 
 
@@ -61,22 +61,22 @@ def environment() -> Environment:
 
 def gpu_uuid() -> str | None:
     """NVML's name of this process's GPU, ``GPU-...``; None where torch does not say."""
-    found = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
-    return f"GPU-{found.removeprefix('GPU-')}" if found else None
+    uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+    return f"GPU-{uuid.removeprefix('GPU-')}" if uuid else None
 
 
 class OnCpu(TorchFunctionMode):
-    """What is asked to be on a GPU is on the CPU."""
+    """Puts on the CPU what is asked to be on a GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        if str(given.get("device", "")).startswith("cuda"):
-            given["device"] = "cpu"
+        options = dict(kwargs or {})
+        if str(options.get("device", "")).startswith("cuda"):
+            options["device"] = "cpu"
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.to:
             args = tuple("cpu" if _is_gpu(value) else value for value in args)
-        return func(*args, **given)
+        return func(*args, **options)
 
 
 def _is_gpu(value: Any) -> bool:
@@ -85,11 +85,11 @@ def _is_gpu(value: Any) -> bool:
 
 @contextmanager
 def on_cpu() -> Iterator[None]:
-    own, wait = torch.Generator, torch.cuda.synchronize
+    generator, wait = torch.Generator, torch.cuda.synchronize
 
     class Generator:
         def __new__(cls, device: Any = "cpu") -> Any:
-            return own("cpu")
+            return generator("cpu")
 
     torch.Generator = Generator  # type: ignore[misc]
     torch.cuda.synchronize = lambda device=None: None
@@ -97,5 +97,5 @@ def on_cpu() -> Iterator[None]:
         with OnCpu():
             yield
     finally:
-        torch.Generator = own  # type: ignore[misc]
+        torch.Generator = generator  # type: ignore[misc]
         torch.cuda.synchronize = wait

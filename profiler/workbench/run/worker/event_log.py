@@ -89,15 +89,15 @@ def describe(error: BaseException) -> ErrorText:
     """The error in a line or, for a compiler, in its own words, with the user's file and line."""
     if isinstance(error, WorkbenchError):
         return ErrorText.of(error)
-    if found := in_words(error):
-        return found
+    if words := in_words(error):
+        return words
     kind = type(error).__name__
-    at, lines = place(error), str(error).strip().splitlines()
+    where, lines = place(error), str(error).strip().splitlines()
     message = f"{kind}: {lines[0]}" if lines else kind
     if isinstance(error, SystemExit | KeyboardInterrupt):
-        message = f"{at or 'it'} ends its process: {message}"
+        message = f"{where or 'it'} ends its process: {message}"
         return ErrorText(kind=kind, message=message, hint=NO_END)
-    return ErrorText(kind=kind, message=f"{message}{f' ({at})' if at else ''}")
+    return ErrorText(kind=kind, message=f"{message}{f' ({where})' if where else ''}")
 
 
 NVCC_ERROR = re.compile(r"(\S+?)[(:](\d+)\)?\S*\s+(?:fatal |catastrophic )?error\s*:?\s*(.*)$")
@@ -120,8 +120,8 @@ STREAM_HINT = (
 def in_words(error: BaseException) -> ErrorText | None:
     """Explain an error; None if its own first line says as much."""
     kind = type(error).__name__
-    for one in _chain(error):
-        text = next(filter(None, (says(one) for says in SAYS)), None)
+    for cause in _chain(error):
+        text = next(filter(None, (says(cause) for says in SAYS)), None)
         if text is not None:
             message, hint = text
             return ErrorText(kind=kind, message=message, hint=hint)
@@ -133,10 +133,10 @@ def in_users_words(error: Exception, doing: str) -> WorkbenchError:
     if isinstance(error, WorkbenchError):
         return error
     kind = type(error)
-    if found := in_words(error):
+    if words := in_words(error):
         lacks = isinstance(error, ModuleNotFoundError)
         return (EnvironmentLacks if lacks else GateFailed)(
-            found.message, hint=found.hint or FIX_LINE
+            words.message, hint=words.hint or FIX_LINE
         )
     first = (str(error).strip().splitlines() or [""])[0]
     where = f"{at}: " if (at := place(error)) else ""
@@ -211,9 +211,9 @@ def _line_in(error: BaseException, source: str, number: int) -> str:
     for file in files:
         path = Path(file)
         text = path.read_text(errors="replace") if path.is_file() else ""
-        at = text.find(source.strip())
-        if at >= 0:
-            return f"{path.name}:{text.count(chr(10), 0, at) + number}"
+        offset = text.find(source.strip())
+        if offset >= 0:
+            return f"{path.name}:{text.count(chr(10), 0, offset) + number}"
     return ""
 
 
@@ -228,12 +228,12 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
         )
     if not isinstance(error, RuntimeError) or "Error building extension" not in text:
         return None
-    found = [match for line in text.splitlines() if (match := NVCC_ERROR.search(line))]
-    places = [(lasting_name(match[1]), match[2], match[3]) for match in found]
-    own = [place for place in places if place[0].startswith(VIRTUAL_ROOT)]
+    matches = [match for line in text.splitlines() if (match := NVCC_ERROR.search(line))]
+    places = [(lasting_name(match[1]), match[2], match[3]) for match in matches]
+    users = [place for place in places if place[0].startswith(VIRTUAL_ROOT)]
     if not places:
         return None
-    file, line, why = (own or places)[0]
+    file, line, why = (users or places)[0]
     return f"nvcc cannot compile {file}:{line}: {why}", "fix this line"
 
 

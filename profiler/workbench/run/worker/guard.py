@@ -91,13 +91,13 @@ class Guard:
             raise Tampered(why, hint="name the file in a plain string of the module")
 
     def _put_back(self) -> str:
-        """What was changed of the context, in words; "" for nothing."""
+        """Put back the context; return what was changed of it, in words, or ""."""
         if self.set_aside is None:
             return ""
-        found = put_back_l2(self.set_aside)
-        if found == self.set_aside:
+        size = put_back_l2(self.set_aside)
+        if size == self.set_aside:
             return ""
-        return f"sets {found} bytes aside as persisting L2 cache, which the others miss"
+        return f"sets {size} bytes aside as persisting L2 cache, which the others miss"
 
     def unheard(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """The reference's ``run``, for the error that stands beside a variant's: what it opens, as
@@ -120,8 +120,8 @@ class Guard:
 
         Contents are read where size or date tell of a change.
         """
-        for path, (content, known) in self.contents.items():
-            if _stamp_of(path) != known:
+        for path, (content, stamp) in self.contents.items():
+            if _stamp_of(path) != stamp:
                 changed = not path.is_file() or path.read_bytes() != content
                 if changed:
                     path.unlink(missing_ok=True)
@@ -134,10 +134,10 @@ class Guard:
 
 def _stamp_of(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 HOOK = "addaudithook"
@@ -169,7 +169,7 @@ class Opened:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Of what is opened inside nothing is heard: it is somebody else's doing."""
+        """Ignore what is opened inside: it is somebody else's doing."""
         seen, self._seen = self._seen, None
         try:
             yield
@@ -200,13 +200,13 @@ def adds_own_hook(code: CodeType) -> bool:
     return HOOK in code.co_names and not is_users(code)
 
 
-def unseen(opened: Iterable[str], folder: Path, known: Iterable[str]) -> str:
+def unseen(opened: Iterable[str], folder: Path, covered_names: Iterable[str]) -> str:
     """Why a variant is refused that ``opened`` these; "" where its fingerprint covers them all.
 
-    ``known`` are the names of its sources in ``folder``, that of its study; ``study.py`` is covered
-    in any case.
+    ``covered_names`` are those of its sources in ``folder``, that of its study; ``study.py`` is
+    covered in any case.
     """
-    covered = {os.path.realpath(folder / name) for name in (*known, "study.py")}
+    covered = {os.path.realpath(folder / name) for name in (*covered_names, "study.py")}
     for path in opened:
         if path not in covered:
             name = os.path.relpath(path, os.path.realpath(folder))

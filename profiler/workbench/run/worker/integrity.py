@@ -54,7 +54,7 @@ LIBRARIES = (
 
 @dataclass(frozen=True)
 class Alteration:
-    """What is not as it was, in words, and how to put it back."""
+    """A thing that is not as it was, in words, and how to put it back."""
 
     what: str
     restore: Callable[[], None]
@@ -85,8 +85,8 @@ class IntegritySnapshot:
         self._entries[name] = _things(module)
         self._names[name] = frozenset(vars(module))
         self._classes |= {kind: dict(vars(kind)) for kind in _classes({name: module})}
-        found = (_function(value) for value in self._entries[name].values())
-        self._code |= {f: _body(f) for f in found if f is not None}
+        bodies = (_function(value) for value in self._entries[name].values())
+        self._code |= {f: _body(f) for f in bodies if f is not None}
 
     def protect(self, *owners: Any) -> None:
         """Objects whose attributes nobody may change from now on, or what these contain; those of
@@ -100,9 +100,10 @@ class IntegritySnapshot:
             self._protected.pop(id(owner), None)
 
     def changed(self, own: str = "") -> str:
-        """What was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing. ``own`` is
-        the name of the module that has just run: it may change itself, and nobody else is blamed
-        for it later.
+        """Return what was changed, ``changes torch.cuda.CUDAGraph.replay``, or "" for nothing.
+
+        ``own`` is the name of the module that has just run: it may change itself, and nobody else
+        is blamed for it later.
         """
         change = next((c for c in self._changes() if not own or f" {own}." not in c.what), None)
         if change is None and own in self._modules:
@@ -213,8 +214,8 @@ class IntegritySnapshot:
         for owner, before in self._protected.values():
             called, now = type(owner).__name__, vars(owner)
             for key, (value, inside) in before.items():
-                found = now.get(key, MISSING)
-                if found is not value and not self._is_same(found, value):
+                present = now.get(key, MISSING)
+                if present is not value and not self._is_same(present, value):
                     yield Alteration(f"changes {called}.{key}", partial(setattr, owner, key, value))
                 elif inside is not None and not _same_objects(inside, _inside(value)):
                     restore = partial(_put_inside, value, inside)
@@ -228,7 +229,7 @@ class IntegritySnapshot:
 
 
 def _things(module: ModuleType) -> dict[str, object]:
-    """What of a module is no value: functions, classes and modules."""
+    """Keep what is no plain value of a module: functions, classes and modules."""
     return {
         key: value
         for key, value in vars(module).items()
@@ -238,13 +239,13 @@ def _things(module: ModuleType) -> dict[str, object]:
 
 
 def _classes(modules: dict[str, ModuleType]) -> list[type]:
-    """Those defined in protected modules, with what they inherit of C++."""
-    found: dict[type, None] = {}
+    """List classes defined in protected modules, with what they inherit of C++."""
+    classes: dict[type, None] = {}
     for module in modules.values():
         for value in list(vars(module).values()):
             if isinstance(value, type) and value.__module__ in modules:
-                found |= dict.fromkeys(base for base in value.__mro__ if _can_change(base))
-    return list(found)
+                classes |= dict.fromkeys(base for base in value.__mro__ if _can_change(base))
+    return list(classes)
 
 
 def _can_change(kind: type) -> bool:
@@ -269,13 +270,15 @@ def _put_body(function: FunctionType, body: Body) -> None:
 
 def _shadows(name: str, now: dict[str, object], before: frozenset[str]) -> list[str]:
     """New names that stand before Python's own, and any new function in this package."""
-    own = name == OWN or name.startswith(f"{OWN}.")
+    is_ours = name == OWN or name.startswith(f"{OWN}.")
     builtin = vars(sys.modules["builtins"])
     return [
         key
         for key, value in now.items()
         if key not in before
-        and ((key in builtin and name != "builtins") or (own and isinstance(value, FunctionType)))
+        and (
+            (key in builtin and name != "builtins") or (is_ours and isinstance(value, FunctionType))
+        )
         and not key.startswith("__")
     ]
 
@@ -303,13 +306,13 @@ def _inside(value: Any) -> tuple[Any, ...] | None:
     return tuple(value) if isinstance(value, list) else None
 
 
-def _same_objects(one: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:
-    """Of two lists, or the items of two dicts."""
+def _same_objects(first: tuple[Any, ...], second: tuple[Any, ...] | None) -> bool:
+    """Compare two lists, or the items of two dicts, by identity."""
 
     def flat(parts: tuple[Any, ...]) -> list[Any]:
         return [x for part in parts for x in (part if isinstance(part, tuple) else (part,))]
 
-    left, right = flat(one), flat(other or ())
+    left, right = flat(first), flat(second or ())
     same = len(left) == len(right)
     return same and all(a is b or (type(a) is int and a == b) for a, b in zip(left, right))  # noqa: B905
 
@@ -319,23 +322,23 @@ def _put_inside(value: dict[Any, Any] | list[Any], inside: tuple[Any, ...]) -> N
     value.update(inside) if isinstance(value, dict) else value.extend(inside)
 
 
-def _another_thread(known: set[int]) -> str:
+def _another_thread(known_threads: set[int]) -> str:
     """File and line at which another thread runs anything but Python's own code, a library's or
     ours: torch's compiler has threads, too. Or what one that waits in Python's own will run.
     """
     for thread, innermost in sys._current_frames().items():
         frame: FrameType | None = innermost
-        while frame is not None and thread not in known:
+        while frame is not None and thread not in known_threads:
             if is_users(frame.f_code):
                 return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             frame = frame.f_back
-    for each in threading.enumerate():
+    for other in threading.enumerate():
         for name in ("_target", "function", "run"):
-            called = getattr(each, name, None)
+            called = getattr(other, name, None)
             while isinstance(called, partial):
                 called = called.func
             code = getattr(called, "__code__", None)
-            if each.ident not in known and code is not None and is_users(code):
+            if other.ident not in known_threads and code is not None and is_users(code):
                 return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
     return ""
 

@@ -175,8 +175,8 @@ class JobWorker:
             except Exception as error:
                 if shape == self.job.shape:
                     raise
-                found = describe(error)
-                raise ToolFailed(f"at {shape}: {found.message}", hint=found.hint) from error
+                described = describe(error)
+                raise ToolFailed(f"at {shape}: {described.message}", hint=described.hint) from error
             wrong = outcome.status == CheckResult.WRONG
             if wrong and not outcome.hint and has_own_streams(self.sources(name)):
                 outcome = structs.replace(outcome, hint=STREAM_HINT)

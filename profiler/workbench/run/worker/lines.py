@@ -66,10 +66,10 @@ def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
     """Numba's, with line information unless it is asked for more, or for none."""
 
     @functools.wraps(real)
-    def jit(*given: Any, **named: Any) -> Any:
+    def jit(*arguments: Any, **named: Any) -> Any:
         if not named.get("debug"):
             named.setdefault("lineinfo", True)
-        return real(*given, **named)
+        return real(*arguments, **named)
 
     return jit
 
@@ -77,25 +77,25 @@ def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
 def _load_inline(real: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(real)
     def load_inline(
-        name: str, cpp_sources: Any, cuda_sources: Any = None, *given: Any, **named: Any
+        name: str, cpp_sources: Any, cuda_sources: Any = None, *arguments: Any, **named: Any
     ) -> Any:
         module = _module(sys._getframe(1))
         if module is not None:
             cpp_sources, cuda_sources = (
                 _each(sources, module) for sources in (cpp_sources, cuda_sources)
             )
-        return real(name, cpp_sources, cuda_sources, *given, **named)
+        return real(name, cpp_sources, cuda_sources, *arguments, **named)
 
     return load_inline
 
 
 def _load(real: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(real)
-    def load(name: str, sources: Any, *given: Any, **named: Any) -> Any:
-        each = [sources] if isinstance(sources, str) else sources
+    def load(name: str, sources: Any, *arguments: Any, **named: Any) -> Any:
+        paths = [sources] if isinstance(sources, str) else sources
         if folders := named.get("extra_include_paths"):
             named["extra_include_paths"] = [shared(folder) for folder in folders]
-        return real(name, [shared(source) for source in each], *given, **named)
+        return real(name, [shared(source) for source in paths], *arguments, **named)
 
     return load
 
@@ -104,15 +104,15 @@ def shared(path: Any) -> Any:
     """Map a file of this worker's copy of the sources to the copy beside its extensions (see
     ``run.process``); any other path stays.
     """
-    own, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
-    given = Path(path).resolve()
-    if not given.is_relative_to(own.resolve()):
+    kernels, beside = Path.cwd() / "kernels", Path(os.environ.get(EXTENSIONS_DIR, ""))
+    source = Path(path).resolve()
+    if not source.is_relative_to(kernels.resolve()):
         return path
-    there = beside.parent / "kernels" / given.relative_to(own.resolve())
+    there = beside.parent / "kernels" / source.relative_to(kernels.resolve())
     if not there.exists():
         return path
-    if given.is_file():
-        given.open("rb").close()  # heard of as a source of the variant: ``opened``
+    if source.is_file():
+        source.open("rb").close()  # heard of as a source of the variant: ``opened``
     return str(there)
 
 
@@ -127,18 +127,18 @@ def _raw(kind: Any) -> Any:
 
     by_name = kind.__name__ == "RawModule"
 
-    def __init__(self: Any, code: Any = None, *given: Any, **named: Any) -> None:
+    def __init__(self: Any, code: Any = None, *arguments: Any, **named: Any) -> None:
         module = _module(sys._getframe(1))
         if module is not None and isinstance(code, str):
             code = marked(code, module)
-            if not by_name and len(given) > 1:
-                given = (given[0], _with_lines(given[1]), *given[2:])
+            if not by_name and len(arguments) > 1:
+                arguments = (arguments[0], _with_lines(arguments[1]), *arguments[2:])
             else:
                 named["options"] = _with_lines(named.get("options", ()))
         if by_name:
-            kind.__init__(self, *given, code=code, **named)
+            kind.__init__(self, *arguments, code=code, **named)
         else:
-            kind.__init__(self, code, *given, **named)
+            kind.__init__(self, code, *arguments, **named)
 
     return type(kind.__name__, (kind,), {"__init__": __init__, "tells_lines": True})
 
@@ -191,12 +191,12 @@ def prepare_triton() -> None:
 
 
 def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
-    def add(*given: Any, **named: Any) -> Any:
-        if len(given) < 2:  # newer versions ask so what a kernel's cache depends on
-            return before(*given, **named) if before else ("workbench lines", "1")
+    def add(*arguments: Any, **named: Any) -> Any:
+        if len(arguments) < 2:  # newer versions ask so what a kernel's cache depends on
+            return before(*arguments, **named) if before else ("workbench lines", "1")
         if before is not None:
-            before(*given, **named)
-        stages = given[1]
+            before(*arguments, **named)
+        stages = arguments[1]
         if STAGE in stages:
             compiled = stages[STAGE]
             stages[STAGE] = lambda *inner: _of_users(compiled(*inner))

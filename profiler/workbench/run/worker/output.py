@@ -23,7 +23,7 @@ OF_ITS_OWN = (
 
 
 class NoResult(ToolFailed):
-    """What ``run`` returned is no result."""
+    """Raised where what ``run`` returned is no result."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def outputs_of(result: Any, inputs: Inputs, in_place: Sequence[str] = ()) -> Out
 
 
 def expected_of(result: Any) -> Outputs:
-    """What ``reference`` returned. Raises UsageError where it is not made of tensors."""
+    """Take what ``reference`` returned. Raises UsageError where it is not made of tensors."""
     try:
         every = list(flattened(result, "reference()"))
     except NoResult as error:
@@ -90,48 +90,48 @@ def flattened(
         for field, value in zip(fields, result, strict=True):
             yield from flattened(value, whose, _inside(name, field), by_place=False)
     elif isinstance(result, list | tuple):
-        for at, value in enumerate(result):
-            yield from flattened(value, whose, _inside(name, at))
+        for index, value in enumerate(result):
+            yield from flattened(value, whose, _inside(name, index))
     elif result is not None or not empty:
-        given = "None" if result is None else type(result).__name__
-        raise NoResult(f"{whose} returned {given}{_at(name)}, not a tensor", hint=RETURN_THEM)
+        type_name = "None" if result is None else type(result).__name__
+        raise NoResult(f"{whose} returned {type_name}{_at(name)}, not a tensor", hint=RETURN_THEM)
     if not name and isinstance(result, Mapping | list | tuple) and not result and not empty:
         raise NoResult(f"{whose} returned an empty {type(result).__name__}", hint=RETURN_THEM)
 
 
-def paired(found: Outputs, expected: Outputs) -> Mapping[str, tuple[str, str]]:
-    """By the name to show, the names of an output on either side.
+def paired(outputs: Outputs, expected: Outputs) -> Mapping[str, tuple[str, str]]:
+    """Pair the names of an output on both sides, by the name to show.
 
     Those of one name belong together, and of what is left those in the same place, where one side
     names nothing. Raises NoResult where the two differ in structure.
     """
-    left, right = list(found.tensors), list(expected.tensors)
+    left, right = list(outputs.tensors), list(expected.tensors)
     pairs = {name: (name, name) for name in left if name in expected.tensors}
     left = [name for name in left if name not in pairs]
     right = [name for name in right if name not in pairs]
-    placed = found.counted.issuperset(left) or expected.counted.issuperset(right)
+    placed = outputs.counted.issuperset(left) or expected.counted.issuperset(right)
     if len(left) != len(right) or not placed:
-        count = len(found.tensors) - len(expected.tensors)
-        less = f"{len(found.tensors)} where reference() gives {len(expected.tensors)}"
+        count = len(outputs.tensors) - len(expected.tensors)
+        less = f"{len(outputs.tensors)} where reference() gives {len(expected.tensors)}"
         alone = [*left, *right][:1]
         raise NoResult(
-            f"run() gives {found.names}, reference() {expected.names}: "
+            f"run() gives {outputs.names}, reference() {expected.names}: "
             + (less if count else f"'{alone[0]}' is on one side alone"),
             hint="let run() return what reference() does, inputs changed in place last",
         )
-    for one, other in zip(left, right, strict=True):
-        pairs[other if one in found.counted else one] = (one, other)
-    order = list(found.tensors)
+    for ours, theirs in zip(left, right, strict=True):
+        pairs[theirs if ours in outputs.counted else ours] = (ours, theirs)
+    order = list(outputs.tensors)
     return dict(sorted(pairs.items(), key=lambda item: order.index(item[1][0])))
 
 
-def refused_by(study: ModuleType, inputs: Inputs, found: Outputs) -> str:
+def refused_by(study: ModuleType, inputs: Inputs, outputs: Outputs) -> str:
     """Why the study's own check, where it has one, refuses the outputs; "" where it does not."""
     accepts = getattr(study, "accepts", None)
     if accepts is None:
         return ""
-    every = found.tensors
-    several = tuple(every.values()) if found.counted >= every.keys() else dict(every)
+    every = outputs.tensors
+    several = tuple(every.values()) if outputs.counted >= every.keys() else dict(every)
     return str(accepts(inputs, next(iter(every.values())) if len(every) == 1 else several))
 
 
@@ -174,15 +174,17 @@ def refuse_output(out: Any, inputs: Inputs, name: str = "") -> str:
     It must be there when ``run`` returns. And it must lie in memory of its own: what is written
     into an input's is gone with the next call, and has changed that input.
     """
-    at = _at(name)
+    where = _at(name)
     if why := refuse_lazy(out, name):
         return f"run() returned {why}"
-    given = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-    if given and all(out.device != tensor.device for tensor in given):
-        return f"run() returned a tensor on {out.device}{at}, its inputs are on {given[0].device}"
+    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+    if tensors and all(out.device != tensor.device for tensor in tensors):
+        return (
+            f"run() returned a tensor on {out.device}{where}, its inputs are on {tensors[0].device}"
+        )
     for key, value in inputs.items():
         if isinstance(value, torch.Tensor) and _overlap(out, value):
-            return f"what run() returns{at} shares memory with its input '{key}'"
+            return f"what run() returns{where} shares memory with its input '{key}'"
     return ""
 
 
@@ -191,15 +193,15 @@ def refuse_lazy(out: Any, name: str = "") -> str:
 
     One that computes when it is looked at, or converted, has done nothing yet.
     """
-    at = _at(name)
+    where = _at(name)
     if type(out) is not torch.Tensor:
-        return f"{type(out).__name__}{at}, not a tensor"
-    if own := [key for key in vars(out) if hasattr(torch.Tensor, key)]:
-        return f"a tensor with its own '{own[0]}'{at}"
+        return f"{type(out).__name__}{where}, not a tensor"
+    if shadowed := [key for key in vars(out) if hasattr(torch.Tensor, key)]:
+        return f"a tensor with its own '{shadowed[0]}'{where}"
     if out.layout != torch.strided:
-        return f"a tensor that is not dense{at}: {out.layout}"
+        return f"a tensor that is not dense{where}: {out.layout}"
     if out.is_neg() or out.is_conj():
-        return f"a tensor that is computed where it is read{at} (lazy sign or conjugate)"
+        return f"a tensor that is computed where it is read{where} (lazy sign or conjugate)"
     return ""
 
 
@@ -218,7 +220,7 @@ def _hint(why: str) -> str:
 
 
 def _fields(result: Any) -> tuple[str, ...]:
-    """Of a named tuple, those that torch.max and others return among them."""
+    """List the fields of a named tuple; torch.max and others return some."""
     named = getattr(result, "_fields", ()) or getattr(type(result), "__match_args__", ())
     fields = tuple(map(str, named))
     return fields if len(fields) == len(result) else ()
@@ -236,25 +238,25 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, second: Any) -> bool:
     """Whether both are one tensor: all of the same memory, in the same layout."""
-    if one is other:
+    if first is second:
         return True
     return (
-        isinstance(other, torch.Tensor)
-        and one.layout == other.layout == torch.strided
-        and one.device == other.device
-        and one.dtype == other.dtype
-        and one.shape == other.shape
-        and one.stride() == other.stride()
-        and one.numel() > 0
-        and one.data_ptr() == other.data_ptr()
+        isinstance(second, torch.Tensor)
+        and first.layout == second.layout == torch.strided
+        and first.device == second.device
+        and first.dtype == second.dtype
+        and first.shape == second.shape
+        and first.stride() == second.stride()
+        and first.numel() > 0
+        and first.data_ptr() == second.data_ptr()
     )
 
 
-def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    (begin, end), (first, last) = _range(one), _range(other)
-    return one.device == other.device and begin < last and first < end
+def _overlap(before: torch.Tensor, after: torch.Tensor) -> bool:
+    (begin, end), (first, last) = _range(before), _range(after)
+    return before.device == after.device and begin < last and first < end
 
 
 def _range(tensor: torch.Tensor) -> tuple[int, int]:

@@ -44,10 +44,10 @@ def _attribute(path: str) -> ProcessSetting:
     parts = owner.split(".")
 
     def find() -> Any:
-        found: Any = import_module(parts[0])
+        value: Any = import_module(parts[0])
         for part in parts[1:]:
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     return ProcessSetting(
         path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value)
@@ -76,15 +76,15 @@ Precision = dict[str, object]
 
 
 def _precision() -> Precision:
-    """Without what torch refuses to read."""
-    found: Precision = {}
+    """Read the settings of precision, without what torch refuses to read."""
+    settings: Precision = {}
     for name, (read, _) in OLDER.items():
         with suppress(RuntimeError):
-            found[name] = read()
+            settings[name] = read()
     for backend, operation in NEWER if HAS_NEWER else ():
         value = torch._C._get_fp32_precision_getter(backend, operation)
-        found[f"fp32_precision of {backend} {operation}"] = value
-    return found
+        settings[f"fp32_precision of {backend} {operation}"] = value
+    return settings
 
 
 def _set_precision(before: Precision) -> None:
@@ -123,9 +123,9 @@ def keep_precision(module: ModuleType) -> None:
     """The functions of a variant or a study have the float32 precision that their code sets."""
 
     def kept(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **named: Any) -> Any:
+        def called(*arguments: Any, **named: Any) -> Any:
             with own_precision(module.__name__):
-                return function(*given, **named)
+                return function(*arguments, **named)
 
         return called
 

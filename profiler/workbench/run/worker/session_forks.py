@@ -106,9 +106,9 @@ class Server:
         return left
 
     def session(self, variants: Sequence[str], alone: bool) -> set[str]:
-        """In a child; the variants that failed in it.
+        """Run a session in a child, and return the variants that failed in it.
 
-        Of one that changes what is not its own only what it does alone counts, or that it does so
+        If a variant changes what is not its own, only what it does alone counts, or that it does so
         beside others in a second session. Where somebody did so unseen, or an error ended it that
         nobody is named for, the session runs again, without who fails alone.
         """
@@ -141,7 +141,7 @@ class Server:
         return out
 
     def guilty(self, names: Iterable[str]) -> set[str]:
-        """Those that fail in a session of their own; it is recorded of none."""
+        """Return the variants that fail in a session of their own, which is not recorded."""
         return set().union(*(self.forked([name], alone=False).out for name in sorted(names)))
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:

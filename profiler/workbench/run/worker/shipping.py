@@ -63,9 +63,9 @@ class Shipping:
             raise UsageError("the inputs have no tensor", hint="an operator has at least one")
         calls = []
         for inputs, _ in drawn:
-            given: list[Given] = [given_of(inputs[name]) for name in tensors]
+            arguments: list[Given] = [given_of(inputs[name]) for name in tensors]
             values: dict[str, Scalar] = {n: v for n, v in inputs.items() if n not in tensors}
-            calls.append((given, values))
+            calls.append((arguments, values))
         returns, outputs = self.outputs(drawn[0][1])
         return Packable(
             arguments=tuple(kinds.items()),
@@ -133,18 +133,18 @@ class Shipping:
             ) from None
 
     def inputs(self, shape: str) -> Inputs:
-        found: Inputs = self.study.inputs(self.study.shapes[shape], torch.Generator())
-        for name, value in found.items():
+        inputs: Inputs = self.study.inputs(self.study.shapes[shape], torch.Generator())
+        for name, value in inputs.items():
             if self.kind(name, value) == TENSOR and value.requires_grad:
                 raise UsageError(
                     f"the input '{name}' requires a gradient: a backward pass is not shipped alone",
                     hint="ship the forward pass; study.py may have a backward(gradients, **inputs)",
                 )
-        return found
+        return inputs
 
     def result(self, inputs: Inputs) -> Any:
-        """By what the package answers where the variant does not: its fake implementation asks the
-        same. The names and the kind of container are those of ``reference``.
+        """Compute what the package answers where the variant does not: its fake implementation asks
+        the same. The names and the kind of container are those of ``reference``.
         """
         if outputs := getattr(self.study, "outputs", None):
             return outputs(**inputs)
@@ -174,19 +174,19 @@ class Shipping:
         """Return the outputs' container and names, without inputs changed in place."""
         if isinstance(result, Mapping):
             names = tuple(str(name) for name in result if name not in self.in_place)
-            found = [result[name] for name in names]
+            outputs = [result[name] for name in names]
             kind = NAMED
         else:
             several = isinstance(result, tuple | list)
-            found = list(result) if several else [result]
-            found = found[: len(found) - len(self.in_place)]
-            kind, names = SEVERAL if several and found else ONE, ("",) * len(found)
-        if not all(isinstance(out, torch.Tensor) for out in found):
+            outputs = list(result) if several else [result]
+            outputs = outputs[: len(outputs) - len(self.in_place)]
+            kind, names = SEVERAL if several and outputs else ONE, ("",) * len(outputs)
+        if not all(isinstance(out, torch.Tensor) for out in outputs):
             raise UsageError(
                 "what is returned is nested: an operator returns tensors",
                 hint="return a tensor, or a tuple or dict of tensors",
             )
-        return (kind, names) if found else (NOTHING, ())
+        return (kind, names) if outputs else (NOTHING, ())
 
 
 def _has_values(value: Any) -> bool:

@@ -15,7 +15,7 @@ from workbench.run.worker.startup import import_libraries
 
 
 def become(folder: str, module: str, environment: dict[str, str]) -> None:
-    """As ``python -m MODULE job.json`` in the folder, with its log and environment."""
+    """Run ``python -m MODULE job.json`` in the folder, with its log and environment."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

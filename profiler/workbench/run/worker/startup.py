@@ -42,7 +42,7 @@ class Parent:
             self.made_our_group = os.getpgid(self.pid) != os.getpgrp()
 
     def require(self) -> None:
-        """Where it is gone this process is killed, and with it an ncu around it and a session
+        """Kill this process if the parent is gone, and with it an ncu around it and a session
         inside of it.
         """
         if not self.pid or is_alive(self.pid):
@@ -132,13 +132,14 @@ ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CH
 
 
 def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
-    """What some sources import from packages, and what torch.compile imports where one calls it. A
-    package that cannot be imported is reported by the module that imports it. ``gpus`` are those
+    """Import the packages of some sources, and what torch.compile imports where one calls it.
+
+    A package that cannot be imported is reported by the module that imports it. ``gpus`` are those
     that this process may use.
 
     Returns whether a process that is forked now is as one that imports them itself, watched: no
-    import has started a thread or called cuInit, none has changed what variants may not change.
-    Such changes are put back.
+        import has started a thread or called cuInit, none has changed what variants may not change.
+        Such changes are put back.
     """
     from workbench.run.worker.integrity import IntegritySnapshot
 
@@ -160,15 +161,15 @@ def answers_without_driver(gpus: Sequence[Gpu]) -> Iterator[None]:
     """
     import torch
 
-    own = {name: getattr(torch.cuda, name) for name in ANSWERS}
-    known = gpus and re.fullmatch(r"\d+\.\d+", gpus[0].compute_capability)
-    known = known and torch.backends.cuda.is_built()
+    functions = {name: getattr(torch.cuda, name) for name in ANSWERS}
+    is_answered = gpus and re.fullmatch(r"\d+\.\d+", gpus[0].compute_capability)
+    is_answered = is_answered and torch.backends.cuda.is_built()
 
     def answering(name: str, answer: Callable[[Sequence[Gpu]], object]) -> Callable[..., object]:
         def answered(device: Any = None) -> object:
-            if known and device is None and not torch.cuda.is_initialized():
+            if is_answered and device is None and not torch.cuda.is_initialized():
                 return answer(gpus)
-            return own[name](*(() if device is None else (device,)))
+            return functions[name](*(() if device is None else (device,)))
 
         return answered
 
@@ -177,7 +178,7 @@ def answers_without_driver(gpus: Sequence[Gpu]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, function in own.items():
+        for name, function in functions.items():
             setattr(torch.cuda, name, function)
 
 

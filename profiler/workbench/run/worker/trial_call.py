@@ -71,65 +71,68 @@ class TrialRun:
 
     def run(self) -> Learned:
         inputs = self.inputs(self.job.shapes[0])
-        found: dict[str, tuple[str, ...]] = {"destinations": (), "in_place": ()}
+        changed_inputs: dict[str, tuple[str, ...]] = {"destinations": (), "in_place": ()}
         errors: dict[str, tuple[float, float]] = {}
-        own = self.called(self.job.baseline, inputs)
-        if own is not None:
-            found = written(self.load(self.job.baseline), inputs)
-            if {n for n, v in inputs.items() if hasattr(v, "numel")} == {*found["destinations"]}:
+        result = self.called(self.job.baseline, inputs)
+        if result is not None:
+            changed_inputs = written(self.load(self.job.baseline), inputs)
+            if {n for n, v in inputs.items() if hasattr(v, "numel")} == {
+                *changed_inputs["destinations"]
+            }:
                 # It reads none of them: that is no way to compute.
-                found = {"destinations": (), "in_place": found["destinations"]}
-            inputs = without(inputs, found["destinations"])
-            own = self.left_behind(inputs, own, found["in_place"])
+                changed_inputs = {"destinations": (), "in_place": changed_inputs["destinations"]}
+            inputs = without(inputs, changed_inputs["destinations"])
+            result = self.left_behind(inputs, result, changed_inputs["in_place"])
             again = self.called(self.job.baseline, inputs)
-            again = self.left_behind(inputs, again, found["in_place"])
-            self.require_repeatable(own, again, self.job.called)
+            again = self.left_behind(inputs, again, changed_inputs["in_place"])
+            self.require_repeatable(result, again, self.job.called)
         expected, refusal = self.expected(inputs)
         require_judging(expected)
-        more = len(tensors(own)) - len(tensors(expected))
-        clobbered = more == len(found["in_place"]) > 0 and own is not None
+        more = len(tensors(result)) - len(tensors(expected))
+        clobbered = more == len(changed_inputs["in_place"]) > 0 and result is not None
         if clobbered:  # and the reference leaves these inputs as they are
-            own = tuple(tensors(own)[:-more])
-        if own is not None:
-            *error, self.differs = error_of(own, expected, self.job.called)
+            result = tuple(tensors(result)[:-more])
+        if result is not None:
+            *error, self.differs = error_of(result, expected, self.job.called)
             if not self.job.ranges and (self.differs or error[1] > REPEATABLE):
                 self.require_repeatable(expected, self.expected(inputs)[0], "the reference")
             if not self.differs:
                 errors[self.job.baseline] = error[0], error[1]
-        seen = own
+        seen = result
         for name in self.job.references:
             out = self.called(name, inputs)
             if out is not None:
                 seen = out if seen is None else seen
-                left = len(tensors(expected)) - len(tensors(out)) == len(found["in_place"])
+                left = len(tensors(expected)) - len(tensors(out)) == len(changed_inputs["in_place"])
                 right = tuple(tensors(expected)[: len(tensors(out))]) if left else expected
                 errors.update(self.compared(name, out, right))
-        given = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.add(self.job.shapes[0], inputs, expected)
-        checked = own is not None and hasattr(self.study, "accepts")
-        refused = self.refused(inputs, own) if checked else ""
+        checked = result is not None and hasattr(self.study, "accepts")
+        refused = self.refused(inputs, result) if checked else ""
         if clobbered:
-            refused = f"it changes its input {found['in_place'][0]}, which the reference does not"
+            changed = changed_inputs["in_place"][0]
+            refused = f"it changes its input {changed}, which the reference does not"
         own_check = clobbered or hasattr(self.study, "accepts")
         larger = None if own_check else self.larger(inputs, expected, errors)
         for shape in self.job.shapes[1:]:
-            others = without(self.inputs(shape), found["destinations"])
+            others = without(self.inputs(shape), changed_inputs["destinations"])
             self.add(shape, others, self.study.plain(others))
         return Learned(
-            inputs={n: shown(value) for n, value in given.items()},
+            inputs={n: shown(value) for n, value in tensor_inputs.items()},
             outputs=tuple(map(shown, tensors(expected if seen is None else seen))),
             differs=self.differs,
-            destinations=found["destinations"],
-            in_place=found["in_place"],
+            destinations=changed_inputs["destinations"],
+            in_place=changed_inputs["in_place"],
             exact=not refusal,
             refusal=refusal,
-            dtype=dtype_of(given),
+            dtype=dtype_of(tensor_inputs),
             bytes=self.bytes,
             largest=self.largest,
             errors=errors,
             larger=larger,
             larger_reference=self.larger_reference,
-            constant=self.is_constant(found["destinations"], expected),
+            constant=self.is_constant(changed_inputs["destinations"], expected),
             few=any(elements_in_norm(t) < FEW for t in tensors(expected)),
             structured=self.is_structured(inputs, expected),
             accepted=checked and not refused,
@@ -141,13 +144,13 @@ class TrialRun:
         """Raises UsageError for what cannot be the inputs of a call."""
         if self.device.type == "cpu":
             self.require_small(shape)
-        found = self.drawn(shape)
-        own = {n: v for n, v in found.items() if isinstance(v, torch.Tensor)}
-        if not own:
+        inputs = self.drawn(shape)
+        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+        if not tensor_inputs:
             raise UsageError(
                 "the inputs have no tensor", hint="inputs() returns a dict or a tuple of tensors"
             )
-        for name, value in own.items():
+        for name, value in tensor_inputs.items():
             if value.device.type != self.device.type:
                 raise UsageError(
                     f"the input '{name}' is on the {value.device.type.upper()}, and a kernel "
@@ -160,15 +163,15 @@ class TrialRun:
                     f"{list(value.stride())}",
                     hint="give the whole tensor as the input, and take the slice in the function",
                 )
-        return found
+        return inputs
 
     def drawn(self, shape: str) -> Inputs:
         generator = torch.Generator(self.device).manual_seed(secrets.randbits(32))
         try:
-            found: Inputs = self.study.inputs(self.study.shapes[shape], generator)
+            inputs: Inputs = self.study.inputs(self.study.shapes[shape], generator)
         except Exception as error:
             raise in_users_words(error, "the inputs cannot be made") from error
-        return found
+        return inputs
 
     def require_small(self, shape: str) -> None:
         """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
@@ -183,9 +186,9 @@ class TrialRun:
                 hint="try it where there is a GPU",
             )
 
-    def require_repeatable(self, one: Any, other: Any, called: str) -> None:
+    def require_repeatable(self, first: Any, second: Any, called: str) -> None:
         """Raises GateFailed where two calls with the same inputs differ by more than rounding."""
-        _, relative, differs = error_of(one, other, called)
+        _, relative, differs = error_of(first, second, called)
         if differs or relative > REPEATABLE:
             by = f": {differs}" if differs else f" by {relative:.2g} of the result"
             raise GateFailed(
@@ -218,12 +221,12 @@ class TrialRun:
         """The errors of the baseline for larger inputs; None where it has none on either, or where
         the reference in its own precision does not bear them.
         """
-        known = errors.get(self.job.baseline)
-        if known is None or self.job.ranges or not self.has_room(inputs):
+        error = errors.get(self.job.baseline)
+        if error is None or self.job.ranges or not self.has_room(inputs):
             return None
-        if (found := self.borne(more := larger(inputs), inputs, expected)) is None:
+        if (borne := self.borne(more := larger(inputs), inputs, expected)) is None:
             return None
-        right, self.larger_reference = found
+        right, self.larger_reference = borne
         out = self.called(self.job.baseline, more)
         out = self.left_behind(more, out, self.study.in_place)
         absolute, relative, differs = error_of(out, right, self.job.called)
@@ -233,18 +236,18 @@ class TrialRun:
         return absolute, relative
 
     def borne(self, more: Inputs, inputs: Inputs, expected: Any) -> tuple[Any, float] | None:
-        """What is right for changed inputs, and the error of the reference in its own precision;
-        None where it does not bear them.
+        """Compute what is right for changed inputs, and the error of the reference in its own
+        precision; None where it does not bear them.
         """
         try:
             right = self.reference(more, exact=self.is_exact)
             plain, usual = self.reference(more), self.reference(inputs)
             finite = all(bool(torch.isfinite(t).all()) for t in tensors((right, plain)))
-            own, before = error_of(plain, right, "")[1], error_of(usual, expected, "")[1]
+            error, before = error_of(plain, right, "")[1], error_of(usual, expected, "")[1]
         except Exception:
             return None
-        bears = own <= WORSE * max(before, torch.finfo(torch.float32).eps)
-        return (right, own) if finite and bears else None
+        bears = error <= WORSE * max(before, torch.finfo(torch.float32).eps)
+        return (right, error) if finite and bears else None
 
     def is_structured(self, inputs: Inputs, expected: Any) -> bool:
         """Whether the reference does not bear the inputs as timed calls have them, each piece times
@@ -255,10 +258,10 @@ class TrialRun:
         more = dict(inputs)
         for name, value in inputs.items():
             if isinstance(value, torch.Tensor) and value.dtype in KINDS and value.numel():
-                each, own = PIECE // value.itemsize, in_memory(value.detach())
-                by = 1 - torch.rand(-(-len(own) // each), device=own.device) / 4
+                piece, flat = PIECE // value.itemsize, in_memory(value.detach())
+                by = 1 - torch.rand(-(-len(flat) // piece), device=flat.device) / 4
                 more[name] = torch.empty_like(value)
-                in_memory(more[name]).copy_(own * by.repeat_interleave(each)[: len(own)])
+                in_memory(more[name]).copy_(flat * by.repeat_interleave(piece)[: len(flat)])
         return self.borne(more, inputs, expected) is None
 
     def has_room(self, inputs: Inputs) -> bool:
@@ -298,8 +301,8 @@ class TrialRun:
         return copied((self.study.exact if exact else self.study.plain)(inputs))
 
     def expected(self, inputs: Inputs) -> tuple[Any, str]:
-        """In double precision, and why not, where the reference takes no doubles or rounds its
-        result.
+        """Compute the result in double precision; say why not, where the reference takes no doubles
+        or rounds its result.
         """
         try:
             exact = self.reference(inputs, exact=True)
@@ -333,8 +336,8 @@ class TrialRun:
             raise in_users_words(error, "its own check fails") from error
 
     def called(self, name: str, inputs: Inputs) -> Any:
-        """What a variant makes of copies of the inputs, copied: the next call of one that replays
-        its own graph writes there again. None where it cannot be called.
+        """Call a variant on copies of the inputs, and copy the result: one that replays its own
+        graph writes there again. None where it cannot be called.
 
         Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
         one.
@@ -358,9 +361,9 @@ class TrialRun:
 
     def changed(self, name: str, inputs: Inputs) -> Any:
         """The inputs that a variant changes that returns nothing. Raises GateFailed for none."""
-        own = copies(inputs)
-        self.load(name)(**own)
-        out = tuple(own[n] for n in inputs if is_changed(own[n], inputs[n]))
+        copied_inputs = copies(inputs)
+        self.load(name)(**copied_inputs)
+        out = tuple(copied_inputs[n] for n in inputs if is_changed(copied_inputs[n], inputs[n]))
         if not out:
             raise GateFailed(
                 f"{self.known(name)} returned None, and changed none of its inputs",
@@ -375,9 +378,9 @@ class TrialRun:
         vars(self.study)["in_place"] = changed
         if not changed:
             return out
-        own = copies(inputs)
+        copied_inputs = copies(inputs)
         with torch.no_grad():
-            return afterwards(own, self.load(self.job.baseline)(**own), changed)
+            return afterwards(copied_inputs, self.load(self.job.baseline)(**copied_inputs), changed)
 
     def known(self, name: str) -> str:
         return self.job.called if name == self.job.baseline else name
@@ -406,18 +409,18 @@ class TrialRun:
         return module
 
     def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
-        """What a call at a shape must move. Of inputs with indices among them not all need be read,
-        so these are not counted.
+        """Note what a call at a shape must move. With indices among the inputs not all need be
+        read, so these are not counted.
         """
-        given = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-        mixed = len({value.is_floating_point() for value in given}) > 1
+        tensor_inputs = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+        mixed = len({value.is_floating_point() for value in tensor_inputs}) > 1
         made = tensors(self.native(expected, inputs))
-        size = sum(map(size_of, made)) + (0 if mixed else sum(map(size_of, given)))
+        size = sum(map(size_of, made)) + (0 if mixed else sum(map(size_of, tensor_inputs)))
         self.bytes[repr(self.study.shapes[shape])] = float(size)
         self.largest = max([self.largest, *map(largest, tensors(expected))])
 
     def native(self, expected: Any, inputs: Inputs) -> Any:
-        """As large as it is in the inputs' own type."""
+        """Convert to the type of the inputs, if it is that large."""
         kind = next((v.dtype for v in inputs.values()
                      if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip
         return tuple(t.to(kind) if kind else t for t in tensors(expected))

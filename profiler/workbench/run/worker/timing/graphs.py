@@ -68,8 +68,8 @@ def as_timed(
     every = [Counter(way) for way in ways]
     for _ in range(MOST_CHOICES):
         call = load()
-        found = warm_up(call, side)
-        if not every or found is None or Counter(found) in every:
+        call_nodes = warm_up(call, side)
+        if not every or call_nodes is None or Counter(call_nodes) in every:
             break
     return call
 
@@ -83,9 +83,9 @@ def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
     _require(status, "the nodes of a graph")
     if not count:
         return []
-    status, found, count = driver.cuGraphGetNodes(raw, count)
+    status, nodes, count = driver.cuGraphGetNodes(raw, count)
     _require(status, "the nodes of a graph")
-    return list(found[:count])
+    return list(nodes[:count])
 
 
 def nodes(graph: torch.cuda.CUDAGraph) -> Call:
@@ -97,7 +97,7 @@ def _node(handle: Any) -> GraphNode:
     from cuda.bindings import driver
 
     types = driver.CUgraphNodeType
-    known = {
+    kinds = {
         types.CU_GRAPH_NODE_TYPE_KERNEL: NodeKind.KERNEL,
         types.CU_GRAPH_NODE_TYPE_MEMSET: NodeKind.MEMSET,
         types.CU_GRAPH_NODE_TYPE_MEMCPY: NodeKind.MEMCPY,
@@ -105,7 +105,7 @@ def _node(handle: Any) -> GraphNode:
     status, kind = driver.cuGraphNodeGetType(handle)
     _require(status, "the kind of a node")
     if kind != types.CU_GRAPH_NODE_TYPE_KERNEL:
-        return GraphNode(kind=known.get(kind, NodeKind.OTHER))
+        return GraphNode(kind=kinds.get(kind, NodeKind.OTHER))
     status, params = driver.cuGraphKernelNodeGetParams(handle)
     _require(status, "the launch of a node")
     return GraphNode(
@@ -145,6 +145,6 @@ def _memset_bytes(handle: Any) -> int | None:
     _, kind = driver.cuGraphNodeGetType(handle)
     if kind != driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
         return None
-    status, found = driver.cuGraphMemsetNodeGetParams(handle)
+    status, params = driver.cuGraphMemsetNodeGetParams(handle)
     _require(status, "the size of a memset")
-    return int(found.elementSize * found.width * max(found.height, 1))
+    return int(params.elementSize * params.width * max(params.height, 1))

@@ -117,7 +117,7 @@ class Loader:
 
 @dataclass
 class SessionSetup:
-    """What all instances of a session share."""
+    """The setup that all instances of a session share."""
 
     gpu: TimedGpu
     loader: Loader
@@ -134,12 +134,12 @@ class SessionSetup:
         size = FLUSH_FACTOR * self.gpu.l2_bytes
         return torch.empty(size, dtype=torch.uint8, device="cuda")
 
-    def calls(self, each: float) -> int:
+    def calls(self, call_microseconds: float) -> int:
         """How many of so many microseconds fill a graph: a multiple of the copies of what is
         constant, which are MOST_COPIES at most.
         """
-        least = 1 if each > LONG_CALL else 2
-        wanted = max(least, min(MOST_CALLS, round(self.graph_microseconds / each)))
+        least = 1 if call_microseconds > LONG_CALL else 2
+        wanted = max(least, min(MOST_CALLS, round(self.graph_microseconds / call_microseconds)))
         return max(1, wanted // self.inputs.copies) * self.inputs.copies
 
 
@@ -208,8 +208,8 @@ class Instance:
 
     def call(self, number: int = 0) -> Outputs:
         """Do the call of a graph that has this number. Raises NoResult."""
-        own = {**self.own, **self.setup.inputs.constants_of(number)}
-        return outputs_of(self.run(**own), own, self.setup.inputs.in_place)
+        inputs = {**self.own, **self.setup.inputs.constants_of(number)}
+        return outputs_of(self.run(**inputs), inputs, self.setup.inputs.in_place)
 
     def first_call(self) -> Outputs:
         """Loads every kernel before anything is captured. Raises NotTimed where what it gives are
@@ -228,19 +228,19 @@ class Instance:
             raise NotTimed(why, hint="return what torch.empty or torch.empty_like gives")
         return out
 
-    def trial(self, known: float = 0.0) -> float:
+    def trial(self, expected: float = 0.0) -> float:
         """About how many microseconds a call takes on the GPU, whatever Python takes besides, if
-        that is not ``known``; with Python if no graph can capture it.
+        that is not ``expected``; with Python if no graph can capture it.
         """
         alone = microseconds(self.call)
         calls = TRIAL_CALLS if alone < LONG_CALL else 1
         try:
-            graph = self.captured(lambda: [self.call() for _ in range(1 if known else calls)])
+            graph = self.captured(lambda: [self.call() for _ in range(1 if expected else calls)])
         except NotCaptured as error:
             self.unchecked, self.refused_at = True, place(error.__cause__ or error)
-            return known or microseconds(self.call)
-        if known:
-            return known
+            return expected or microseconds(self.call)
+        if expected:
+            return expected
         graph.replay()
         return max(0.5, microseconds(graph.replay) / calls)
 
@@ -249,26 +249,26 @@ class Instance:
         """The nodes are those of one call. Raises NotTimed for a call that launches nothing."""
         if isinstance(graph := self.captured(self.call), Streamed):
             return ()
-        one, self.parts = nodes(graph), parts_of(graph)
-        if not one:
+        call, self.parts = nodes(graph), parts_of(graph)
+        if not call:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
                 hint=STREAM_HINT,
             )
-        return one
+        return call
 
     def require_nodes(self) -> None:
         """Every call of the chained graph must launch what one call launches alone."""
-        one = self.nodes
+        call = self.nodes
         calls, graph = self.calls[Regime.CHAINED] + 1, self.graphs[Regime.CHAINED]
         bare = self.capture(Regime.CHAINED, bare=True)
         if isinstance(graph, Streamed) or isinstance(bare, Streamed):
             return
         launched = Counter(nodes(graph)) - Counter(nodes(bare))
-        if launched != Counter({node: calls * count for node, count in Counter(one).items()}):
-            others = launched.total() == calls * len(one)
+        if launched != Counter({node: calls * count for node, count in Counter(call).items()}):
+            others = launched.total() == calls * len(call)
             raise NotTimed(
-                f"the nodes of its graphs differ: {len(one)} in a call alone, "
+                f"the nodes of its graphs differ: {len(call)} in a call alone, "
                 f"{launched.total()} in {calls} calls between others"
                 f"{', of other kernels or sizes' if others else ''}",
                 hint="every call must do all of its work",
@@ -295,8 +295,8 @@ class Instance:
         clock = marks or self.setup.gpu
         out = clock.around(timed) if regime in self.setup.with_neighbours else timed()
         if regime == Regime.CHAINED:
-            for at, (name, tensor) in enumerate(out.items()):
-                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, at)
+            for index, (name, tensor) in enumerate(out.items()):
+                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, index)
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
         """Raises NotCaptured where it cannot be captured, OutOfMemoryError without memory."""

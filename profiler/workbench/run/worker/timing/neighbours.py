@@ -79,16 +79,16 @@ def signed_sum(values: torch.Tensor, like: torch.Tensor) -> tuple[float, float]:
     """
     laid = torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
     laid.copy_(values)
-    each = PIECE // like.element_size()
-    flat = in_memory(laid)[: like.numel() // each * each].view(-1, each)
-    lanes, found, squares = torch.arange(each, device=like.device), 0.0, 0.0
+    lanes_each = PIECE // like.element_size()
+    flat = in_memory(laid)[: like.numel() // lanes_each * lanes_each].view(-1, lanes_each)
+    lanes, total, squares = torch.arange(lanes_each, device=like.device), 0.0, 0.0
     for first in range(0, len(flat), AT_ONCE):
-        part = flat[first : first + AT_ONCE]
-        pieces = torch.arange(first, first + len(part), device=like.device) & MASK
+        piece = flat[first : first + AT_ONCE]
+        pieces = torch.arange(first, first + len(piece), device=like.device) & MASK
         minus = (mixed(pieces)[:, None] >> lanes & 1).bool()
-        found += float(torch.where(minus, -part, part).sum())
-        squares += float(part.square().sum())
-    return found, math.sqrt(squares)
+        total += float(torch.where(minus, -piece, piece).sum())
+        squares += float(piece.square().sum())
+    return total, math.sqrt(squares)
 
 
 def kept_call(replay: int, calls: int) -> int:
@@ -151,12 +151,12 @@ def fresh(study: ModuleType, shape: Shape) -> Inputs:
     return inputs
 
 
-def copies_of_constants(moved: float, l2_bytes: int, each: int, free: float) -> int:
-    """Return how many copies of ``each`` bytes constant inputs need if a call moves at least
+def copies_of_constants(moved: float, l2_bytes: int, bytes_each: int, free: float) -> int:
+    """Return how many copies constant inputs of ``bytes_each`` need if a call moves at least
     ``moved`` bytes: one in APART of what it reads can be in L2 from earlier calls, at most.
     """
     wanted = math.ceil(APART * l2_bytes / max(moved, 1.0))
-    return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / (2 * max(each, 1)))))
+    return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / (2 * max(bytes_each, 1)))))
 
 
 @dataclass(frozen=True)
@@ -211,9 +211,9 @@ class Neighbours:
     def _copies_wanted(self, study: ModuleType, shape: Shape) -> int:
         if not self.constant:
             return 1
-        each = sum(size_of(self.like[name]) for name in self.constant)
+        size = sum(size_of(self.like[name]) for name in self.constant)
         free = torch.cuda.mem_get_info()[0]
-        return copies_of_constants(study.work(shape).bytes, self.gpu.l2_bytes, each, free)
+        return copies_of_constants(study.work(shape).bytes, self.gpu.l2_bytes, size, free)
 
     @property
     def copies(self) -> int:
@@ -274,11 +274,11 @@ class Neighbours:
 
     def inputs(self) -> Inputs:
         """Return inputs of the first draw in memory of their own; constant ones are shared."""
-        own = {name: room_for(self.like[name], 1)[0] for name in self.names}
-        for name, tensor in own.items():
+        tensors = {name: room_for(self.like[name], 1)[0] for name in self.names}
+        for name, tensor in tensors.items():
             tensor.copy_(self.sources[name][0])
             tensor.requires_grad_(self.like[name].requires_grad)
-        return {**self.like, **own}
+        return {**self.like, **tensors}
 
     @property
     def given(self) -> list[str]:
@@ -335,26 +335,26 @@ class Neighbours:
         """
         pieces, tail = divmod(size_of(out), PIECE)
         kind = KINDS.get(out.dtype, 0) if 0 <= call < calls and number < SUMMED else 0
-        own = self.gpu.sums[0, call, number] if kind else self.gpu.sums
+        sums = self.gpu.sums[0, call, number] if kind else self.gpu.sums
         self.gpu.kernels["read_output"][self.blocks(pieces), THREADS](
             *(out, kept, pieces, tail, self.gpu.state, call, calls),
-            *(own, MOST_CALLS * SUMMED, SLOTS, kind),
+            *(sums, MOST_CALLS * SUMMED, SLOTS, kind),
         )
 
     def written(self, replay: int, call: int) -> Inputs:
         """The inputs that a call of a replay had, as the neighbours wrote them."""
-        found = {**self.inputs(), **self.constants_of(call)}
+        inputs = {**self.inputs(), **self.constants_of(call)}
         draw = secret(replay, call, DRAW) % DRAWS
         for names in (self.given, self.indices, self.restored):
-            for at, name in enumerate(names):
+            for index, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
-                to, dtype = pieces_in_memory(found[name]), self.like[name].dtype
+                to, dtype = pieces_in_memory(inputs[name]), self.like[name].dtype
                 for first in range(0, len(source), AT_ONCE):
-                    part = slice(first, min(first + AT_ONCE, len(source)))
-                    pieces = torch.arange(part.start, part.stop, device=source.device)
-                    by = factors(replay, call, at, pieces * (not self.whole))
-                    to[part] = scaled(source[part], dtype, by)
-        return found
+                    rows = slice(first, min(first + AT_ONCE, len(source)))
+                    pieces = torch.arange(rows.start, rows.stop, device=source.device)
+                    by = factors(replay, call, index, pieces * (not self.whole))
+                    to[rows] = scaled(source[rows], dtype, by)
+        return inputs
 
 
 def scaled(pieces: torch.Tensor, dtype: torch.dtype, by: torch.Tensor) -> torch.Tensor:

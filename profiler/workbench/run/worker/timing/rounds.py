@@ -39,7 +39,7 @@ SETTLED_WITHIN = 0.005
 
 
 class Timed(Protocol):
-    """What ``Rounds`` needs of an instance."""
+    """The interface that ``Rounds`` needs of an instance."""
 
     calls: dict[Regime, int]
 
@@ -122,22 +122,25 @@ class Rounds:
 
     def alone(self, instance: int) -> None:
         """Replay its chained graph and no other, in windows, until their times have settled."""
-        one, column = Replayed(instance, Regime.CHAINED, 0), self.columns[instance, Regime.ALONE]
+        replayed, column = (
+            Replayed(instance, Regime.CHAINED, 0),
+            self.columns[instance, Regime.ALONE],
+        )
         first, began = 1 if self.instances[instance].is_slow else FIRST_REPLAYS, time.monotonic()
-        self.queue([one] * first, window=True)
+        self.queue([replayed] * first, window=True)
         self.finish()
-        each = (time.monotonic() - began) / first
-        replays = max(1, min(MOST_REPLAYS, round(WINDOW_SECONDS / each)))
+        seconds_each = (time.monotonic() - began) / first
+        replays = max(1, min(MOST_REPLAYS, round(WINDOW_SECONDS / seconds_each)))
         end = began + LONGEST_ALONE_SECONDS
         while not is_settled(column.microseconds[1:]) and time.monotonic() < end:
-            self.queue([one] * replays, window=True)
+            self.queue([replayed] * replays, window=True)
         self.finish()
 
     def queue(self, order: list[Replayed], window: bool = False) -> None:
         """``window``: all are of one instance, and have one mean."""
-        for one in order:
-            instance = self.instances[one.instance]
-            instance.replay_marked() if one.marked else instance.replay(one.regime)
+        for replayed in order:
+            instance = self.instances[replayed.instance]
+            instance.replay_marked() if replayed.marked else instance.replay(replayed.regime)
         pinned = self.gpu.pinned(len(order))
         self.gpu.fetch(pinned)
         done = torch.cuda.Event()
@@ -161,11 +164,11 @@ class Rounds:
         self.take_window(order, times) if window else self.take(order, times)
 
     def take_window(self, order: Sequence[Replayed], times: Times) -> None:
-        one = order[0].instance
-        calls = len(order) * self.instances[one].calls[Regime.CHAINED]
-        column, nanoseconds = self.columns[one, Regime.ALONE], float(times.calls.sum())
+        instance = order[0].instance
+        calls = len(order) * self.instances[instance].calls[Regime.CHAINED]
+        column, nanoseconds = self.columns[instance, Regime.ALONE], float(times.calls.sum())
         column.microseconds.append(max(0.0, round(nanoseconds / calls / 1e3, 4)))
-        self.sent((one, Regime.ALONE.value, column.microseconds[-1]))
+        self.sent((instance, Regime.ALONE.value, column.microseconds[-1]))
         column.mhz.append(float(times.cycles_of_calls.sum()) / nanoseconds * 1e3)
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
@@ -173,21 +176,21 @@ class Rounds:
         self.part += float(times.nanoseconds.sum()) * 1e-9
         if not (self.queued and self.queued[0][0][0].round == order[0].round):
             self.seconds, self.part = self.part, 0.0
-        for at, one in enumerate(order):
-            if one.round < 0:
+        for index, replayed in enumerate(order):
+            if replayed.round < 0:
                 continue
-            column = self.columns[one.instance, one.regime]
-            if one.marked:
-                column.by_events.append(self.instances[one.instance].by_events)
+            column = self.columns[replayed.instance, replayed.regime]
+            if replayed.marked:
+                column.by_events.append(self.instances[replayed.instance].by_events)
                 continue
-            each = 1e3 * self.instances[one.instance].calls[one.regime]
-            nanoseconds, cycles = times.nanoseconds[at], times.cycles[at]
-            if one.regime in self.with_neighbours:
-                nanoseconds, cycles = times.calls[at], times.cycles_of_calls[at]
-                column.gaps.append(float(times.gaps[at]) / each)
+            calls = 1e3 * self.instances[replayed.instance].calls[replayed.regime]
+            nanoseconds, cycles = times.nanoseconds[index], times.cycles[index]
+            if replayed.regime in self.with_neighbours:
+                nanoseconds, cycles = times.calls[index], times.cycles_of_calls[index]
+                column.gaps.append(float(times.gaps[index]) / calls)
             # Below zero where another process had the GPU between two stamps with nothing between.
-            column.microseconds.append(max(0.0, round(float(nanoseconds) / each, 4)))
-            self.sent((one.instance, one.regime.value, column.microseconds[-1]))
+            column.microseconds.append(max(0.0, round(float(nanoseconds) / calls, 4)))
+            self.sent((replayed.instance, replayed.regime.value, column.microseconds[-1]))
             column.mhz.append(float(cycles / nanoseconds * 1e3))
 
     def finish(self) -> None:
@@ -207,16 +210,16 @@ def is_settled(microseconds: Sequence[float]) -> bool:
 def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ...]:
     """Return what was timed, with the instances of each group numbered from 0."""
     numbers: dict[tuple[str, bool], int] = defaultdict(int)
-    found = []
-    for at, instance in enumerate(instances):
+    recorded = []
+    for index, instance in enumerate(instances):
         group = instance.group
         number = numbers[group.variant, group.control]
         numbers[group.variant, group.control] += 1
         for regime in Regime:
-            column = rounds.columns[at, regime]
+            column = rounds.columns[index, regime]
             if not column.microseconds:
                 continue
-            found.append(
+            recorded.append(
                 Series(
                     variant=group.variant,
                     control=group.control,
@@ -231,7 +234,7 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     mhz=_rounded(column.mhz, 1),
                 )
             )
-    return tuple(found)
+    return tuple(recorded)
 
 
 def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:

@@ -105,12 +105,12 @@ class TimingProcess:
         setup = self.setup
         rounds = Rounds(setup.gpu, self.instances, setup.with_neighbours, self.tell, self.sent)
         if self.instances:
-            kinds = {one.parts for one in self.instances if one.parts}
+            kinds = {instance.parts for instance in self.instances if instance.parts}
             empty = {parts: EmptyCalls(self.setup.gpu, parts) for parts in kinds}
             switch_contexts()
             offsets = {parts: calls.offset() for parts, calls in empty.items()}
-            for one in self.instances:
-                one.offset = offsets.get(one.parts, 0.0)
+            for instance in self.instances:
+                instance.offset = offsets.get(instance.parts, 0.0)
             self.warm_up(rounds)
             self.rounds(rounds)
         self.guard.require_whole()
@@ -135,37 +135,37 @@ class TimingProcess:
         """Build as many instances of each group as memory allows, and return their number."""
         groups = [Group(name) for name in variants]
         groups += [Group(name, control=True) for name in variants if name in self.job.controls]
-        each: dict[str, float] = {}
+        call_times: dict[str, float] = {}
         _room = torch.empty(CONTEXT_BYTES, dtype=torch.uint8, device="cuda")  # until all are built
         free = torch.cuda.mem_get_info()[0]
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
         for layer in range(most):
             for group in random.sample(groups, len(groups)):
-                slow = each.get(group.variant, 0.0) > SLOW_CALL and layer > 0
+                slow = call_times.get(group.variant, 0.0) > SLOW_CALL and layer > 0
                 if group.variant not in self.out and not slow:
-                    self.one(group, each)
+                    self.one(group, call_times)
             used = free - torch.cuda.mem_get_info()[0]
             if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
                 return layer + 1
         return most
 
-    def one(self, group: Group, each: dict[str, float]) -> None:
+    def one(self, group: Group, call_times: dict[str, float]) -> None:
         """A variant that has an instance stays if there is no memory for another."""
         name = group.variant
         self.current(name)
         try:
             with self.guard.watching(name):
-                instance = Instance(self.setup, group, each.get(name, 0.0))
+                instance = Instance(self.setup, group, call_times.get(name, 0.0))
                 nodes = instance.nodes
                 if not instance.unchecked:
                     self.calls.setdefault(name, []).append(nodes)
             instance.require_nodes()
             self.guard.integrity.protect(instance)
         except BaseException as error:  # users' code may also exit
-            if name not in each or not isinstance(error, torch.cuda.OutOfMemoryError):
+            if name not in call_times or not isinstance(error, torch.cuda.OutOfMemoryError):
                 self.drop(name, error)
         else:
-            each[name] = instance.each
+            call_times[name] = instance.each
             self.instances.append(instance)
         self.current("")
 
@@ -178,8 +178,8 @@ class TimingProcess:
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
         """Run rounds until the clock no longer falls, if calls are long enough to lower it."""
-        each = median(one.each for one in self.instances)
-        long = each > LONG_MICROSECONDS and not self.cool
+        call_microseconds = median(one.each for one in self.instances)
+        long = call_microseconds > LONG_MICROSECONDS and not self.cool
         least = POWER_SECONDS if long else SHORT_WARM_UP_SECONDS
         began = time.monotonic()
         before = 0.0
@@ -241,9 +241,9 @@ class TimingProcess:
         and of the last step; in the first sessions of the same variants.
         """
         first: dict[str, int] = {}
-        for place, one in enumerate(self.instances):
-            if not one.group.control and not one.unchecked:
-                first.setdefault(one.group.variant, place)
+        for place, instance in enumerate(self.instances):
+            if not instance.group.control and not instance.unchecked:
+                first.setdefault(instance.group.variant, place)
         fastest = sorted(
             first, key=lambda name: median(rounds.columns[first[name], HEADLINE].microseconds)
         )
@@ -267,25 +267,28 @@ class TimingProcess:
         """
         by_variant: dict[str, list[Callable[[], tuple[float, str]]]] = {}
         bound = tolerance_at(self.study.tolerance, self.shape)
-        for one in random.sample(instances, len(instances)):
-            drawn = None if self.setup.inputs.constant else one.any_call()
-            by_variant.setdefault(one.group.variant, []).extend(
-                (partial(self.audit, one, bound), partial(self.audit_sums, one, drawn, bound))
+        for instance in random.sample(instances, len(instances)):
+            drawn = None if self.setup.inputs.constant else instance.any_call()
+            by_variant.setdefault(instance.group.variant, []).extend(
+                (
+                    partial(self.audit, instance, bound),
+                    partial(self.audit_sums, instance, drawn, bound),
+                )
             )
         sessions = self.job.sessions
         first = number % sessions * len(by_variant) // sessions
         due = math.ceil(len(by_variant) / sessions)
         names = sorted(by_variant)
         order = [*names[first:], *names[:first]]
-        found: dict[str, list[tuple[float, str]]] = {}
+        results_by_variant: dict[str, list[tuple[float, str]]] = {}
         end = time.monotonic() + AUDIT_SECONDS
         for turn in range(max(map(len, by_variant.values()), default=0)):
             for place, name in enumerate(order):
                 is_due = turn < LOOKS and place < due
                 if turn < len(by_variant[name]) and (is_due or time.monotonic() < end):
                     with suppress(torch.cuda.OutOfMemoryError):  # of the reference, beside them all
-                        found.setdefault(name, []).append(by_variant[name][turn]())
-        for name, results in found.items():
+                        results_by_variant.setdefault(name, []).append(by_variant[name][turn]())
+        for name, results in results_by_variant.items():
             worst = max(relative for relative, _ in results)
             yield Audit(
                 variant=name,
@@ -297,14 +300,14 @@ class TimingProcess:
     def audit(self, instance: Instance, bound: Tolerance) -> tuple[float, str]:
         """The relative error of its kept output, and what is wrong with it or with its inputs."""
         inputs = instance.inputs_of_kept()
-        expected, found = expected_of(self.study.reference(**inputs)), instance.found
+        expected, outputs = expected_of(self.study.reference(**inputs)), instance.found
         relative, wrong = 0.0, ""
-        for name, (mine, its) in paired(found, expected).items():
-            out, wanted = found.tensors[mine], expected.tensors[its]
-            one, why = math.nan, refuse_kind(out, wanted)
+        for name, (mine, its) in paired(outputs, expected).items():
+            out, wanted = outputs.tensors[mine], expected.tensors[its]
+            error, why = math.nan, refuse_kind(out, wanted)
             if not why:
-                _, one, why = compare(out, wanted, bound)
-            relative = relative if math.isnan(relative) or one <= relative else one
+                _, error, why = compare(out, wanted, bound)
+            relative = relative if math.isnan(relative) or error <= relative else error
             wrong = wrong or (f"'{name}': {why}" if name and why else why)
         del inputs, expected, wanted
         changed = instance.changed_input()

@@ -77,10 +77,10 @@ class Marks:
         self.gpu.stamp(BEFORE)
         between.record()
         self.gpu.stamp(BEFORE)
-        found = call()
+        result = call()
         self.gpu.stamp(BEFORE)
         after.record()
-        return found
+        return result
 
     @property
     def microseconds(self) -> float:
@@ -125,9 +125,9 @@ class TimedGpu:
     def around(self, call: Callable[[], T]) -> T:
         self.stamp(BEFORE)
         self.stamp(BETWEEN)
-        found = call()
+        result = call()
         self.stamp(CALL)
-        return found
+        return result
 
     def warm(self) -> None:
         """Load the kernels before anything is captured."""
@@ -157,15 +157,15 @@ class TimedGpu:
         """Wait for an event. If that takes seconds, ``tell`` gets the number of the replay that the
         GPU is at, each time it has changed: a GPU that hangs reports no more.
         """
-        look, at, copied = time.monotonic() + REPORT_SECONDS, -1, None
+        look, last_seen, copied = time.monotonic() + REPORT_SECONDS, -1, None
         while not done.query():
             time.sleep(POLL_SECONDS)
             if time.monotonic() < look or (copied is not None and not copied.query()):
                 continue
             look = time.monotonic() + REPORT_SECONDS
-            if copied is not None and int(self.seen) > at:
-                at = int(self.seen)
-                tell(at)
+            if copied is not None and int(self.seen) > last_seen:
+                last_seen = int(self.seen)
+                tell(last_seen)
             with torch.cuda.stream(self.looking):
                 self.seen.copy_(self.state, non_blocking=True)
                 copied = torch.cuda.Event()
@@ -206,7 +206,7 @@ def switch_contexts() -> None:
     from cuda.bindings import driver
 
     torch.cuda.empty_cache()  # the other context needs memory of its own
-    _, own = driver.cuCtxGetCurrent()
+    _, context = driver.cuCtxGetCurrent()
     _, device = driver.cuDeviceGet(0)
     status, other = driver.cuCtxCreate(None, 0, device)
     if int(status) != 0:
@@ -216,7 +216,7 @@ def switch_contexts() -> None:
         lambda: driver.cuMemsetD8(memory, 1, 1 << 20),
         driver.cuCtxSynchronize,
         lambda: driver.cuCtxDestroy(other),
-        lambda: driver.cuCtxSetCurrent(own),
+        lambda: driver.cuCtxSetCurrent(context),
     ]
     for call in calls:
         (status,) = call()
@@ -236,11 +236,11 @@ def put_back_l2(size: int) -> int:
     """Keep so many bytes again; returns how many there were."""
     from cuda.bindings import driver
 
-    found = set_aside_l2()
-    if found != size:
+    before = set_aside_l2()
+    if before != size:
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size)
         driver.cuCtxResetPersistingL2Cache()
-    return found
+    return before
 
 
 class EmptyCalls:
@@ -269,18 +269,18 @@ class EmptyCalls:
     def work(self, around: Iterable[Callable[[Callable[[], None]], None]]) -> None:
         self.gpu.advance()
         self.gpu.stamp(START)
-        for each in around:
-            each(self.call)
+        for enclose in around:
+            enclose(self.call)
         self.gpu.stamp(END)
 
     def offset(self) -> float:
         """Return by how many microseconds the stamps of a call exceed its events."""
-        pinned, found = self.gpu.pinned(1), []
+        pinned, offsets = self.gpu.pinned(1), []
         for _ in range(EMPTY_REPLAYS):
             self.gpu.replay(self.graphs[0])
             self.gpu.fetch(pinned)
             self.gpu.replay(self.graphs[1])
             torch.cuda.synchronize()
             stamps = float(self.gpu.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
-            found.append(stamps - fmean(mark.microseconds for mark in self.marks))
-        return median(found[WARM_REPLAYS:])
+            offsets.append(stamps - fmean(mark.microseconds for mark in self.marks))
+        return median(offsets[WARM_REPLAYS:])
