@@ -1,4 +1,4 @@
-"""What a variant imports to compile and launch a CUDA C++ kernel.
+"""Everything that a variant imports to compile and launch a CUDA C++ kernel.
 
     kernel = cuda.kernel("fix1.cu", "attention_forward")
     kernel[grid, block, shared_bytes](*args)

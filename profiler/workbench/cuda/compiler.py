@@ -26,9 +26,10 @@ from workbench.words import INSTALL, Parameter
 
 @dataclass(frozen=True)
 class KernelBuild:
-    """What ptxas reports of one kernel; sizes in bytes, registers per thread. ``code`` is the
-    sha256 of its machine code (see ``cubin``); "" of one that is not launched. ``compiler`` is
-    named where it need not be NVRTC.
+    """One kernel as ptxas reports it; sizes in bytes, registers per thread.
+
+    ``code`` is the sha256 of its machine code (see ``cubin``); "" if it is not launched.
+    ``compiler`` is named where it need not be NVRTC.
     """
 
     kernel: str
@@ -101,7 +102,7 @@ class Compiled:
 
 
 def arch_of(major: int, minor: int) -> str:
-    """What is compiled for a compute capability: ``sm_90a`` has all that Hopper has."""
+    """Name the architecture of a compute capability: ``sm_90a`` has all that Hopper has."""
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
@@ -125,19 +126,19 @@ class Source:
         text = expand_includes(self.path)
         settings = [*(("waits",) if self.must_wait else ()), *self._toolchain]
         kept = kept_cubin(text, arch, self.defines, self.options, self.name, *settings)
-        if kept is not None and kept.is_file() and (found := _restore(kept)):
-            return found
+        if kept is not None and kept.is_file() and (restored := _restore(kept)):
+            return restored
         report, code = self._compile(text, arch)
         if kept is not None:
             symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
             cubin = base64.b64encode(bytes(code.code)).decode()
             whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
-            part = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
+            unfinished = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
             with suppress(OSError):  # it only saves time
-                part.write_bytes(whole.encode())
-                part.replace(kept)
+                unfinished.write_bytes(whole.encode())
+                unfinished.replace(kept)
             with suppress(OSError):
-                part.unlink()
+                unfinished.unlink()
         return report, code
 
     @property
@@ -147,7 +148,7 @@ class Source:
 
     @property
     def _toolchain(self) -> tuple[str, ...]:
-        """What a build depends on where NVRTC is not all."""
+        """Name the compilers and headers that a build depends on where NVRTC is not all."""
         return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))
 
     @property
@@ -205,7 +206,9 @@ class Source:
         )
 
     def _noting(self, built: tuple[Compiled, Any], headers: list[str]) -> tuple[Compiled, Any]:
-        notes = [f"{one} was not found and left out: only the host uses it" for one in headers]
+        notes = [
+            f"{header} was not found and left out: only the host uses it" for header in headers
+        ]
         return replace(built[0], warnings=(*built[0].warnings, *notes)), built[1]
 
     def _by_nvrtc(self, text: str, arch: str) -> tuple[Compiled, Any]:
@@ -243,7 +246,7 @@ class Source:
         return self._report(arch, log.getvalue(), bytes(code.code), symbol, by), code
 
     def _report(self, arch: str, log: str, cubin: bytes, symbol: str, by: str) -> Compiled:
-        """Of all kernels of a study's source; of the ``symbol`` alone of a program."""
+        """Report all kernels of a study's source; of a program, the ``symbol`` alone."""
         builds, warnings = parse_log(log)
         digests = code_digests(cubin)
         if self._is_plain and self.name not in digests:
@@ -254,18 +257,20 @@ class Source:
         launched = {symbol} if self._is_plain or is_program else set(digests)
         builds = [
             replace(
-                one, code=digests.get(one.kernel, "") if one.kernel in launched else "", compiler=by
+                build,
+                code=digests.get(build.kernel, "") if build.kernel in launched else "",
+                compiler=by,
             )
-            for one in builds
-            if not is_program or one.kernel == symbol
+            for build in builds
+            if not is_program or build.kernel == symbol
         ]
         return Compiled(arch, tuple(builds), tuple(warnings))
 
-    def _named(self, known: Iterable[str]) -> str:
+    def _named(self, names: Iterable[str]) -> str:
         """A way out where no kernel has this name; C++ puts more into one than is written."""
-        if any(f"{len(self.name)}{self.name}" in one for one in known):
+        if any(f"{len(self.name)}{self.name}" in one for one in names):
             return f'write extern "C" before its __global__, or call it "::{self.name}" here'
-        return nearest(self.name, known)
+        return nearest(self.name, names)
 
 
 @cache
@@ -289,7 +294,7 @@ def package_version(name: str) -> str:
 
 
 def ptx_of(program: Any) -> str:
-    """What NVRTC made on its way to the cubin."""
+    """Return the PTX that NVRTC made on its way to the cubin."""
     from cuda.bindings import nvrtc
 
     _, size = nvrtc.nvrtcGetPTXSize(program.handle)
@@ -301,18 +306,18 @@ def ptx_of(program: Any) -> str:
 def waits(ptx: str, kernel: str) -> bool:
     """Whether a kernel has a ``griddepcontrol.wait``, itself or in a function that it may call."""
     parts = re.split(r"(?=\.entry\s)", ptx)
-    own = [part for part in parts if not part.startswith(".entry") or _is_entry(part, kernel)]
-    return any("griddepcontrol.wait" in part for part in own)
+    of_kernel = [part for part in parts if not part.startswith(".entry") or _is_entry(part, kernel)]
+    return any("griddepcontrol.wait" in part for part in of_kernel)
 
 
-def _is_entry(part: str, kernel: str) -> bool:
+def _is_entry(text: str, kernel: str) -> bool:
     """A template's name is mangled, and only the instance asked for is there."""
     plain = re.fullmatch(r"\w+", kernel) is not None
-    return not plain or re.match(rf"\.entry\s+{kernel}\b", part) is not None
+    return not plain or re.match(rf"\.entry\s+{kernel}\b", text) is not None
 
 
 def kept_cubin(source: str, *settings: object) -> Path | None:
-    """Where the workers of one measurement pass a cubin on; None outside of one.
+    """Name the file in which workers of one measurement pass a cubin on; None outside of one.
 
     ``settings`` are all that a build depends on besides its source and the compiler.
     """
@@ -331,11 +336,11 @@ def _restore(kept: Path) -> tuple[Compiled, Any] | None:
     from cuda.core import ObjectCode
 
     try:
-        found = json.loads(kept.read_bytes())
-        report, cubin = found["report"], base64.b64decode(found["cubin"], validate=True)
-        kernels = tuple(KernelBuild(**one) for one in report["kernels"])
+        saved = json.loads(kept.read_bytes())
+        report, cubin = saved["report"], base64.b64decode(saved["cubin"], validate=True)
+        kernels = tuple(KernelBuild(**kernel) for kernel in report["kernels"])
         compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
-        symbols = {name: symbol.encode() for name, symbol in found["symbols"].items()}
+        symbols = {name: symbol.encode() for name, symbol in saved["symbols"].items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)

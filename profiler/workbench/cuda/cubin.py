@@ -31,24 +31,24 @@ class ElfSection(NamedTuple):
     body: bytes
 
 
-def sections(content: bytes, at: int = 0) -> Iterator[ElfSection]:
-    """Those of the binary that begins at ``at``. Raises ValueError, IndexError or struct.error for
-    what is none.
+def sections(content: bytes, start: int = 0) -> Iterator[ElfSection]:
+    """Read the sections of the binary that begins at ``start``. Raises ValueError, IndexError or
+    struct.error for what is none.
     """
-    head = HEADER.unpack_from(content, at)
+    head = HEADER.unpack_from(content, start)
     machine, table, size, count, names = head[2], head[6], head[11], head[12], head[13]
     if machine != CUDA or size != SECTION.size:
         raise ValueError("not a CUDA binary")
-    every = [SECTION.unpack_from(content, at + table + i * size) for i in range(count)]
-    texts = _body(content, at, every[names])
-    for one in every:
-        name = texts[one[0] : texts.index(b"\0", one[0])].decode("ascii", "replace")
-        body = b"" if one[1] == NO_BITS else _body(content, at, one)
-        yield ElfSection(name, one[5], body)
+    every = [SECTION.unpack_from(content, start + table + i * size) for i in range(count)]
+    texts = _body(content, start, every[names])
+    for header in every:
+        name = texts[header[0] : texts.index(b"\0", header[0])].decode("ascii", "replace")
+        body = b"" if header[1] == NO_BITS else _body(content, start, header)
+        yield ElfSection(name, header[5], body)
 
 
-def _body(content: bytes, at: int, section: tuple[int, ...]) -> bytes:
-    start, size = at + section[4], section[5]
+def _body(content: bytes, begin: int, section: tuple[int, ...]) -> bytes:
+    start, size = begin + section[4], section[5]
     if start + size > len(content):
         raise ValueError("cut short")
     return content[start : start + size]
@@ -61,17 +61,17 @@ def code_digests(cubin: bytes) -> dict[str, str]:
     module), and the functions that are no entries, since it may call them.
     """
     try:
-        found = [s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name)]
+        parts = [s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name)]
     except (ValueError, IndexError, struct.error):
         return {}
-    names = [s.name.removeprefix(TEXT) for s in found if s.name.startswith(TEXT)]
-    entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in found)}
-    return {name: _digest(found, name, entries) for name in sorted(entries)}
+    names = [s.name.removeprefix(TEXT) for s in parts if s.name.startswith(TEXT)]
+    entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in parts)}
+    return {name: _digest(parts, name, entries) for name in sorted(entries)}
 
 
-def _digest(found: list[ElfSection], kernel: str, entries: set[str]) -> str:
+def _digest(parts: list[ElfSection], kernel: str, entries: set[str]) -> str:
     digest = hashlib.sha256()
-    for section in sorted(found):
+    for section in sorted(parts):
         match = _OWN.fullmatch(section.name)
         of = match["of"] if match else ""
         if of in entries and of != kernel:

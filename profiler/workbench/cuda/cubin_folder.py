@@ -89,8 +89,8 @@ def write_cubin(folder: Path, source: Source, arch: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_bytes(cubin)
     index = folder / INDEX
-    known = json.loads(index.read_text("utf-8")) if index.is_file() else {}
-    known[key] = {
+    entries = json.loads(index.read_text("utf-8")) if index.is_file() else {}
+    entries[key] = {
         "file": file,
         "sha256": hashlib.sha256(cubin).hexdigest(),
         "symbols": {name: symbol.decode() for name, symbol in mapping.items()},
@@ -101,4 +101,4 @@ def write_cubin(folder: Path, source: Source, arch: str) -> None:
         "registers": max((one.registers for one in report.kernels), default=0),
         "code": next((one.code for one in report.kernels if one.code), ""),
     }
-    index.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+    index.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")

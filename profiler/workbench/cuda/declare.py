@@ -1,4 +1,4 @@
-"""What a variant declares: its kernels, its parameters, and the variants that it calls."""
+"""Declare a variant: its kernels, its parameters, and the variants that it calls."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def params(**defaults: Value) -> dict[str, Value]:
     ``workbench check 'fix2[warps=12]'`` runs the variant with other values. Give them to
     ``kernel(..., defines=params)`` where the kernel needs them, and use them in ``run``.
     """
-    given = {name: _overrides[name] for name in defaults if name in _overrides}
-    return {**defaults, **cast(dict[str, Value], given)}
+    chosen = {name: _overrides[name] for name in defaults if name in _overrides}
+    return {**defaults, **cast(dict[str, Value], chosen)}
 
 
 @contextmanager

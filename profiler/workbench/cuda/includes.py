@@ -23,15 +23,15 @@ def header_folders(*, named_only: bool = False) -> list[str]:
     """
     if named_only:
         return [part for name in NAMED for part in os.environ.get(name, "").split(":") if part]
-    found = []
+    folders = []
     toolkit = Path("/usr/local/cuda/include")
     if (toolkit / "cuda_fp16.h").is_file():
-        found.append(toolkit)
+        folders.append(toolkit)
     for entry in sys.path:
         wheel = Path(entry or ".") / "nvidia" / "cu13" / "include"
-        if not found and (wheel / "cuda_fp16.h").is_file():
-            found.append(wheel)
-    return [str(p) for folder in found for p in (folder, folder / "cccl") if p.is_dir()]
+        if not folders and (wheel / "cuda_fp16.h").is_file():
+            folders.append(wheel)
+    return [str(p) for folder in folders for p in (folder, folder / "cccl") if p.is_dir()]
 
 
 def expand_includes(path: Path, seen: set[Path] | None = None) -> str:

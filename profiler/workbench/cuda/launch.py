@@ -109,7 +109,7 @@ class Kernel:
 
 
 class _Host(NamedTuple):
-    """What a launch calls, looked up once."""
+    """The driver functions that a launch calls, looked up once."""
 
     device: Callable[[], Any]
     launch: Callable[..., None]
@@ -154,16 +154,18 @@ def _static_and_most(name: str, kernel: int, device: int) -> tuple[int, int]:
     """Bytes of shared memory that a kernel declares, and that a block of a device may have."""
     from cuda.bindings import driver
 
-    own = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+    static_size = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
     its = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     number = driver.CUdevice(device)
-    (static,) = _answer_of(name, driver.cuKernelGetAttribute(own, driver.CUkernel(kernel), number))
+    (static,) = _answer_of(
+        name, driver.cuKernelGetAttribute(static_size, driver.CUkernel(kernel), number)
+    )
     (most,) = _answer_of(name, driver.cuDeviceGetAttribute(its, number))
     return static, most
 
 
 def _answer_of(name: str, answer: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the driver gives beside its status. Raises UsageError for one that is no success."""
+    """Return what the driver gives beside its status. Raises UsageError unless it is a success."""
     status, *values = answer
     if int(status) != 0:
         raise UsageError(f"the shared memory of {name} cannot be set ({status!r})")
@@ -227,7 +229,7 @@ def tensor_map(tensor: Any, box: tuple[int, ...], *, swizzled: bool = True) -> A
 
 
 class _Bare:
-    """Where a tensor lies, and nothing that would keep its memory."""
+    """The place of a tensor, with nothing that would keep its memory."""
 
     def __init__(self, described: dict[str, Any]) -> None:
         self.__cuda_array_interface__ = described

@@ -36,15 +36,15 @@ class Refused(Exception):
 
 @cache
 def find() -> str:
-    """Its path: on PATH, or in the CUDA toolkit; "" without a host compiler as well."""
-    found = shutil.which("nvcc") or (str(TOOLKIT) if TOOLKIT.is_file() else "")
-    return found if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
+    """Find nvcc on PATH, or in the CUDA toolkit; "" without a host compiler as well."""
+    nvcc = shutil.which("nvcc") or (str(TOOLKIT) if TOOLKIT.is_file() else "")
+    return nvcc if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
 
 
 @cache
 def version(nvcc: str) -> str:
-    found = re.search(r"\bV([\d.]+)", ran([nvcc, "--version"], "/")[1])
-    return f"nvcc {found[1]}" if found else "nvcc"
+    release = re.search(r"\bV([\d.]+)", ran([nvcc, "--version"], "/")[1])
+    return f"nvcc {release[1]}" if release else "nvcc"
 
 
 def ran(
@@ -87,8 +87,8 @@ def compiled(
             *FLAGS,
             f"-arch={arch}",
             *(f"-D{name}={value}" for name, value in defines.items()),
-            *(part for each in folders for part in ("-isystem", each)),
-            *(part for each in ptxas for part in ("-Xptxas", each)),
+            *(part for option_value in folders for part in ("-isystem", option_value)),
+            *(part for option_value in ptxas for part in ("-Xptxas", option_value)),
             *("-o", CUBIN, SOURCE),
         ]
         code, log = ran(command, folder)
@@ -102,15 +102,15 @@ def pointed_at(cubin: bytes, variable: str) -> str:
     """The function that a variable of a cubin is a pointer to. Raises ValueError where it has no
     such variable, and what ``cubin.sections`` raises.
     """
-    parts = {part.name: part.body for part in sections(cubin)}
+    parts = {section.name: section.body for section in sections(cubin)}
     names = parts[".strtab"]
     symbols: list[tuple[str, int]] = [
         (names[name : names.index(b"\0", name)].decode(), value)
         for name, _, _, _, value, _ in SYMBOL.iter_unpack(parts[".symtab"])
     ]
     places = [value for name, value in symbols if name == variable]
-    for at, info, _ in RELOCATION.iter_unpack(parts.get(".rela.nv.global.init", b"")):
-        if at in places:
+    for place, info, _ in RELOCATION.iter_unpack(parts.get(".rela.nv.global.init", b"")):
+        if place in places:
             name, _ = symbols[int(info) >> 32]
             return name
     raise ValueError(f"the cubin has no pointer {variable}")

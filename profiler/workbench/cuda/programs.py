@@ -58,18 +58,18 @@ def masked(text: str) -> str:
     """The text with spaces for comments and directives, and ``_`` for what stands in strings."""
 
     def hidden(match: re.Match[str]) -> str:
-        found = match[0]
-        if found == '"C"':
-            return found
-        filler = " " if found.startswith(("//", "/*")) else "_"
-        return "".join(c if c in "\n" else filler for c in found)
+        text_found = match[0]
+        if text_found == '"C"':
+            return text_found
+        filler = " " if text_found.startswith(("//", "/*")) else "_"
+        return "".join(c if c in "\n" else filler for c in text_found)
 
     plain = _SKIPPED.sub(hidden, text)
     return _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), plain)
 
 
 def items(text: str) -> list[Item]:
-    """Those of a file; none where its braces do not match."""
+    """List the items of a file; none where its braces do not match."""
     plain = masked(text)
     try:
         return list(_items(plain))
@@ -79,54 +79,54 @@ def items(text: str) -> list[Item]:
 
 def _items(plain: str) -> Iterator[Item]:
     scopes: list[tuple[str, bool]] = []
-    at = 0
-    while match := re.compile(r"\S").search(plain, at):
-        start = at = match.start()
-        if plain[at] == "}":
+    place = 0
+    while match := re.compile(r"\S").search(plain, place):
+        start = place = match.start()
+        if plain[place] == "}":
             scopes.pop()
-            at += 1
+            place += 1
             continue
-        at = _stop(plain, at)
-        head = plain[start:at].strip()
+        place = _stop(plain, place)
+        head = plain[start:place].strip()
         scope = _SCOPE.fullmatch(head)
-        if plain[at] == "{" and (scope or _C_LINKAGE.fullmatch(head)):
+        if plain[place] == "{" and (scope or _C_LINKAGE.fullmatch(head)):
             scopes.append((f"{scope['name']}::" if scope and scope["name"] else "", not scope))
-            at += 1
+            place += 1
             continue
-        is_function = plain[at] == "{" and _is_function(head)
-        if plain[at] == "{":
-            at = _closed(plain, at)
-            while is_function and _INITIALISED.match(plain, at):
-                at = _closed(plain, _stop(plain, at))
+        is_function = plain[place] == "{" and _is_function(head)
+        if plain[place] == "{":
+            place = _closed(plain, place)
+            while is_function and _INITIALISED.match(plain, place):
+                place = _closed(plain, _stop(plain, place))
             if not is_function:
-                while plain[at := _stop(plain, at)] != ";":
-                    at = _closed(plain, at)
-                at += 1
+                while plain[place := _stop(plain, place)] != ";":
+                    place = _closed(plain, place)
+                place += 1
         else:
-            at += 1
+            place += 1
         linkage = any(c for _, c in scopes) or head.startswith('extern "C"')
-        yield Item(start, at, head, "".join(name for name, _ in scopes), linkage, is_function)
+        yield Item(start, place, head, "".join(name for name, _ in scopes), linkage, is_function)
     if scopes:
         raise IndexError
 
 
-def _stop(plain: str, at: int) -> int:
-    """Where the next ``;`` or ``{`` stands that is not inside of parentheses."""
-    while plain[at] not in ";{":
-        at = _closed(plain, at) if plain[at] in "([" else at + 1
-    return at
+def _stop(plain: str, place: int) -> int:
+    """Find the next ``;`` or ``{`` that is not inside of parentheses."""
+    while plain[place] not in ";{":
+        place = _closed(plain, place) if plain[place] in "([" else place + 1
+    return place
 
 
-def _closed(plain: str, at: int) -> int:
-    """Behind the bracket that closes the one at ``at``."""
-    close = [_MARKS[plain[at]]]
+def _closed(plain: str, place: int) -> int:
+    """Return the place behind the bracket that closes the one at ``place``."""
+    close = [_MARKS[plain[place]]]
     while close:
-        at += 1
-        if plain[at] in _MARKS:
-            close.append(_MARKS[plain[at]])
-        elif plain[at] == close[-1]:
+        place += 1
+        if plain[place] in _MARKS:
+            close.append(_MARKS[plain[place]])
+        elif plain[place] == close[-1]:
             close.pop()
-    return at + 1
+    return place + 1
 
 
 def _template(head: str) -> tuple[str | None, str]:
@@ -134,11 +134,11 @@ def _template(head: str) -> tuple[str | None, str]:
     head = re.sub(r'^extern\s+"C"\s*', "", head)
     if not (match := re.match(r"template\s*<", head)):
         return None, head
-    depth, at = 1, match.end()
-    while depth and at < len(head):
-        depth += {"<": 1, ">": -1}.get(head[at], 0)
-        at = _closed(head, at) if head[at] == "(" else at + 1
-    return " ".join(head[match.end() : at - 1].split()), head[at:].strip()
+    depth, place = 1, match.end()
+    while depth and place < len(head):
+        depth += {"<": 1, ">": -1}.get(head[place], 0)
+        place = _closed(head, place) if head[place] == "(" else place + 1
+    return " ".join(head[match.end() : place - 1].split()), head[place:].strip()
 
 
 def _is_function(head: str) -> bool:
@@ -151,8 +151,8 @@ def _is_function(head: str) -> bool:
 
 def is_host(item: Item, text: str = "") -> bool:
     """Whether a function runs on the host alone; ``text`` may define macros for device code."""
-    own = _OF_DEVICE.findall(text)
-    marked = _ON_DEVICE.search(item.head) or any(re.search(rf"\b{m}\b", item.head) for m in own)
+    macros = _OF_DEVICE.findall(text)
+    marked = _ON_DEVICE.search(item.head) or any(re.search(rf"\b{m}\b", item.head) for m in macros)
     return item.is_function and not marked
 
 
@@ -165,15 +165,15 @@ def without(text: str, removed: Iterable[Item]) -> str:
     """The text with spaces in place of these, on the same lines; directives stay."""
     plain, letters = masked(text), list(text)
     for item in removed:
-        for at in range(item.start, item.end):
-            if plain[at] not in " \n":
-                letters[at] = " "
+        for place in range(item.start, item.end):
+            if plain[place] not in " \n":
+                letters[place] = " "
     return "".join(letters)
 
 
 def entries(text: str) -> dict[str, Entry]:
     """The ``__global__`` functions that a text defines, by name: ``ns::scale``."""
-    found = {}
+    entries_found = {}
     for item in items(text):
         if item.is_function and "__global__" in item.head:
             template, head = _template(item.head)
@@ -182,8 +182,8 @@ def entries(text: str) -> dict[str, Entry]:
             before, _, after = head.partition("(")
             name = item.scope + before.split()[-1]
             parameters = " ".join(after.rpartition(")")[0].split())
-            found[name] = Entry(name, parameters, template, item.c_linkage)
-    return found
+            entries_found[name] = Entry(name, parameters, template, item.c_linkage)
+    return entries_found
 
 
 T = TypeVar("T")
@@ -267,28 +267,31 @@ def without_host_code(text: str) -> str:
 
 
 def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
-    """What ``compiler`` makes of a text, or of less: without the headers that it does not find,
-    without code of the host, and at last without the declarations that it refuses. And the headers
-    that were left out.
+    """Compile a text, or less of it, and list the headers that were left out.
 
-    The last CompileError that it raises is raised, with the headers that were not found.
+    What is left out for ``compiler``: the headers that it does not find, then code of the host, and
+    at last the declarations that it refuses. The last CompileError is raised, with the headers that
+    were not found.
     """
     left_out: list[str] = []
     while True:
         try:
             return compiler(text), list(dict.fromkeys(left_out))
         except CompileError as error:
-            missing = [one for pair in _MISSING.findall(error.log) for one in pair if one]
+            missing = [header for pair in _MISSING.findall(error.log) for header in pair if header]
             left_out += missing
             less = without_host_code(_without_headers(text, missing))
-            if any(one.startswith("cublas") for one in missing) and _if_there(_HALVES) not in less:
+            if (
+                any(header.startswith("cublas") for header in missing)
+                and _if_there(_HALVES) not in less
+            ):
                 less = _if_there(_HALVES) + less
             if less == text:
                 less = _without_culprits(text, error.log)
             if less == text:
                 if not left_out:
                     raise
-                lacks = ", ".join(f"<{one}>" for one in dict.fromkeys(left_out))
+                lacks = ", ".join(f"<{header}>" for header in dict.fromkeys(left_out))
                 shown = f"{error.message}\nnot found: {lacks}"
                 raise CompileError(shown, hint=HINT, log=error.log) from error.__cause__
             text = less
@@ -299,7 +302,7 @@ def _without_headers(text: str, headers: Sequence[str]) -> str:
 
 
 def _without_culprits(text: str, log: str) -> str:
-    """Without the declarations that errors are in, where nothing in them runs on the GPU."""
+    """Leave out the declarations that errors are in, where nothing in them runs on the GPU."""
     wrong = {(file, int(line)) for file, line in _ERROR.findall(log)}
     lines: list[tuple[int, int]] = []
     name, number, offset = "", 0, 0

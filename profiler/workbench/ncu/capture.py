@@ -69,7 +69,7 @@ Extents = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launched:
-    """Which kernel was launched with which extents (x, y, z), as a node of a CUDA graph says it.
+    """A launched kernel with its extents (x, y, z), as a node of a CUDA graph has them.
 
     ``mangled`` is the name that the driver has; ``l2_bytes`` went between the SMs and L2. None is
     not collected.
@@ -92,8 +92,8 @@ class ColumnTable:
         return len(self.entries)
 
     def __getitem__(self, column: str) -> list[Any]:
-        at = self.columns.index(column)
-        return [row[at] for row in self.entries]
+        place = self.columns.index(column)
+        return [row[place] for row in self.entries]
 
     def rows(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """The values of several columns, one tuple a row."""
@@ -134,10 +134,10 @@ class Decoded:
     def metrics(self) -> list[tuple[Any, ...]]:
         names = [*needed_metrics(), *stall_metrics(self.action).values()]
         every = ((name, metric_value(self.action, name)) for name in names)
-        found = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
-        if wrong := impossible(found):
+        numbers = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
+        if wrong := impossible(numbers):
             raise BadCapture(f"{self.path} {wrong}", hint=CUT)
-        return found
+        return numbers
 
     @cached_property
     def _counted(self) -> Counted:
@@ -165,8 +165,10 @@ class Decoded:
     def collected(self) -> frozenset[str]:
         """The line counters that the launch has, zero or not."""
         every = {name: self.action.metric_by_name(of) for name, of in LINE_COUNTERS.items()}
-        found = [name for name, one in every.items() if one is not None and one.has_value()]
-        return frozenset([*found, *(["samples"] if stall_metrics(self.action) else [])])
+        names = [
+            name for name, metric in every.items() if metric is not None and metric.has_value()
+        ]
+        return frozenset([*names, *(["samples"] if stall_metrics(self.action) else [])])
 
     @cached_property
     def launched(self) -> Launched:
@@ -196,8 +198,8 @@ class KeptTables:
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        found = json_data(self.instructions or b"null")
-        return unpacked(found) if found else None
+        kept = json_data(self.instructions or b"null")
+        return unpacked(kept) if kept else None
 
 
 # One launch as rows of the tables of ``Capture``, without the columns launch and kernel.
@@ -218,9 +220,9 @@ class Capture:
     @cached_property
     def launched(self) -> tuple[Launched, ...] | None:
         """None where the tables that were kept do not say it of every launch."""
-        found = [launch.launched for launch in self.launches]
-        known = tuple(launched for launched in found if launched is not None)
-        return known if len(known) == len(found) else None
+        by_launch = [launch.launched for launch in self.launches]
+        launched_kernels = tuple(launched for launched in by_launch if launched is not None)
+        return launched_kernels if len(launched_kernels) == len(by_launch) else None
 
     @cached_property
     def metrics(self) -> ColumnTable:
@@ -249,14 +251,14 @@ class Capture:
     def global_sectors(self) -> float | None:
         """Sectors of all global accesses of all launches; None where not collected."""
         every = [_global_sectors(launch) for launch in self.launches]
-        known = [sectors for sectors in every if sectors is not None]
-        return sum(known) if len(known) == len(every) else None
+        counted = [sectors for sectors in every if sectors is not None]
+        return sum(counted) if len(counted) == len(every) else None
 
     @cached_property
     def collected(self) -> frozenset[str]:
-        """Which counters of ``lines`` every launch has, be they zero.
+        """Name the counters of ``lines`` that every launch has, be they zero.
 
-        Keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
+        They are keys of ``LINE_COUNTERS``, and "samples" for the stall reasons.
         """
         return frozenset.intersection(*(launch.collected for launch in self.launches))
 
@@ -266,8 +268,8 @@ def _global_sectors(launch: Tables) -> float | None:
     if GLOBAL_SECTORS in values:
         return values[GLOBAL_SECTORS]
     messages = (message for _, _, _, message, *_ in launch.rules)
-    if found := next(filter(None, map(TOTAL_SECTORS.search, messages)), None):
-        return float(found[1])
+    if total := next(filter(None, map(TOTAL_SECTORS.search, messages)), None):
+        return float(total[1])
     parts = [values[name] for name in LOADS_AND_STORES if name in values]
     return sum(parts) if len(parts) == len(LOADS_AND_STORES) else None
 
@@ -280,22 +282,22 @@ def _table(
 
 
 def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
-    """What no counter can have: a number beyond 64 bits, or fewer than none; "" for nothing."""
+    """Say what no counter can have: a number beyond 64 bits, or fewer than none; "" for nothing."""
     for name, value, _ in metrics:
         if not -MOST < value < MOST or (value < 0 and name.startswith(STALL_PREFIX)):
             return f"has '{name}' {value:g}, which is impossible"
     return ""
 
 
-def read_lines(known: Counted) -> list[tuple[Any, ...]]:
+def read_lines(counters: Counted) -> list[tuple[Any, ...]]:
     """Stall samples and counters summed by source line, each charged as ``places`` says; "" and 0
     where no line is known.
     """
     rows = []
-    for counter, found in known.by_pc.items():
+    for counter, counts in counters.by_pc.items():
         sums: dict[tuple[str, int], float] = defaultdict(float)
-        for pc, value in found:
-            sums[known.places.of(pc, counter)] += value
+        for pc, value in counts:
+            sums[counters.places.of(pc, counter)] += value
         rows += [(file, line, counter, value) for (file, line), value in sums.items()]
     return rows
 
@@ -355,23 +357,24 @@ class MetricValue:
 def find_metric(path: Path, wanted: Wanted, name: str) -> list[MetricValue]:
     """Any metric of the capture, launch by launch. Raises UsageError naming the nearest one."""
     rows = []
-    known: set[str] = set()
+    every_name: set[str] = set()
     for index, action in enumerate(actions(path, wanted)):
         names = set(metric_names(action))
-        known |= names
+        every_name |= names
         if name not in names:
             continue
-        found = metric_value(action, name)
-        value, unit = found if found else (None, "")
+        metric = metric_value(action, name)
+        value, unit = metric if metric else (None, "")
         rows.append(MetricValue(index, kernel_name(action), name, value, unit))
     if not rows:
-        raise unknown("metric", name, known)
+        raise unknown("metric", name, every_name)
     return rows
 
 
 def kept_metric(capture: Capture, name: str) -> list[MetricValue]:
-    """As ``find_metric``, of a capture whose report was not kept: its tables hold those metrics
-    that some figure needs. Raises UsageError for others.
+    """Read a metric of a capture whose report was not kept.
+
+    Its tables hold those metrics that some figure needs. Raises UsageError for others.
     """
     table = capture.metrics
     every = (dict(zip(table.columns, entry, strict=True)) for entry in table.entries)

@@ -56,17 +56,17 @@ def tables_of(
         return [(Decoded(action, report), ranges) for action, ranges in launches(report)]
     there = is_there(report)
     try:
-        found = _read(kept, report, digest_of(report) if there else sha256)
+        tables = _read(kept, report, digest_of(report) if there else sha256)
     except Unusable as error:
         if not there:
             raise BadCapture(f"{kept.name} {error}", hint=CUT) from None
         if tell is not None and stands(kept):
             tell(f"{kept.name} {error}: it was read again from {report.name}")
-        found = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
-        data = _packed(found, report)
+        tables = [(Decoded(action, report), ranges) for action, ranges in launches(report)]
+        data = _packed(tables, report)
         with suppress(OSError, EnvironmentLacks):  # it only saves time
             write_bytes(kept, data)
-    return found
+    return tables
 
 
 def capture_of(every: Launches, wanted: Wanted, report: Path) -> Capture:
@@ -106,21 +106,21 @@ def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
     for text in texts:
         head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
         launch = json_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
-        found = msgspec.convert({**launch, "instructions": instructions}, KeptTables)
-        if wrong := impossible(found.metrics):
+        tables = msgspec.convert({**launch, "instructions": instructions}, KeptTables)
+        if wrong := impossible(tables.metrics):
             raise Unusable(wrong)
-        yield found, launch["ranges"]
+        yield tables, launch["ranges"]
 
 
-def _packed(found: Launches, report: Path) -> bytes:
-    rows = _rows(found, report)
+def _packed(tables: Launches, report: Path) -> bytes:
+    rows = _rows(tables, report)
     body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
     of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
     checksum = hashlib.sha256(body).hexdigest().encode()
     return compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
 
 
-def _rows(found: Launches, report: Path) -> list[dict[str, object]]:
+def _rows(tables: Launches, report: Path) -> list[dict[str, object]]:
     try:
         return [
             {
@@ -133,7 +133,7 @@ def _rows(found: Launches, report: Path) -> list[dict[str, object]]:
                 "launched": asdict(launch.launched) if launch.launched else None,
                 "instructions": packed(launch.code) if launch.code else None,
             }
-            for launch, ranges in found
+            for launch, ranges in tables
         ]
     except BadCapture:
         raise

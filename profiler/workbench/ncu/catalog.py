@@ -52,9 +52,9 @@ def read_catalog(path: Path) -> Mapping[str, FigureSpec]:
             raise broken(path, entry, "another entry has this id")
         if not spec.names or len(set(spec.names)) < len(spec.names):
             raise broken(path, entry, "names needs at least one metric, and each of them once")
-        known = entry_of.setdefault((spec.names[0], spec.per), entry)
-        if known != entry:
-            raise broken(path, entry, f"{spec.names[0]} is already the metric of [{known}]")
+        same_metric = entry_of.setdefault((spec.names[0], spec.per), entry)
+        if same_metric != entry:
+            raise broken(path, entry, f"{spec.names[0]} is already the metric of [{same_metric}]")
         figures[entry] = spec
     return figures
 

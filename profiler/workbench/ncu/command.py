@@ -18,7 +18,7 @@ INTERVAL = "--pm-sampling-interval"
 
 
 def flags(settings: Profiler) -> list[str]:
-    """What decides which numbers ncu collects; recorded with every capture."""
+    """List the options that decide which numbers ncu collects; every capture records them."""
     options = {
         "--set": settings.set,
         "--import-source": "yes",
@@ -71,7 +71,7 @@ QUOTED = 300  # characters of a line that is quoted
 
 
 def error_lines(log: str) -> list[str]:
-    """What ncu itself reports; that the application failed is no cause."""
+    """List what ncu itself reports; that the application failed is no cause."""
     lines = (line.strip() for line in log.splitlines())
     return [
         line[:QUOTED]
@@ -106,7 +106,7 @@ def no_kernel() -> ToolFailed:
 
 
 def failure(log: str) -> WorkbenchError:
-    """What ncu's output says went wrong, with the way out."""
+    """Make an error of what ncu's output says went wrong, with the way out."""
     errors = error_lines(log)
     if entry := known_error(log, "ncu"):
         return EnvironmentLacks("\n".join([entry.means, *errors[:3]]), hint=entry.hint)
@@ -125,7 +125,7 @@ COMPILATION = re.compile(r"B(\d+)v(\d+)(?=[BE])")
 
 
 def variant_module(number: int, variant: str) -> str:
-    """As what the module of a variant is loaded for the ``number``-th time in this process."""
+    """Name the module of a variant that is loaded for the ``number``-th time in this process."""
     return f"{VARIANT_MODULE}_{number}_{variant}"
 
 

@@ -67,7 +67,7 @@ def _by_pc(metric: Any) -> list[tuple[int, float]]:
 
 
 def _addresses(action: Any, by_pc: Mapping[str, Sequence[tuple[int, float]]]) -> set[int]:
-    """Of all instructions where their executions were counted, else of those with a count."""
+    """List all instructions if their executions were counted, else those with a count."""
     metric = action.metric_by_name(LINE_COUNTERS[INSTRUCTIONS])
     if metric is None or not metric.has_correlation_ids():
         return {pc for found in by_pc.values() for pc, _ in found}
@@ -97,53 +97,58 @@ class Code:
     samples: Mapping[str, Mapping[int, float]]
 
 
-def read_code(known: Counted) -> Code | None:
+def read_code(counters: Counted) -> Code | None:
     """None where the report has no disassembly of the launch."""
-    code = known.places.code
-    if not any(one.opcode for one in code):
+    code = counters.places.code
+    if not any(instruction.opcode for instruction in code):
         return None
-    pcs = [one.pc for one in code]
-    executed = dict(known.by_pc.get(INSTRUCTIONS, ()))
+    pcs = [instruction.pc for instruction in code]
+    executed = dict(counters.by_pc.get(INSTRUCTIONS, ()))
     samples: dict[str, dict[int, float]] = {}
-    for reason, found in known.by_pc.items():
+    for reason, counts in counters.by_pc.items():
         if reason in LINE_COUNTERS:
             continue
         mine: dict[int, float] = defaultdict(float)
-        for pc, count in found:
+        for pc, count in counts:
             # One behind the last EXIT is where a warp waits for its stores: it is the EXIT's.
-            mine[max(0, bisect_right(pcs, known.places.waiting(pc, reason)) - 1)] += count
+            mine[max(0, bisect_right(pcs, counters.places.waiting(pc, reason)) - 1)] += count
         samples[reason] = dict(sorted(mine.items()))
-    charged = {n for found in samples.values() for n in found}
+    charged = {n for counts in samples.values() for n in counts}
     return Code(
         first=code[0].pc,
-        addresses=tuple(one.pc - code[0].pc for one in code),
-        sass=tuple(_relative(one, code[0].pc, code[-1].pc) for one in code),
-        places=tuple(_place(known.places, one.pc, n in charged) for n, one in enumerate(code)),
-        executed=tuple(executed.get(one.pc, 0.0) for one in code) if executed else None,
+        addresses=tuple(instruction.pc - code[0].pc for instruction in code),
+        sass=tuple(_relative(instruction, code[0].pc, code[-1].pc) for instruction in code),
+        places=tuple(
+            _place(counters.places, instruction.pc, n in charged)
+            for n, instruction in enumerate(code)
+        ),
+        executed=tuple(executed.get(instruction.pc, 0.0) for instruction in code)
+        if executed
+        else None,
         samples=samples,
     )
 
 
 def _place(places: Places, pc: int, charged: bool) -> Place:
-    """Where its samples belong; of an instruction without any, where its executions do."""
+    """Find where its samples belong; without any, where its executions do."""
     return places.itself(pc) if charged else places.of(pc, INSTRUCTIONS)
 
 
-def _relative(one: Instruction, first: int, last: int) -> str:
-    """Its text with bytes from the first instruction for an address in the function, which would
-    be another in each process.
-    """
+def _relative(instruction: Instruction, first: int, last: int) -> str:
+    """Replace each address in the function, which differs by process, by bytes from the first."""
 
     def moved(match: re.Match[str]) -> str:
         address = int(match[0], 16)
         return f"{address - first:#x}" if first <= address <= last else match[0]
 
-    return _ADDRESS.sub(moved, one.text)
+    return _ADDRESS.sub(moved, instruction.text)
 
 
 def packed(code: Code) -> dict[str, object]:
-    """As it is kept in a file; texts in one piece, since a piece is read much faster than many, and
-    of numbers that rise the steps, which take a third less room.
+    """Arrange code as it is kept in a file.
+
+    Texts are in one piece, since a piece is read much faster than many; numbers that rise are kept
+    as steps, which take a third less room.
     """
     files = list(dict.fromkeys(file for file, _ in code.places))
     place = {file: number for number, file in enumerate(files)}
@@ -156,8 +161,8 @@ def packed(code: Code) -> dict[str, object]:
         "line": _steps([line for _, line in code.places]),
         "executed": code.executed,
         "samples": {
-            reason: [_steps(list(found)), list(found.values())]
-            for reason, found in code.samples.items()
+            reason: [_steps(list(counts)), list(counts.values())]
+            for reason, counts in code.samples.items()
         },
     }
 
@@ -174,8 +179,8 @@ def unpacked(kept: Mapping[str, Any]) -> Code:
         places=tuple(places),
         executed=None if executed is None else tuple(executed),
         samples={
-            reason: dict(zip(accumulate(at), counts, strict=True))
-            for reason, (at, counts) in kept["samples"].items()
+            reason: dict(zip(accumulate(steps), counts, strict=True))
+            for reason, (steps, counts) in kept["samples"].items()
         },
     )
 

@@ -1,14 +1,4 @@
-"""Which source lines an instruction comes from: the line tables of CUDA binaries.
-
-DWARF's line number program, versions 2 to 4 (DWARF 4, section 6.2), with two extended opcodes of
-NVIDIA's compilers, described in LLVM's and ``ptxas``'s PTX of version 7.2 and later (``.loc`` with
-``inlined_at``): 0x90 says that the rows from here on are of a function inlined at an earlier row,
-counted from 1, with 0 for none; 0x91 names the function. Names are offsets into ``.debug_str``.
-
-
-The binaries stand whole in a report, as ELF files (System V ABI, 64 bit), of which ``ncu_report``
-gives the disassembly alone.
-"""
+"""Find the source lines that an instruction comes from: the line tables of CUDA binaries."""
 
 from __future__ import annotations
 
@@ -88,13 +78,13 @@ def line_tables(lines: bytes, strings: bytes) -> list[LineTable]:
     is none.
     """
     tables: list[LineTable] = []
-    at = 0
-    while at < len(lines):
-        size = int.from_bytes(lines[at : at + 4], "little")
-        if size >= 0xFFFFFFF0 or at + 4 + size > len(lines):
+    start = 0
+    while start < len(lines):
+        size = int.from_bytes(lines[start : start + 4], "little")
+        if size >= 0xFFFFFFF0 or start + 4 + size > len(lines):
             raise ValueError("a line table of another format, or one that is cut short")
-        tables += _program(lines[at : at + 4 + size], strings)
-        at += 4 + size
+        tables += _program(lines[start : start + 4 + size], strings)
+        start += 4 + size
     return tables
 
 
@@ -166,8 +156,8 @@ def _files(reader: _Reader) -> list[str]:
         index = reader.unsigned()
         reader.unsigned()
         reader.unsigned()
-        known = 0 < index <= len(folders) and not name.startswith("/")
-        files.append(f"{folders[index - 1]}/{name}" if known else name)
+        has_folder = 0 < index <= len(folders) and not name.startswith("/")
+        files.append(f"{folders[index - 1]}/{name}" if has_folder else name)
     return files
 
 
@@ -254,9 +244,9 @@ def _standard(reader: _Reader, head: _LineHeader, state: _State, code: int) -> N
             reader.unsigned()
 
 
-def _name(strings: bytes, at: int) -> str:
-    end = strings.find(b"\0", at)
-    return strings[at:end].decode("utf-8", "replace") if end >= 0 else ""
+def _name(strings: bytes, start: int) -> str:
+    end = strings.find(b"\0", start)
+    return strings[start:end].decode("utf-8", "replace") if end >= 0 else ""
 
 
 LINES, STRINGS = ".debug_line", ".debug_str"
@@ -270,18 +260,18 @@ def tables_in(path: Path) -> list[LineTable]:
 @lru_cache(maxsize=4)
 def _tables(path: Path, digest: str) -> list[LineTable]:
     content = _content(path)
-    found: list[LineTable] = []
+    line_tables_found: list[LineTable] = []
     left = bounds.LINE_BYTES
-    at = content.find(MAGIC)
-    while at >= 0:
+    start = content.find(MAGIC)
+    while start >= 0:
         with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
-            tables = _lines(content, at)
+            tables = _lines(content, start)
             lines = tables.get(LINES, b"")
             left -= len(lines)
             if left > 0:
-                found += line_tables(lines, tables.get(STRINGS, b""))
-        at = content.find(MAGIC, at + len(MAGIC))
-    return found
+                line_tables_found += line_tables(lines, tables.get(STRINGS, b""))
+        start = content.find(MAGIC, start + len(MAGIC))
+    return line_tables_found
 
 
 def _content(path: Path) -> bytes:
@@ -298,6 +288,8 @@ def _content(path: Path) -> bytes:
     return b"".join(held)
 
 
-def _lines(content: bytes, at: int) -> dict[str, bytes]:
+def _lines(content: bytes, start: int) -> dict[str, bytes]:
     """The sections of the lines, by name. Raises ValueError, IndexError or struct.error."""
-    return {s.name: s.body for s in sections(content, at) if s.name in (LINES, STRINGS) and s.body}
+    return {
+        s.name: s.body for s in sections(content, start) if s.name in (LINES, STRINGS) and s.body
+    }

@@ -72,16 +72,18 @@ class Instruction:
 
     @cached_property
     def read(self) -> frozenset[str]:
-        found = {p for o in self.operands for p in _PREDICATE.findall(o)} - self.written
-        return frozenset(found | {self.guard} if self.guard else found)
+        predicates = {p for o in self.operands for p in _PREDICATE.findall(o)} - self.written
+        return frozenset(predicates | {self.guard} if self.guard else predicates)
 
     @cached_property
     def target(self) -> int | None:
-        """Where a branch goes to; None for what is none or goes where a register says."""
+        """The address that a branch goes to; None for other instructions, or if a register
+        says it.
+        """
         if not self.is_a("BRA", "JMP", "CALL"):
             return None
-        found = _ADDRESS.findall(self.operands[-1]) if self.operands else []
-        return int(found[-1], 16) if found else None
+        addresses = _ADDRESS.findall(self.operands[-1]) if self.operands else []
+        return int(addresses[-1], 16) if addresses else None
 
 
 @cache  # some hundred opcodes are asked for a million times
@@ -100,7 +102,7 @@ def instruction(pc: int, sass: str) -> Instruction:
 
 
 def instructions(action: Any, pcs: list[int]) -> list[Instruction]:
-    """Those of a launch, in order of their addresses."""
+    """List the instructions of a launch, in order of their addresses."""
     return [instruction(pc, str(action.sass_by_pc(pc) or "")) for pc in sorted(pcs)]
 
 
@@ -141,13 +143,13 @@ def is_library(file: str) -> bool:
 
 
 def source_place(action: Any, pc: int) -> Place:
-    """As ncu_report says; ``NOWHERE`` where no line is known."""
+    """Ask ncu_report for the place of an address; ``NOWHERE`` where no line is known."""
     info = action.source_info(pc)
     return (str(info.file_name()), int(info.line())) if info else NOWHERE
 
 
 class Places:
-    """Those of one launch; ``tables`` are of all functions in its report, ``code`` is its
+    """The places of one launch; ``tables`` are of all functions in its report, ``code`` is its
     instructions in the order of their addresses.
     """
 
@@ -158,11 +160,13 @@ class Places:
         self._known: dict[tuple[int, bool], Place] = {}
 
     def of(self, pc: int, counter: str) -> Place:
-        """Where a sample or count at an address belongs; ``NOWHERE`` where no line is known."""
+        """Find where a sample or count at an address belongs; ``NOWHERE`` where no line is
+        known.
+        """
         return self.itself(self.waiting(pc, counter))
 
     def itself(self, pc: int) -> Place:
-        """Where an instruction belongs that is charged with something."""
+        """Find where an instruction belongs that is charged with something."""
         key = (pc, self._waits.is_wait(pc))
         if key not in self._known:
             file, line = self._place(*key)
@@ -179,14 +183,14 @@ class Places:
         if not chain:
             return said
         inner = chain[0]
-        own = next((frame for frame in chain if not is_library(frame.file)), inner)
-        if own is inner and waits and len(chain) > 1 and self._only_waits(inner):
-            own = chain[1]
-        return own.file, own.line
+        chosen = next((frame for frame in chain if not is_library(frame.file)), inner)
+        if chosen is inner and waits and len(chain) > 1 and self._only_waits(inner):
+            chosen = chain[1]
+        return chosen.file, chosen.line
 
     def chain(self, pc: int) -> tuple[Frame, ...]:
-        """Its line and those of the calls it was inlined through, innermost first; empty where no
-        line table of the report is the launch's.
+        """List its line and those of the calls it was inlined through, innermost first; empty where
+        no line table of the report is the launch's.
         """
         if self._table is None:
             return ()
@@ -214,13 +218,13 @@ class Places:
 
     @cached_property
     def _waiting(self) -> Counter[str]:
-        """As ``_sizes``, of those that wait."""
+        """Count, like ``_sizes``, those that wait."""
         waits = (one.pc for one in self.code if self._waits.is_wait(one.pc))
         return Counter(chain[0].function for pc in waits if (chain := self.chain(pc)))
 
     def _only_waits(self, frame: Frame) -> bool:
-        size, own = self._sizes[frame.function], self._waiting[frame.function]
-        return bool(frame.function) and size <= HELPER * own
+        size, waiting = self._sizes[frame.function], self._waiting[frame.function]
+        return bool(frame.function) and size <= HELPER * waiting
 
 
 def _agrees(table: LineTable, said: Sequence[tuple[int, Place]]) -> bool:
@@ -241,7 +245,7 @@ OWN = ("WARPGROUP", "BAR", "BARRIER", "UCGABAR_WAIT", "WARPSYNC")  # wait for ba
 
 
 class Waits:
-    """Of one function, its instructions in order of their addresses."""
+    """The waits of one function, whose instructions are in order of their addresses."""
 
     def __init__(self, code: Sequence[Instruction]) -> None:
         self._code = code
@@ -258,8 +262,8 @@ class Waits:
             return pc
         if counter == "drain" and index and self._code[index - 1].is_a("EXIT"):
             return self._code[index - 1].pc
-        if counter in BEHIND and (found := self._before(index, BEHIND[counter])) is not None:
-            return found
+        if counter in BEHIND and (behind := self._before(index, BEHIND[counter])) is not None:
+            return behind
         if counter == "long_scoreboard" and index and self._code[index - 1].is_a("DEPBAR"):
             return self._code[index - 1].pc
         return self._mbarrier.get(pc, pc)
@@ -271,24 +275,24 @@ class Waits:
 
     def _find_mbarrier(self, index: int) -> None:
         """Note the wait that an instruction is part of as the reader of its predicate."""
-        one = self._code[index]
-        if one.waits_for_barrier:
-            self._mbarrier.setdefault(one.pc, one.pc)
-        wait = next((w for p in sorted(one.read) if (w := self._writer(index, p))), None)
+        instruction = self._code[index]
+        if instruction.waits_for_barrier:
+            self._mbarrier.setdefault(instruction.pc, instruction.pc)
+        wait = next((w for p in sorted(instruction.read) if (w := self._writer(index, p))), None)
         if wait is None or not wait.waits_for_barrier:
             return
-        loop = self._in_loop(wait, one.target) if one.target is not None else None
+        loop = self._in_loop(wait, instruction.target) if instruction.target is not None else None
         if loop is not None:
             self._mbarrier[wait.pc] = loop.pc
-        self._mbarrier[one.pc] = self._mbarrier.get(wait.pc, wait.pc)
+        self._mbarrier[instruction.pc] = self._mbarrier.get(wait.pc, wait.pc)
 
     def _writer(self, index: int, predicate: str) -> Instruction | None:
         """The one that wrote a predicate; None where the code comes together in between."""
-        for at in range(index - 1, max(-1, index - 1 - BACK), -1):
-            if self._code[at + 1].pc in self._entered:
+        for place in range(index - 1, max(-1, index - 1 - BACK), -1):
+            if self._code[place + 1].pc in self._entered:
                 return None
-            if predicate in self._code[at].written:
-                return self._code[at]
+            if predicate in self._code[place].written:
+                return self._code[place]
         return None
 
     def _in_loop(self, wait: Instruction, target: int) -> Instruction | None:
@@ -296,19 +300,19 @@ class Waits:
         start = self._index.get(target)
         if start is None:
             return None
-        for one in self._code[start : start + LOOP_HEAD]:
-            if one.waits_for_barrier and one.operands[1:] == wait.operands[1:]:
-                return one
+        for instruction in self._code[start : start + LOOP_HEAD]:
+            if instruction.waits_for_barrier and instruction.operands[1:] == wait.operands[1:]:
+                return instruction
         return None
 
     def _before(self, index: int, opcodes: Sequence[str]) -> int | None:
         """The last of these that an instruction after it waits for."""
         if self._code[index].is_a(*OWN):
             return None
-        for at in range(index - 1, max(-1, index - 1 - BACK), -1):
-            one = self._code[at]
-            if one.is_a(*opcodes):
-                return one.pc
-            if one.is_a(*BRANCHES) and not one.guard:
+        for place in range(index - 1, max(-1, index - 1 - BACK), -1):
+            instruction = self._code[place]
+            if instruction.is_a(*opcodes):
+                return instruction.pc
+            if instruction.is_a(*BRANCHES) and not instruction.guard:
                 return None
         return None

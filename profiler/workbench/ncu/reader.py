@@ -69,7 +69,7 @@ def utf8_path(path: Path) -> str:
 
 
 def open_report(path: Path) -> Any:
-    """As ``load``. Raises BadCapture for a report without launches, too."""
+    """Open a report. Raises BadCapture, also for a report without launches."""
     context = load(path)
     if context.num_ranges() == 0:
         if path.suffix not in (".ncu-rep", ".ncu-repz"):
@@ -96,24 +96,24 @@ def launches(path: Path) -> list[tuple[Any, list[str]]]:
 
 
 def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
-    found = [action for part in open_report(path) for action in part]
-    for index, action in enumerate(found):
+    actions = [action for kernel_range in open_report(path) for action in kernel_range]
+    for index, action in enumerate(actions):
         if not metric_names(action):  # what ncu_report makes of a block that ends too early
             raise BadCapture(
                 f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
             )
-    return [(action, nvtx_ranges(action)) for action in found]
+    return [(action, nvtx_ranges(action)) for action in actions]
 
 
 def wanted_of(every: Sequence[tuple[T, Sequence[str]]], wanted: Wanted, path: Path) -> list[T]:
     """The wanted of a report's launches, in its order. Raises BadCapture where there is none."""
     if isinstance(wanted, tuple):
-        found = [every[index][0] for index in wanted if index < len(every)]
+        picked = [every[index][0] for index in wanted if index < len(every)]
     else:
-        found = [one for one, ranges in every if wanted is None or wanted in ranges]
-    if not found or (isinstance(wanted, tuple) and len(found) != len(wanted)):
+        picked = [one for one, ranges in every if wanted is None or wanted in ranges]
+    if not picked or (isinstance(wanted, tuple) and len(picked) != len(wanted)):
         raise BadCapture(f"{path} holds no launch of {wanted}", hint="profile the variant again")
-    return found
+    return picked
 
 
 def actions(path: Path, wanted: Wanted) -> list[Any]:
@@ -142,8 +142,8 @@ def metric_value(action: Any, name: str) -> tuple[float | str, str] | None:
 def without_number(action: Any) -> tuple[int, int]:
     """How many metrics of a launch ncu collected as NaN, and how many it has in all."""
     names = metric_names(action)
-    found = (action.metric_by_name(name) for name in names)
-    values = [metric.value() for metric in found if metric is not None and metric.has_value()]
+    metrics = (action.metric_by_name(name) for name in names)
+    values = [metric.value() for metric in metrics if metric is not None and metric.has_value()]
     return sum(isinstance(v, float) and not math.isfinite(v) for v in values), len(names)
 
 
@@ -152,16 +152,16 @@ def kernel_name(action: Any) -> str:
 
 
 def mangled_name(action: Any) -> str:
-    """As the driver has it, and with it the node of a CUDA graph, but for what another process
-    would number otherwise.
+    """Return the name that the driver has, and with it the node of a CUDA graph, but for what
+    another process would number otherwise.
     """
     return lasting_kernel(str(action.name(action.NameBase_MANGLED) or ""))
 
 
 def number(action: Any, name: str) -> float | None:
-    """As ``metric_value``, of a metric that is a number."""
-    found = metric_value(action, name)
-    return None if found is None or isinstance(found[0], str) else found[0]
+    """Return the value of a metric that is a number; else None."""
+    value = metric_value(action, name)
+    return None if value is None or isinstance(value[0], str) else value[0]
 
 
 def extents(action: Any, what: str) -> tuple[int, int, int] | None:
@@ -173,7 +173,12 @@ def extents(action: Any, what: str) -> tuple[int, int, int] | None:
 def launches_by_range(path: Path) -> dict[str, int]:
     """Number of kernel launches in each workbench range of a report. Raises BadCapture."""
     try:
-        names = [name for part in load(path) for action in part for name in nvtx_ranges(action)]
+        names = [
+            name
+            for kernel_range in load(path)
+            for action in kernel_range
+            for name in nvtx_ranges(action)
+        ]
     except BadCapture:
         raise
     except Exception as error:
@@ -229,20 +234,20 @@ SPILLING = "sass__inst_executed_register_spilling"
 
 
 def resources_of(path: Path, wanted: Wanted) -> tuple[CapturedKernel, ...]:
-    """Of the wanted launches, those that are alike once. Raises BadCapture."""
+    """Read the resources of the wanted launches, those that are alike once. Raises BadCapture."""
     return tuple(dict.fromkeys(map(resources, actions(path, wanted))))
 
 
 def resources(action: Any) -> CapturedKernel:
-    parts = [_whole(action, f"{SHARED}_{part}") for part in ("static", "dynamic")]
+    parts = [_whole(action, f"{SHARED}_{kind}") for kind in ("static", "dynamic")]
     return CapturedKernel(
         kernel=kernel_name(action),
         registers=_whole(action, "launch__registers_per_thread"),
-        shared_bytes=None if None in parts else sum(part or 0 for part in parts),
+        shared_bytes=None if None in parts else sum(kind or 0 for kind in parts),
         spill_instructions=_whole(action, SPILLING),
     )
 
 
 def _whole(action: Any, name: str) -> int | None:
-    found = number(action, name)
-    return None if found is None else int(found)
+    value = number(action, name)
+    return None if value is None else int(value)

@@ -1,8 +1,4 @@
-"""What anyone's Nsight Compute report says of itself: its launches, GPU, ncu and options.
-
-The version and the command line are not exposed by ``ncu_report``; they stand as plain text in the
-file, which is searched for them.
-"""
+"""Describe anyone's Nsight Compute report: its launches, GPU, ncu and options."""
 
 from __future__ import annotations
 
@@ -94,10 +90,10 @@ def require_file(path: Path) -> None:
     """
     if not _is_file(path):
         folder = path if path.is_dir() else path.parent
-        found = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
+        reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
         raise UsageError(
             f"there is no file {path}",
-            hint=nearest(str(path), found) if found else "there is no report in that folder",
+            hint=nearest(str(path), reports) if reports else "there is no report in that folder",
         )
     if not os.access(path, os.R_OK):
         raise UsageError(
@@ -112,8 +108,8 @@ def _dimensions(action: Any, what: str) -> tuple[int, ...] | None:
 
 
 def _scaled(action: Any, name: str, scale: float) -> float | None:
-    found = number(action, name)
-    return None if found is None else found * scale
+    value = number(action, name)
+    return None if value is None else value * scale
 
 
 def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
@@ -135,10 +131,10 @@ def _launch(index: int, action: Any, ranges: Sequence[str]) -> Launch:
 def read_report(path: Path) -> Report:
     """Raises UsageError for a missing file, BadCapture for one that is no readable report."""
     require_file(path)
-    found = launches_in(path)
-    launches = tuple(_launch(i, action, ranges) for i, (action, ranges) in enumerate(found))
+    in_order = launches_in(path)
+    launches = tuple(_launch(i, action, ranges) for i, (action, ranges) in enumerate(in_order))
     attribute = "device__attribute_compute_capability"
-    parts = [number(found[0][0], f"{attribute}_{part}") for part in ("major", "minor")]
+    parts = [number(in_order[0][0], f"{attribute}_{part}") for part in ("major", "minor")]
     capability = "" if None in parts else ".".join(str(int(part or 0)) for part in parts)
     gpus = tuple(dict.fromkeys(launch.gpu for launch in launches if launch.gpu))
     return Report(path, launches, gpus, capability, *_written_by(path))
@@ -169,24 +165,24 @@ def parse_options(command: str) -> dict[str, str]:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, sign, value = word.partition("=")
         if name in OPTIONS and (sign or following):
-            found.setdefault(name, value if sign else following)
-    return found
+            options.setdefault(name, value if sign else following)
+    return options
 
 
 def pick_kernel(report: Report, name: str) -> tuple[Launch, ...]:
     """The launches of a kernel: by its name, else by a part of its signature. Raises UsageError."""
     exact = tuple(launch for launch in report.launches if launch.kernel == name)
-    found = exact or tuple(launch for launch in report.launches if name in launch.signature)
-    if not found:
-        known = list(dict.fromkeys(launch.kernel for launch in report.launches))
+    launches = exact or tuple(launch for launch in report.launches if name in launch.signature)
+    if not launches:
+        kernels = list(dict.fromkeys(launch.kernel for launch in report.launches))
         raise UsageError(
-            f"{report.name} has no launch of a kernel '{name}'", hint=nearest(name, known)
+            f"{report.name} has no launch of a kernel '{name}'", hint=nearest(name, kernels)
         )
-    return found
+    return launches
 
 
 def pick_launch(report: Report, index: int) -> tuple[Launch, ...]:

@@ -34,8 +34,8 @@ class Unsupported:
 @cache
 def support() -> tuple[list[KnownError], list[Unsupported]]:
     data = tomllib.loads(Path(__file__).with_name("support.toml").read_text(encoding="utf-8"))
-    pairs = [Unsupported(**each) for each in data["unsupported"]]
-    return [KnownError(**each) for each in data["error"]], pairs
+    pairs = [Unsupported(**entry) for entry in data["unsupported"]]
+    return [KnownError(**entry) for entry in data["error"]], pairs
 
 
 def known_error(text: str, tool: str = "") -> KnownError | None:
@@ -49,7 +49,7 @@ def unsupported(component: str, version: str, driver: str, capability: str) -> U
     for entry in support()[1]:
         if entry.component == component and version and not _below(version, entry.since):
             limits = ((driver, entry.driver_below), (capability, entry.capability_below))
-            if any(known and _below(known, limit) for known, limit in limits):
+            if any(installed and _below(installed, limit) for installed, limit in limits):
                 return entry
     return None
 
