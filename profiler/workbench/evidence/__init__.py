@@ -1,1 +1,1 @@
-"""What was measured: typed records, and the one place that reads and writes them."""
+"""Hold what was measured: typed records, and the one place that reads and writes them."""

@@ -53,8 +53,8 @@ def _convert(folder: EvidenceFolder) -> None:
     for shape in folder.shapes:
         captures = listed(shape / "captures", ".json")
         if captures:
-            known = {path.stem: store.read(path, CaptureIndex) for path in captures}
-            store.write(folder.captures(shape.name), Captures(captures=known))
+            indexes = {path.stem: store.read(path, CaptureIndex) for path in captures}
+            store.write(folder.captures(shape.name), Captures(captures=indexes))
             files += captures
     for path in files:
         path.unlink()

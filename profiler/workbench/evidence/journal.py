@@ -1,7 +1,4 @@
-"""What was recorded when: a line a recording, which nothing that comes later takes away.
-
-The samples of a timing session go when its variants are timed again; its line here stays.
-"""
+"""Keep a line for each recording, which nothing that comes later takes away."""
 
 from __future__ import annotations
 
@@ -148,14 +145,15 @@ def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
 
 @cache
 def known_between(gpu: str) -> tuple[float, str]:
-    """By how much a ratio varies between recordings on GPUs of a model (the name of its folder):
-    the standard deviation of its logarithm beside that of its sessions, and the model that it was
-    measured on. That is another one, with the largest, if nothing is known of ``gpu``.
+    """Return by how much a ratio varies between recordings on GPUs of a model, and that model.
+
+    It is the standard deviation of the ratio's logarithm beside that of its sessions. ``gpu`` is
+    the name of the model's folder; if nothing is known of it, the model with the largest stands in.
     """
     text = Path(__file__).with_name("between.toml").read_text(encoding="utf-8")
-    known = {model: float(found["deviation"]) for model, found in tomllib.loads(text).items()}
-    model = gpu if gpu in known else max(known, key=known.__getitem__)
-    return known[model], model
+    deviations = {model: float(entry["deviation"]) for model, entry in tomllib.loads(text).items()}
+    model = gpu if gpu in deviations else max(deviations, key=deviations.__getitem__)
+    return deviations[model], model
 
 
 def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:
@@ -196,8 +194,8 @@ def timing_entry(
 
 
 def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
-    """What is to be said of a timing file that goes, unless the journal has it: a run that was
-    killed could not say it. Raises UsageError for a file that is no timing.
+    """Note a timing file that goes, unless the journal has it: a run that was killed could not.
+    Raises UsageError for a file that is no timing.
     """
     noted = {(entry.shape, entry.file) for entry in load_journal(folder).sessions}
     if (shape, name := timing_name(path.name)) not in noted:
@@ -219,32 +217,36 @@ def capture_entry(index: CaptureIndex) -> CaptureEntry:
 def medians(timing: Timing) -> dict[str, float]:
     """Variant to chained µs of a call: the median over instances of medians over rounds."""
     times = grouped(
-        (one.variant, statistics.median(one.added))
+        (series.variant, statistics.median(series.added))
         for session in timing.together
-        for one in session.series
-        if one.regime == HEADLINE and not one.control
+        for series in session.series
+        if series.regime == HEADLINE and not series.control
     )
-    return {variant: round(statistics.median(each), 4) for variant, each in times.items()}
+    return {variant: round(statistics.median(samples), 4) for variant, samples in times.items()}
 
 
 def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
     """Variant to what is recorded of it, on any GPU and at any shape; "" stands for all others."""
-    found: dict[str, Known] = {"": Known.NOTHING}
-    for one in folder.every_gpu or [folder]:
-        entries, text = _entries(one)
+    states: dict[str, Known] = {"": Known.NOTHING}
+    for gpu_folder in folder.every_gpu or [folder]:
+        entries, text = _entries(gpu_folder)
         if text:
-            found[""] = Known.UNKNOWN
+            states[""] = Known.UNKNOWN
         captured = [e for e in entries if isinstance(e, CaptureEntry)]
         names = [
-            name for path in one.capture_files() for name in store.read(path, Captures).captures
+            name
+            for path in gpu_folder.capture_files()
+            for name in store.read(path, Captures).captures
         ]
         names += [entry.variant for entry in captured]
-        found |= {name: Known.CAPTURED for name in names if found.get(name) != Known.TIMED}
+        states |= {name: Known.CAPTURED for name in names if states.get(name) != Known.TIMED}
         timed = [e.fingerprints for e in entries if isinstance(e, SessionEntry)]
-        for path in (path for shape in one.shapes for path in one.timing_files(shape.name)):
+        for path in (
+            path for shape in gpu_folder.shapes for path in gpu_folder.timing_files(shape.name)
+        ):
             try:
                 timed.append(store.read(path, Timing).fingerprints)
             except UsageError:
-                found[""] = Known.UNKNOWN
-        found |= {name: Known.TIMED for prints in timed for name in prints}
-    return found
+                states[""] = Known.UNKNOWN
+        states |= {name: Known.TIMED for prints in timed for name in prints}
+    return states

@@ -56,7 +56,7 @@ class Environment(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a record comes from; ``date`` is in UTC, ``command`` what the user ran."""
+    """The origin of a record; ``date`` is in UTC, ``command`` what the user ran."""
 
     date: str
     workbench: str | None = None
@@ -65,8 +65,10 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What ptxas reports of one kernel; sizes in bytes, of which 0 is not written, registers per
-    thread. ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
+    """One kernel as ptxas reports it; sizes in bytes, of which 0 is not written, registers per
+    thread.
+
+    ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
     collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
     that nvcc or NVRTC may compile; else it is NVRTC.
     """
@@ -83,7 +85,7 @@ class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What a variant compiles to; ``error`` says why it does not, ``hint`` what to do."""
+    """The build of a variant; ``error`` says why it does not compile, ``hint`` what to do."""
 
     variant: str
     fingerprint: str
@@ -139,8 +141,8 @@ class DerivedShape(Record, frozen=True, kw_only=True):
 
 
 class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What a capture says of a kernel: registers a thread, bytes of shared memory a block (its own
-    and what was asked for at the launch), and executed instructions that spill registers.
+    """A kernel as a capture has it: registers a thread, bytes of shared memory a block (its own and
+    what was asked for at the launch), and executed instructions that spill registers.
     """
 
     kernel: str
@@ -150,8 +152,8 @@ class CapturedKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Which launches of which report are the variant's, in an NVTX ``range``; ``sha256`` of the
-    report as kept, ``resources`` of its kernels, each once.
+    """The launches of a variant: those in an NVTX ``range`` of a report, whose ``sha256`` is that
+    of the report as kept. ``resources`` are of its kernels, each once.
     """
 
     variant: str
@@ -231,7 +233,7 @@ class CeilingsFile(Record, frozen=True, kw_only=True):
 
 
 class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What was measured of a shipped variant at a shape: microseconds of a call, chained, and how
+    """The measured time of a shipped variant at a shape: microseconds of a call, chained, and how
     many times faster it is than ``reference``, with the interval of ``level`` percent over
     ``sessions``.
 
@@ -349,7 +351,7 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def settled(self) -> Series:
-        """Without the windows before clock and power had settled."""
+        """The series without the windows before clock and power had settled."""
         if self.regime != Regime.ALONE:
             return self
         last = slice(-STEADY_WINDOWS, None)
@@ -397,7 +399,7 @@ Call = tuple[GraphNode, ...]  # its nodes
 
 
 def other_ways(*every: Call) -> tuple[Call, ...]:
-    """Of calls those that differ from the first and from each other, in whatever order."""
+    """Keep calls that differ from the first and from each other, in whatever order."""
     ways = {frozenset(Counter(call).items()): call for call in reversed(every)}
     ways.pop(frozenset(Counter(every[0]).items()))
     return tuple(reversed(ways.values()))
@@ -431,11 +433,15 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def by_variant(self) -> Mapping[str, list[Series]]:
-        return grouped((one.variant, one) for session in self.sessions for one in session.series)
+        return grouped(
+            (series.variant, series) for session in self.sessions for series in session.series
+        )
 
     @cached_property
     def audits(self) -> Mapping[str, list[Audit]]:
-        return grouped((one.variant, one) for session in self.sessions for one in session.audits)
+        return grouped(
+            (audit.variant, audit) for session in self.sessions for audit in session.audits
+        )
 
     @cached_property
     def chained(self) -> frozenset[str]:
@@ -453,7 +459,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def first_planned(self) -> int:
-        """As ``planned``; where that is not recorded, how many sessions hold every variant."""
+        """The planned number of sessions; if not recorded, how many sessions hold every variant."""
         held = Counter(
             name for one in self.together for name in {series.variant for series in one.series}
         )
@@ -494,5 +500,5 @@ PACKED = ".zst"  # at the end of the name of a file that is compressed
 
 
 def timing_name(file: str) -> str:
-    """By which the journal knows a timing: without how it is compressed."""
+    """Return the name of a timing in the journal: without how it is compressed."""
     return file.removesuffix(PACKED)

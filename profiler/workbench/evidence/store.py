@@ -1,8 +1,4 @@
-"""Where evidence stands, and the one place that reads and writes its records.
-
-A write is on the disk when it returns, whatever becomes of the machine. Many at once wait for the
-disk together.
-"""
+"""Read and write the records of evidence, and know where they stand."""
 
 from __future__ import annotations
 
@@ -75,7 +71,7 @@ class EvidenceFolder:
         return self.root / shape / "timings"
 
     def timing(self, shape: str, name: str) -> Path:
-        """Where a timing that the journal knows by this name is, or is to be written."""
+        """Return where a timing of this name is, or is to be written."""
         return self.timings(shape) / (name + PACKED)
 
     def timing_files(self, shape: str) -> list[Path]:
@@ -95,7 +91,7 @@ class EvidenceFolder:
         return self.root / "reports"
 
     def tables(self, report: str) -> Path:
-        """What was read of a report; see ``ncu.captures``."""
+        """Return where the tables read of a report are kept; see ``ncu.captures``."""
         return self.root / f"tables/{Path(report).stem}.json.zst"
 
     @property
@@ -152,12 +148,12 @@ def read(path: Path, kind: type[R]) -> R:
 
 
 def decode(path: Path, data: bytes, kind: type[R]) -> R:
-    """What stands in a file, or is to; raises as ``read``."""
+    """Decode a file's content as a record; raises as ``read``."""
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
-        found: R = json_as_type(data, kind, besides=1)
-        return found
+        record: R = json_as_type(data, kind, besides=1)
+        return record
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.repair) from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -186,8 +182,8 @@ def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int
 
 def digest_of(path: Path) -> str:
     """sha256 of a file as it is now. Raises EnvironmentLacks for one that cannot be read."""
-    known = path.stat()
-    return _digest(path, known.st_mtime_ns, known.st_ctime_ns, known.st_size)
+    status = path.stat()
+    return _digest(path, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 @cache
@@ -211,10 +207,10 @@ def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
     if not stands(path):
         return None
     try:
-        found = _REPORT.search(decompressed_beginning(contents(path)))
+        sha256 = _REPORT.search(decompressed_beginning(contents(path)))
     except (UsageError, ValueError):
         return ""
-    return found[1].decode() if found else ""
+    return sha256[1].decode() if sha256 else ""
 
 
 def content(record: Record) -> dict[str, object]:
@@ -222,7 +218,7 @@ def content(record: Record) -> dict[str, object]:
 
 
 def encoded(record: Record, path: Path) -> bytes:
-    """As this file is to have it: lists of numbers on one line; compressed if so named."""
+    """Encode a file's content: lists of numbers on one line; compressed if so named."""
     text = json.dumps(content(record), indent=1, sort_keys=True)
     text = _NUMBERS.sub(lambda numbers: f"[{' '.join(numbers[0][1:-1].split())}]", text)
     data = f"{text}\n".encode()
@@ -230,12 +226,14 @@ def encoded(record: Record, path: Path) -> bytes:
 
 
 def packed(path: Path, data: bytes) -> bytes:
-    """As a file of this name is to have it."""
+    """Compress content for a file of this name, if so named."""
     return compressed(data) if path.suffix == PACKED else data
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """What stands in a file of this name. Raises ValueError for what is damaged or too large."""
+    """Decompress the content of a file of this name. Raises ValueError if it is damaged or too
+    large.
+    """
     return decompressed(data) if path.suffix == PACKED else data
 
 
@@ -273,8 +271,8 @@ def read_lines(path: Path, kind: Any) -> tuple[list[Any], list[str]]:
 
 
 def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[str]]:
-    """As ``read_lines``, of what stands in a file or is to."""
-    found: list[Any] = []
+    """Decode a file's lines; see ``read_lines``."""
+    records: list[Any] = []
     parts: list[str] = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
@@ -284,12 +282,12 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
             break
         try:
             require_schema(path, line)
-            found.append(json_as_type(line, kind, besides=1))
+            records.append(json_as_type(line, kind, besides=1))
         except UsageError as error:
             parts.append(f"line {number} of {path.name} is passed over: {error.message}")
         except (msgspec.DecodeError, ValueError) as error:
             parts.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
-    return found, parts
+    return records, parts
 
 
 def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
@@ -323,7 +321,7 @@ def variant_record(folder: EvidenceFolder, variant: str) -> VariantRecord:
 
 
 def captures_at(folder: EvidenceFolder, shape: str) -> Mapping[str, CaptureIndex]:
-    """By variant; empty without a file."""
+    """Return the captures at a shape by variant; empty without a file."""
     path = folder.captures(shape)
     return read(path, Captures).captures if is_there(path) else {}
 

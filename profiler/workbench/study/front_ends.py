@@ -1,5 +1,5 @@
-"""What sources show without being run: by their imports, which front end compiles their kernels;
-and where they may keep something from one call to the next.
+"""Tell what sources show without being run: which front end compiles their kernels, and what they
+import and keep.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
 
 def front_end(name: str) -> FrontEnd | None:
-    return next((known for known in FRONT_ENDS if known.name == name), None)
+    return next((candidate for candidate in FRONT_ENDS if candidate.name == name), None)
 
 
 # Distributions of what kernels import: pip's name of a module may be another project's.
@@ -112,14 +112,14 @@ DISTRIBUTIONS = {
 
 
 def distribution_of(module: str) -> str | None:
-    """What pip calls what a module is imported from; None where that is not known."""
+    """Return what pip calls the package of a module; None where that is not known."""
     names = (name for name in DISTRIBUTIONS if _within(module, name))
     name = max(names, key=len, default=None)
     return None if name is None else DISTRIBUTIONS[name] or name
 
 
 def package_of(module: str) -> str:
-    """As ``distribution_of``; a module's own first name where that is not known."""
+    """Return what pip calls the package of a module, else the module's own first name."""
     return distribution_of(module) or module.partition(".")[0]
 
 
@@ -127,8 +127,8 @@ def how_to_install(module: str) -> str:
     """A hint. It has no command for a module whose distribution is not known: what pip would
     install by that name may be a stranger's.
     """
-    if known := distribution_of(module):
-        return f"pip install {known}"
+    if package := distribution_of(module):
+        return f"pip install {package}"
     return f"install the package that `{module}` is of: look up pip's name of it"
 
 
@@ -138,13 +138,13 @@ def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
     """
     imported = {name for path in paths for names in _named(path) for name in names}
     others = {name.partition(".")[0] for name in imported} - NO_KERNELS
-    found = tuple(
-        known.name
-        for known in FRONT_ENDS
-        if any(_within(name, module) for name in imported for module in known.modules)
+    used = tuple(
+        candidate.name
+        for candidate in FRONT_ENDS
+        if any(_within(name, module) for name in imported for module in candidate.modules)
     )
-    alone = found == (LIBRARY,) and not others
-    return found if alone else tuple(name for name in found if name != LIBRARY)
+    alone = used == (LIBRARY,) and not others
+    return used if alone else tuple(name for name in used if name != LIBRARY)
 
 
 def imported_by(paths: Iterable[Path]) -> tuple[str, ...]:
@@ -153,9 +153,9 @@ def imported_by(paths: Iterable[Path]) -> tuple[str, ...]:
     """
     named = [_named(path) for path in paths]
     modules = dict.fromkeys(name for modules, _ in named for name in modules)
-    found = [name for name in modules if name.partition(".")[0] not in NOT_PACKAGES]
+    packages = [name for name in modules if name.partition(".")[0] not in NOT_PACKAGES]
     compiles = any(TORCH_COMPILE in parts for _, parts in named)
-    return (*found, *(BEHIND_TORCH_COMPILE if compiles else ()))
+    return (*packages, *(BEHIND_TORCH_COMPILE if compiles else ()))
 
 
 def is_compiling(paths: Iterable[Path]) -> bool:
@@ -177,8 +177,8 @@ def without_configuration(text: str) -> int:
     for node in ast.walk(tree):
         for made in getattr(node, "decorator_list", ()):
             named = made.func if isinstance(made, ast.Call) else made
-            given = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
-            if ast.unparse(named) == "helion.kernel" and not given & {"config", "configs", None}:
+            keywords = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
+            if ast.unparse(named) == "helion.kernel" and not keywords & {"config", "configs", None}:
                 return int(made.lineno)
     return 0
 
@@ -229,7 +229,7 @@ def kept_between_calls(paths: Iterable[Path]) -> tuple[str, ...]:
     """``FILE:LINE: what`` of every place in some Python files that may outlive a call, by syntax:
     what is named costs a copy of the module for every stream, what were not would be wrong there.
     """
-    found = []
+    kept = []
     for path in paths:
         if path.suffix == ".py":
             try:
@@ -237,8 +237,8 @@ def kept_between_calls(paths: Iterable[Path]) -> tuple[str, ...]:
             except (SyntaxError, ValueError, RecursionError):
                 continue  # building it says so
             places = dict(sorted(_of(tree)))
-            found += [f"{path.name}:{line}: {what}" for line, what in places.items()]
-    return tuple(found)
+            kept += [f"{path.name}:{line}: {what}" for line, what in places.items()]
+    return tuple(kept)
 
 
 def _of(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -260,26 +260,26 @@ def _of_function(function: Function) -> Iterator[tuple[int, str]]:
     for default in [*function.args.defaults, *function.args.kw_defaults]:
         if isinstance(default, ast.Dict | ast.List | ast.Set):
             yield function.lineno, f"{function.name}() has a default that can be changed"
-    own = _bound(function)
+    bound = _bound(function)
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Subscript | ast.Attribute)
             and not isinstance(node.ctx, ast.Load)
-            and (isinstance(node, ast.Attribute) or _root(node) not in own)
+            and (isinstance(node, ast.Attribute) or _root(node) not in bound)
         ):
             yield node.lineno, f"{ast.unparse(node)} is set"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             root = _root(node.func.value)
-            if node.func.attr in CHANGES and root and root not in own:
+            if node.func.attr in CHANGES and root and root not in bound:
                 yield node.lineno, f"{ast.unparse(node.func.value)} is changed"
         if isinstance(node, ast.Call) and _last(node.func) == "setattr":
             yield node.lineno, "an attribute is set"
 
 
 def _bound(function: Function) -> set[str]:
-    given = function.args
-    names = {a.arg for a in [*given.posonlyargs, *given.args, *given.kwonlyargs]}
-    names |= {a.arg for a in (given.vararg, given.kwarg) if a is not None}
+    arguments = function.args
+    names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+    names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)

@@ -101,7 +101,7 @@ class Step(TomlTable, frozen=True):
     expected: Literal["wrong"] | None = None
 
     def digest(self, prediction: Prediction) -> str:
-        """Of all that a prediction of this step says: another one has another."""
+        """Digest all that a prediction of this step says: another one has another."""
         says = [self.variant, self.parent, self.shape, prediction.figure]
         text = json.dumps([*says, prediction.factor, prediction.range])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -138,14 +138,15 @@ class Ladder:
         return [s for s in self.steps if s.variant in wanted]
 
     def chosen_among(self, variants: Iterable[str]) -> list[str]:
-        """What those of the variants that choose among other steps could take."""
+        """List the steps that dispatchers among the variants could choose."""
         steps = filter(None, map(self.step, variants))
         return list(dict.fromkeys(part for step in steps for part in step.chooses))
 
     def measured_at(self, shape: str, steps: Sequence[Step]) -> list[Step]:
-        """Those of some steps that are measured at a shape: all. At a ``partial`` one, where the
-        first of the ladder may take seconds a call, those that are judged there, what they start
-        from, and their outcome with those that it chooses among.
+        """Pick the steps that are measured at a shape: all, unless it is ``partial``.
+
+        There, where the first of the ladder may take seconds a call, they are those that are judged
+        there, what they start from, and their outcome with those that it chooses among.
         """
         if shape not in self.partial:
             return list(steps)
@@ -163,7 +164,7 @@ def outcome(steps: Sequence[Step]) -> Step:
 
 
 def outcomes(steps: Sequence[Step]) -> list[Step]:
-    """That step, behind those that were it when the ladder had come no further."""
+    """List the outcome of the ladder, after those that it had when it had come no further."""
     return [step for step in steps if step.chooses] or [steps[-1]]
 
 
@@ -258,12 +259,12 @@ def _check_variant(path: Path, where: str, name: str) -> None:
         )
 
 
-def _check_prediction(path: Path, where: str, found: Prediction) -> None:
-    if (found.factor is None) == (found.range is None):
+def _check_prediction(path: Path, where: str, prediction: Prediction) -> None:
+    if (prediction.factor is None) == (prediction.range is None):
         raise UsageError(f"{path}: {where} needs either 'factor' or 'range'")
-    low, high = found.factor or found.range or (0.0, 0.0)
+    low, high = prediction.factor or prediction.range or (0.0, 0.0)
     if not 0 <= low <= high < math.inf:
-        key = "range" if found.factor is None else "factor"
+        key = "range" if prediction.factor is None else "factor"
         raise UsageError(
             f"{path}: '{where}.{key}' must be [low, high], not {[low, high]}",
             hint="two finite numbers, none of them below zero, the lower one first",
@@ -292,9 +293,12 @@ def _checked(path: Path, step: Step, earlier: list[str]) -> Step:
             if earlier
             else "the first step has no parent: leave it out",
         )
-    for each in step.predictions:
-        _check_prediction(path, f"{where}.prediction", each)
-    written = (replace(each, written=each.written or step.written) for each in step.predictions)
+    for prediction in step.predictions:
+        _check_prediction(path, f"{where}.prediction", prediction)
+    written = (
+        replace(prediction, written=prediction.written or step.written)
+        for prediction in step.predictions
+    )
     return replace(step, predictions=tuple(written))
 
 
@@ -344,13 +348,13 @@ def read_ladder(path: Path, study: str, folder: Path) -> Ladder:
         steps=tuple(steps),
         references=tuple(
             Variant(
-                name=one.variant,
-                module=folder / f"{one.variant}.py",
+                name=listed.variant,
+                module=folder / f"{listed.variant}.py",
                 is_reference=True,
-                title=one.title or one.variant,
-                needs=one.needs,
+                title=listed.title or listed.variant,
+                needs=listed.needs,
             )
-            for one in top.reference
+            for listed in top.reference
         ),
         primary_reference=primary[0] if primary else "",
         title=top.title or study,

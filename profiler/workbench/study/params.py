@@ -40,7 +40,7 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def declared(module: Path) -> dict[str, Parameter]:
-    """What ``params = cuda.params(...)`` of a variant declares, read without importing it."""
+    """Read what ``params = cuda.params(...)`` of a variant declares, without importing it."""
     try:
         tree = ast.parse(readable_text(module))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -84,46 +84,46 @@ def value_of(name: str, text: str, like: Parameter) -> Parameter:
     return value
 
 
-def find_variant(folder: Path, name: str, known: Mapping[str, Variant]) -> Variant:
-    """The variant of that name; its own values of parameters are left out of the name.
+def find_variant(folder: Path, name: str, variants: Mapping[str, Variant]) -> Variant:
+    """Find the variant of that name; its own values of parameters are left out of the name.
 
-    ``known`` are the study's variants: ``name`` is one of them, or one with other parameters.
+    ``variants`` are the study's: ``name`` is one of them, or one with other parameters.
     Raises UsageError naming the nearest variant or parameter.
     """
-    if name in known:
-        return known[name]
-    base, own, axes = _read(folder, name, known)
+    if name in variants:
+        return variants[name]
+    base, defaults, axes = _read(folder, name, variants)
     if several := [key for key, values in axes.items() if len(values) > 1]:
         raise UsageError(
             f"'{several[0]}' has several values in {name}",
             hint="`workbench sweep` takes several values at once",
         )
-    values = own | {key: first for key, (first,) in axes.items()}
-    other = tuple((key, value) for key, value in values.items() if value != own[key])
+    values = defaults | {key: first for key, (first,) in axes.items()}
+    other = tuple((key, value) for key, value in values.items() if value != defaults[key])
     full = with_values(base, dict(other))
     if not is_plain_name(full):
         raise UsageError(
             f"'{full}' is no name of a file", hint="evidence is kept under it: leave out '/'"
         )
-    return known.get(full) or Variant(full, folder / f"{base}.py", params=other)
+    return variants.get(full) or Variant(full, folder / f"{base}.py", params=other)
 
 
 def _read(
-    folder: Path, name: str, known: Mapping[str, Variant]
+    folder: Path, name: str, variants: Mapping[str, Variant]
 ) -> tuple[str, dict[str, Parameter], Axes]:
     """The variant that a name begins with, its parameters, and the values that it names."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise UsageError(f"'{name}' is no variant", hint="write NAME or NAME[param=value,...]")
-    base, given = match[1], match[2]
-    if base not in {base_name(k) for k in known}:
-        raise unknown("variant", base, known)
-    own = declared(folder / f"{base}.py")
-    if given and not own:
+    base, assigned = match[1], match[2]
+    if base not in {base_name(k) for k in variants}:
+        raise unknown("variant", base, variants)
+    defaults = declared(folder / f"{base}.py")
+    if assigned and not defaults:
         raise UsageError(
             f"{base} has no parameters", hint="a variant declares them: cuda.params(...)"
         )
-    return base, own, read_axes(given, own, base) if given else {}
+    return base, defaults, read_axes(assigned, defaults, base) if assigned else {}
 
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
@@ -146,9 +146,9 @@ Axes = dict[str, tuple[Parameter, ...]]
 HINT = "a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)"
 
 
-def read_axes(text: str, known: Mapping[str, Parameter], kind: str) -> Axes:
-    """``a=1|2,b=8..64*2``. ``known`` are the parameters with values whose type theirs have, and
-    ``kind`` says what they are of.
+def read_axes(text: str, parameters: Mapping[str, Parameter], kind: str) -> Axes:
+    """``a=1|2,b=8..64*2``. ``parameters`` have values whose type theirs have, and ``kind`` says
+    what they are of.
 
     Raises UsageError with what was typed and the part of it that is wrong.
     """
@@ -159,15 +159,17 @@ def read_axes(text: str, known: Mapping[str, Parameter], kind: str) -> Axes:
             raise UsageError(
                 f"'{item}' gives no parameter a value in '{text}'", hint="write name=" + HINT
             )
-        if key not in known:
-            raise UsageError(f"{kind} has no parameter '{key}'", hint=nearest(key, known))
+        if key not in parameters:
+            raise UsageError(f"{kind} has no parameter '{key}'", hint=nearest(key, parameters))
         if key in axes:
             raise UsageError(
                 f"'{key}' stands there twice in '{text}'",
                 hint="give it all its values at once: a|b",
             )
-        found = [v for each in values.split("|") for v in _values(key, each.strip(), known[key])]
-        axes[key] = tuple(dict.fromkeys(found))
+        all_values = [
+            v for word in values.split("|") for v in _values(key, word.strip(), parameters[key])
+        ]
+        axes[key] = tuple(dict.fromkeys(all_values))
     return axes
 
 
@@ -177,8 +179,8 @@ def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
     said, match = f"'{text}' of '{name}'", _RANGE.fullmatch(text)
     if match is None:
         raise UsageError(f"{said} is no range", hint="write lo..hi*k or lo..hi+k")
-    parts = [value_of(name, match[part], like) for part in ("low", "high", "by")]
-    low, high, by = (part for part in parts if isinstance(part, int | float))
+    parts = [value_of(name, match[bound], like) for bound in ("low", "high", "by")]
+    low, high, by = (bound for bound in parts if isinstance(bound, int | float))
     geometric = match["how"] == "*"
     if low > high or ((by <= 1 or low <= 0) if geometric else by <= 0):
         raise UsageError(
@@ -193,16 +195,16 @@ def _values(name: str, text: str, like: Parameter) -> list[Parameter]:
 
 
 def is_space(name: str) -> bool:
-    given = name.partition("[")[2]
-    return "|" in given or ".." in given
+    assigned = name.partition("[")[2]
+    return "|" in assigned or ".." in assigned
 
 
-def expanded(folder: Path, name: str, known: Mapping[str, Variant]) -> Axes:
+def expanded(folder: Path, name: str, variants: Mapping[str, Variant]) -> Axes:
     """The axes of a variant's name, those of several values and of one.
 
     Raises UsageError for a name that is no such, and for too many combinations.
     """
-    *_, axes = _read(folder, name, known)
+    *_, axes = _read(folder, name, variants)
     require_few(name, axes)
     return axes
 
@@ -233,17 +235,15 @@ class Picked:
 
 
 def pick_shapes(study: Study, text: str | None) -> list[Picked]:
-    """Those that ``--shape`` names; the default one where nothing is said. Raises UsageError for
-    what is no shape.
-    """
+    """Pick the shapes that ``--shape`` names, by default the default one. Raises UsageError."""
     if not text or text in study.shapes:
         return [Picked(study, text or study.default_shape)]
     base = next((n for n in sorted(study.shapes, key=len)[::-1] if text.startswith(f"{n},")), "")
     if "=" not in text:
         raise unknown("shape", text, study.shapes)
     base = base or study.default_shape
-    own = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
-    axes = read_axes(text.removeprefix(f"{base},"), own, f"shape '{base}'")
+    parameters = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
+    axes = read_axes(text.removeprefix(f"{base},"), parameters, f"shape '{base}'")
     require_few(text, axes, hint="take larger steps, or fewer parameters")
     return [derived(study, base, values) for values in combinations(axes)]
 
@@ -252,26 +252,26 @@ def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
     """A shape of the study with these parameters, or one more of it. Raises UsageError for what
     cannot be one.
     """
-    own = study.shapes[base].parameters
-    for name, kept in own.items():
+    base_parameters = study.shapes[base].parameters
+    for name, kept in base_parameters.items():
         if type(kept) not in (bool, int, float, str):
             raise UsageError(
                 f"shape '{base}' cannot be varied: its '{name}' is a {type(kept).__name__}",
                 hint="the parameters of such a shape are numbers and strings",
             )
     for name, value in values.items():
-        if _counts(own[name]) and not _counts(value):
+        if _counts(base_parameters[name]) and not _counts(value):
             raise UsageError(f"'{name}' of a shape cannot be {value}", hint="it counts from 1")
-    parameters = {**own, **values}
+    parameters = {**base_parameters, **values}
     same = [n for n, s in study.shapes.items() if s.profiled and s.parameters == parameters]
     if same:
         return Picked(study, study.default_shape if study.default_shape in same else same[0])
     shape = _made(parameters)
     name = _name(study, base, shape)
-    found = with_derived(study, {name: parameters})
-    found.work(name)  # both fail with the file and line of what the study says of such a shape
-    tolerance_at(found.tolerance, shape)
-    return Picked(found, name)
+    with_shape = with_derived(study, {name: parameters})
+    with_shape.work(name)  # both fail with the file and line of what the study says of such a shape
+    tolerance_at(with_shape.tolerance, shape)
+    return Picked(with_shape, name)
 
 
 def with_derived(study: Study, shapes: Mapping[str, Mapping[str, Parameter]]) -> Study:
@@ -283,7 +283,7 @@ def with_derived(study: Study, shapes: Mapping[str, Mapping[str, Parameter]]) ->
 
 
 def parameters_of_derived(study: Study) -> dict[str, dict[str, Parameter]]:
-    """Those of the derived shapes of a study, by name: for a worker."""
+    """Return the parameters of a study's derived shapes by name, for a worker."""
     return {name: study.shapes[name].parameters for name in sorted(study.derived)}
 
 
@@ -302,8 +302,8 @@ def _counts(value: Parameter) -> bool:
 
 def _name(study: Study, base: str, shape: Shape) -> str:
     path = study.folder / "study.py"
-    own = study.shapes[base].parameters
-    other = [_word(key, value) for key, value in shape.items() if value != own[key]]
+    base_parameters = study.shapes[base].parameters
+    other = [_word(key, value) for key, value in shape.items() if value != base_parameters[key]]
     name = "-".join([*([base] if base != study.default_shape else []), *other])
     if named := getattr(study.module, "shape_name", None):
         with users_code(path, f"refuses the shape {shape!r}"):
@@ -350,17 +350,17 @@ def ranges_of(study: Study) -> Mapping[str, range]:
     """Parameter to its values: ``ranges = {"rows": range(1, 8193)}`` of study.py. Raises UsageError
     for anything else.
     """
-    found = getattr(study.module, "ranges", {})
-    known = study.shapes[study.default_shape].parameters
-    for name, values in found.items() if isinstance(found, dict) else [("ranges", found)]:
+    ranges = getattr(study.module, "ranges", {})
+    parameters = study.shapes[study.default_shape].parameters
+    for name, values in ranges.items() if isinstance(ranges, dict) else [("ranges", ranges)]:
         ends = (values[0], values[-1]) if isinstance(values, range) and values else (0,)
-        if name not in known or not all(1 <= end <= LARGEST_DRAWN for end in ends):
+        if name not in parameters or not all(1 <= end <= LARGEST_DRAWN for end in ends):
             raise UsageError(
                 f"{study.folder / 'study.py'}: 'ranges' must be a dict of parameters to ranges of "
                 f"whole numbers from 1 to 2^48, which '{name}' is not",
                 hint='such as ranges = {"rows": range(1, 8193)}',
             )
-    return found
+    return ranges
 
 
 def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
@@ -369,7 +369,7 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
     if not ranges or variant not in study.variants:
         return UnseenShapes(study)
     seed = plain_digest(study, study.variants[variant])[:8]
-    drawing, own = random.Random(seed), set(study.shapes)
+    drawing, taken = random.Random(seed), set(study.shapes)
     names: list[str] = []
     for _ in range(ATTEMPTS):
         values = {n: _drawn(drawing, every, not names) for n, every in sorted(ranges.items())}
@@ -377,8 +377,8 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
             picked = derived(study, study.default_shape, values)
         except UsageError:  # the study has no inputs for it
             continue
-        if picked.name not in own:
-            study, own = picked.study, {*own, picked.name}
+        if picked.name not in taken:
+            study, taken = picked.study, {*taken, picked.name}
             names.append(picked.name)
         if len(names) == DRAWN:
             break
@@ -386,7 +386,7 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
 
 
 def _drawn(drawing: random.Random, values: range, large: bool) -> int:
-    """As many small as large ones: even over the logarithm, or over its upper half."""
+    """Draw as many small as large ones: even over the logarithm, or over its upper half."""
     low, high = sorted((values[0], values[-1]))
     least = math.sqrt(low * high) if large else low
     aimed = math.exp(drawing.uniform(math.log(least), math.log(high)))

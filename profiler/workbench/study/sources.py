@@ -1,8 +1,4 @@
-"""Which files a variant is made of, the fingerprint that ties evidence to them, and what they mean.
-
-Sources that mean the same, without comments and docstrings, need not even be compiled. Two commits
-whose kernels are the same to the GPU may still launch them otherwise: what Python does counts too.
-"""
+"""Tie evidence to sources: the files of a variant, their fingerprint, and what they mean."""
 
 from __future__ import annotations
 
@@ -53,27 +49,27 @@ def source_files(study: Study, variant: Variant) -> list[Path]:
 def _named(text: str) -> list[str]:
     """Files that a module names in strings, those of variants that it calls among them."""
     variants = _NAMED_VARIANT.findall(text)
-    return [*_NAMED_SOURCE.findall(text), *(f"{one}.py" for one in variants)]
+    return [*_NAMED_SOURCE.findall(text), *(f"{variant}.py" for variant in variants)]
 
 
 def named_from(folder: Path, first: str) -> list[Path]:
     """A file and all that it names, and those name."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     queue = [(first, False)]
     while queue:
         name, is_included = queue.pop(0)
         path = folder / name
-        if path in found or not within(folder, name) or no_file(path):
+        if path in files or not within(folder, name) or no_file(path):
             continue
         require_readable(path, bounds.SOURCE)
-        found[path] = None
+        files[path] = None
         if path.suffix == ".py":
-            queue += [(one, False) for one in _named(readable_text(path))]
+            queue += [(named_file, False) for named_file in _named(readable_text(path))]
         elif is_included or path.suffix in CODE:
             beside = Path(name).parent  # as the compiler looks for them
             named = _included(readable_text(path))
-            queue += [(os.path.normpath(beside / one), True) for one in named]
-    return list(found)
+            queue += [(os.path.normpath(beside / named_file), True) for named_file in named]
+    return list(files)
 
 
 @lru_cache(maxsize=8)
@@ -89,7 +85,9 @@ def _study_code(text: str) -> str:
 
 
 class Fingerprints:
-    """Those of one study's variants; its code and each variant's sources are read once."""
+    """The fingerprints of one study's variants; its code and each variant's sources are
+    read once.
+    """
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -105,11 +103,11 @@ class Fingerprints:
     def _sources(self, variant: str) -> hashlib._Hash:
         if variant not in self._digests:
             digest = hashlib.sha256()
-            found = self.study.variants[variant]
-            for path in sorted(source_files(self.study, found)):
+            described = self.study.variants[variant]
+            for path in sorted(source_files(self.study, described)):
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-            if found.params:
-                digest.update(json.dumps(found.params).encode())
+            if described.params:
+                digest.update(json.dumps(described.params).encode())
             self._digests[variant] = digest
         return self._digests[variant].copy()
 
@@ -123,7 +121,7 @@ class Fingerprints:
         return self._prints[variant, shape]
 
     def at(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
-        """As ``of``, at a shape of these parameters."""
+        """Return the fingerprint of a variant at a shape of these parameters."""
         digest = self._sources(variant)
         digest.update(self._code)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
@@ -157,7 +155,7 @@ def meaning_of_c(text: str) -> str:
     if 'R"' in text:
         return text
     code = _TOKEN.sub(lambda match: " " if match["comment"] else match[0], text)
-    return "\n".join(line for each in code.splitlines() if (line := each.strip()))
+    return "\n".join(line for code_line in code.splitlines() if (line := code_line.strip()))
 
 
 @lru_cache(maxsize=64)  # mostly the same at both commits that are compared
@@ -174,8 +172,8 @@ def meaning(text: str) -> str:
 
 
 def _dumped(node: Any) -> str:
-    """As ``ast.dump``, and the same in every version of Python: fields that newer ones added are
-    empty where the code runs on older ones.
+    """Dump a tree like ``ast.dump``, the same in every version of Python: fields that newer ones
+    added are empty where the code runs on older ones.
     """
     if isinstance(node, ast.AST):
         fields = (f"{n}={_dumped(v)}" for n, v in ast.iter_fields(node) if v not in (None, []))
@@ -198,8 +196,8 @@ def host_digest(study: Study, variant: Variant, compiled: Mapping[str, str]) -> 
     def content(path: Path) -> bytes | None:
         if path.suffix == ".py":
             text = meaning(readable_text(path))
-            for name, known in compiled.items():
-                text = text.replace(f"value={name!r}", f"source={known}")
+            for name, digest in compiled.items():
+                text = text.replace(f"value={name!r}", f"source={digest}")
             return text.encode()
         return None if path.suffix in CODE and path not in written else path.read_bytes()
 
@@ -218,12 +216,12 @@ def _meant(path: Path) -> bytes:
 
 
 def _digest(
-    variant: Variant | None, files: Iterable[Path], found: Callable[[Path], bytes | None]
+    variant: Variant | None, files: Iterable[Path], content_of: Callable[[Path], bytes | None]
 ) -> str:
-    """sha256 over the parameters of a variant and what is ``found`` in each file, if anything."""
+    """Hash the parameters of a variant and the content of each file, if it has any."""
     digest = hashlib.sha256(repr(variant.params).encode() if variant else b"")
     for path in sorted(files):
-        if (content := found(path)) is not None:
+        if (content := content_of(path)) is not None:
             digest.update(path.name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 

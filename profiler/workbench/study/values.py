@@ -1,4 +1,4 @@
-"""What a study is said in: shapes, tolerances, and the work of a call."""
+"""Define the values that a study is described with: shapes, tolerances, and the work of a call."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def tolerance_at(rule: ToleranceRule, shape: Shape) -> Tolerance:
 
 @dataclass(frozen=True)
 class Work:
-    """What one call needs at the least.
+    """The least work of one call.
 
     ``flops`` are its additions and multiplications (an FMA is two; exponentials, comparisons and
     conversions are none), ``bytes`` the traffic: every input and output once. A capture that did

@@ -69,17 +69,18 @@ class Workspace:
     def ablations(self) -> Path:
         return self.root / "ablations"
 
-    def reports(self, study: Study, shape: str, part: Sequence[str] = ()) -> Path:
-        """Those of the default shape's whole ladder, and in folders of their own those of any other
-        shape and of a part of the ladder, which is called after the steps that were asked for.
+    def reports(self, study: Study, shape: str, fixes: Sequence[str] = ()) -> Path:
+        """Return the folder of reports: that of the default shape's whole ladder, or one below it
+        for any other shape or a part of the ladder, which is called after the steps that were asked
+        for.
         """
         folder = PACKAGED_REPORTS if self.packaged else "reports"
         top = self.output / folder / study.name
         top = top if shape == study.default_shape else top / shape
-        return top / folder_name(part) if part else top
+        return top / folder_name(fixes) if fixes else top
 
     def evidence_base(self, study: str) -> Path:
-        """Where new evidence goes: never into the installed package."""
+        """The folder for new evidence: never the installed package."""
         if self.packaged:
             return self.output / PACKAGED_EVIDENCE / study
         return self.ablations / study / "evidence"
@@ -159,11 +160,13 @@ def check_study_module(path: Path, module: ModuleType) -> None:
 
 
 def _conditions(module: ModuleType) -> Iterator[tuple[bool, str, str]]:
-    """What must hold, what is wrong where it does not, and a hint: each builds on those before."""
-    for part in STUDY_PARTS:
-        yield hasattr(module, part), f" does not define '{part}'", EXAMPLE
-    for part in ("inputs", "reference", "work"):
-        yield callable(getattr(module, part)), f": '{part}' must be a function", EXAMPLE
+    """Yield what must hold, what is wrong where it does not, and a hint: each builds on those
+    before.
+    """
+    for part_name in STUDY_PARTS:
+        yield hasattr(module, part_name), f" does not define '{part_name}'", EXAMPLE
+    for part_name in ("inputs", "reference", "work"):
+        yield callable(getattr(module, part_name)), f": '{part_name}' must be a function", EXAMPLE
     shapes, default = module.shapes, module.default_shape
     yield (
         isinstance(shapes, dict) and all(isinstance(s, Shape) for s in shapes.values()),
@@ -187,12 +190,12 @@ def _conditions(module: ModuleType) -> Iterator[tuple[bool, str, str]]:
         "such as tolerance = Tolerance(absolute=1e-3, relative=1e-3)",
     )
     which = {"in_place": "that run() changes", "constant": "that no call finds changed"}
-    for part, those in which.items():
-        names = getattr(module, part, ())
+    for part_name, those in which.items():
+        names = getattr(module, part_name, ())
         yield (
             isinstance(names, tuple | list) and all(isinstance(name, str) for name in names),
-            f": '{part}' must be the names of the inputs {those}",
-            f'such as {part} = ("x",)',
+            f": '{part_name}' must be the names of the inputs {those}",
+            f'such as {part_name} = ("x",)',
         )
     kinds = getattr(module, "adversarial", {})
     yield (
@@ -233,7 +236,7 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
     if isinstance(rule, Tolerance):
         return rule
 
-    def at(shape: Shape) -> Tolerance:
+    def by_shape(shape: Shape) -> Tolerance:
         with users_code(path, f"has a tolerance() that fails at {shape!r}"):
             bound = rule(shape)
         if not isinstance(bound, Tolerance):
@@ -243,7 +246,7 @@ def _tolerance(path: Path, rule: ToleranceRule) -> ToleranceRule:
             )
         return bound
 
-    return at
+    return by_shape
 
 
 def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
@@ -258,25 +261,29 @@ def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
         named += [(f"{said} drops", name, "shape", shapes) for name in step.drops]
         if step.shape:
             named.append((f"{said} is judged at", step.shape, "profiled shape", profiled))
-    for said, name, what, known in named:
-        if name not in known:
+    for said, name, what, choices in named:
+        if name not in choices:
             raise UsageError(
                 f"{ladder.path}: {said} '{name}', which is no {what} of the study",
-                hint=nearest(name, known),
+                hint=nearest(name, choices),
             )
 
 
 def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
-    """Those of the steps, then the references. Raises UsageError where a file is missing."""
+    """Return the variants of the steps, then the references. Raises UsageError for a
+    missing file.
+    """
     names = [step.variant for step in ladder.steps]
-    own = {base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)}
-    for variant in (*own.values(), *ladder.references):
+    variants_by_base = {
+        base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)
+    }
+    for variant in (*variants_by_base.values(), *ladder.references):
         if why := no_file(variant.module):
             raise UsageError(
                 f"{ladder.path} names '{variant.name}', but {variant.module} {why}",
                 hint="add the file, or take the name out of ablation.toml",
             )
-    variants = {full: find_variant(folder, full, own) for full in names}
+    variants = {full: find_variant(folder, full, variants_by_base) for full in names}
     for written, variant in variants.items():
         if variant.name != written:
             raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
@@ -290,10 +297,10 @@ def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
     Raises UsageError for what is no variant.
     """
     variants, steps = dict(study.variants), list(study.ladder.steps)
-    found = []
+    full_names = []
     for name in names:
         variant = find_variant(study.folder, name, variants)
-        found.append(variant.name)
+        full_names.append(variant.name)
         if variant.name in variants:
             continue
         parent = base_name(variant.name)
@@ -302,4 +309,4 @@ def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
             steps.append(Step(variant.name, parent, change))
         variants[variant.name] = variant
     ladder = replace(study.ladder, steps=tuple(steps))
-    return replace(study, variants=variants, ladder=ladder), found
+    return replace(study, variants=variants, ladder=ladder), full_names
