@@ -34,8 +34,8 @@ def read(request: Request) -> Problem:
     kernels = entries(expand_includes(path))
     if not kernels:
         raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
-    made = [read_input(one) for one in request.inputs]
-    known = [one.name for one in made]
+    made = [read_input(option) for option in request.inputs]
+    names = [option.name for option in made]
     if not request.launch:
         first = next(iter(kernels))
         entry = _named(request.function or first, kernels, path)
@@ -49,13 +49,13 @@ def read(request: Request) -> Problem:
             hint="--input 'x=randn(4096,8192)' for a tensor, --input 'n=8192' for a value",
         )
     outputs = []
-    for one in request.outputs:
-        outputs.append(read_output(one, known))
-        known.append(outputs[-1][0])
-    launch = read_launch(request.launch, known)
-    bare, angle, given = launch.kernel.partition("<")
+    for option in request.outputs:
+        outputs.append(read_output(option, names))
+        names.append(outputs[-1][0])
+    launch = read_launch(request.launch, names)
+    bare, angle, arguments = launch.kernel.partition("<")
     kernel = _named(bare.strip(), kernels, path)
-    called = f"{kernel.name}{angle}{given}"
+    called = f"{kernel.name}{angle}{arguments}"
     if kernel.template is not None and not angle:
         raise UsageError(
             f"{called} is a template of {kernel.template}, and --launch names no instance",
@@ -76,7 +76,7 @@ def read(request: Request) -> Problem:
         name=kernel.name.rpartition("::")[2],
         title=f"{launch.kernel} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
+        shapes={DEFAULT_SHAPE: GivenShape({option.name: option.parameter for option in made})},
         default_shape=DEFAULT_SHAPE,
         loads=compared.loads,
         made=made_text(made),
@@ -84,7 +84,7 @@ def read(request: Request) -> Problem:
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
-            _module(path, called, [one.name for one in made], outputs, launch),
+            _module(path, called, [option.name for option in made], outputs, launch),
         ),
         against=compared.called,
         references=references,
@@ -93,12 +93,14 @@ def read(request: Request) -> Problem:
 
 
 def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
-    """With its namespaces or without. Raises UsageError for one that the file does not have."""
+    """Find a kernel by its name, with its namespaces or without. Raises UsageError if it is not in
+    the file.
+    """
     name = name.removeprefix("::")
-    fits = [one for full, one in kernels.items() if name in (full, full.rpartition("::")[2])]
+    fits = [entry for full, entry in kernels.items() if name in (full, full.rpartition("::")[2])]
     if not fits:
         raise unknown(f"kernel of {path.name}", name, kernels)
-    return next((one for one in fits if one.name == name), fits[0])
+    return next((entry for entry in fits if entry.name == name), fits[0])
 
 
 def _module(

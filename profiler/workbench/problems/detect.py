@@ -1,4 +1,4 @@
-"""Which format a file or folder is of: a built-in one, or one of an installed package."""
+"""Find the format of a file or folder: a built-in one, or one of an installed package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def formats(tell: Tell) -> list[Format]:
     """All of them, the highest priority first. A package whose format cannot be loaded is named to
     ``tell``, and passed over.
     """
-    found = list(BUILT_IN)
+    all_formats = list(BUILT_IN)
     for entry in entry_points(group=GROUP):
         package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
         try:
@@ -45,8 +45,8 @@ def formats(tell: Tell) -> list[Format]:
         except (Exception, SystemExit) as error:
             tell(f"{package}: its problem format '{entry.name}' is left out: {in_words(error)}")
         else:
-            found.append(replace(offered, package=package))
-    return sorted(found, key=lambda each: -each.priority)
+            all_formats.append(replace(offered, package=package))
+    return sorted(all_formats, key=lambda each: -each.priority)
 
 
 def read(request: Request, tell: Tell = lambda text: None) -> Problem:
@@ -54,47 +54,50 @@ def read(request: Request, tell: Tell = lambda text: None) -> Problem:
     way out, for what is of no format, and ToolFailed where the format of a package breaks.
     """
     request = replace(request, source=require(request.source))
-    known = formats(tell)
-    found = next((each for each in known if _is_of(each, request, tell)), None)
-    if found is None:
-        raise _of_none(request, known)
+    all_formats = formats(tell)
+    chosen = next(
+        (candidate for candidate in all_formats if _is_of(candidate, request, tell)), None
+    )
+    if chosen is None:
+        raise _of_none(request, all_formats)
     for option in OPTIONS:
-        if getattr(request, option) and option not in found.options:
-            others = [each.label for each in known if option in each.options]
+        if getattr(request, option) and option not in chosen.options:
+            others = [candidate.label for candidate in all_formats if option in candidate.options]
             raise UsageError(
-                f"--{option.removesuffix('s')} says nothing to {found.label}, as "
+                f"--{option.removesuffix('s')} says nothing to {chosen.label}, as "
                 f"{request.source.name} is one",
                 hint=f"it belongs to {' or '.join(others)}; leave it out",
             )
     try:
-        problem = found.read(request)
+        problem = chosen.read(request)
     except WorkbenchError:
         raise
     except Exception as error:
-        if not found.package:
+        if not chosen.package:
             raise
         raise ToolFailed(
-            f"{found.package} fails to read {request.source.name}: {in_words(error)}",
-            hint=f"report it to its authors, or uninstall it: pip uninstall {found.package}",
+            f"{chosen.package} fails to read {request.source.name}: {in_words(error)}",
+            hint=f"report it to its authors, or uninstall it: pip uninstall {chosen.package}",
         ) from error
     return replace(problem, name=request.name or study_name(problem.name))
 
 
-def _is_of(one: Format, request: Request, tell: Tell) -> bool:
+def _is_of(candidate: Format, request: Request, tell: Tell) -> bool:
     try:
-        return one.is_of(request)
+        return candidate.is_of(request)
     except WorkbenchError:
         raise
     except Exception as error:
-        if not one.package:
+        if not candidate.package:
             raise
-        tell(f"{one.package}: {one.label} is left out: {in_words(error)}")
+        tell(f"{candidate.package}: {candidate.label} is left out: {in_words(error)}")
         return False
 
 
-def _of_none(request: Request, known: list[Format]) -> UsageError:
+def _of_none(request: Request, all_formats: list[Format]) -> UsageError:
     path = request.source
-    hint = f"what can be tried: {', '.join(f'{each.label} ({each.files})' for each in known)}"
+    listed = ", ".join(f"{candidate.label} ({candidate.files})" for candidate in all_formats)
+    hint = f"what can be tried: {listed}"
     if path.is_dir():
         python = sorted(p.name for p in path.glob("*.py"))
         hint = f"name a file in it, such as {python[0]}" if python else hint

@@ -124,20 +124,20 @@ def read(request: Request) -> Problem:
     reference_file = f"{study_name(data.name)}_reference.py"
     files |= {reference_file: f"{data.reference.rstrip()}\n".encode()}
     names = literal(list(outputs))
-    own = Versus(
+    reference = Versus(
         f"the reference of {data.name}",
         f'_reference = given.File(__file__, "{reference_file}")',
         f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
         "definition",
     )
-    tried, written = calling(own.called, own.loads, own.expression), {}
+    tried, written = calling(reference.called, reference.loads, reference.expression), {}
     if solution is not None:
         tried = _baseline(solution, list(outputs))
         files |= {source.path: source.content.encode() for source in solution.sources}
         written = outputs if solution.spec.destination_passing_style else {}
-    call = own.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
-    compiled = Versus("torch.compile of the reference", own.loads, call)
-    references = compared_with(request, path.parent, [own] if solution else [], compiled)
+    call = reference.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
+    compiled = Versus("torch.compile of the reference", reference.loads, call)
+    references = compared_with(request, path.parent, [reference] if solution else [], compiled)
     shown = f"with the solution {solution.name}" if solution else "without a solution"
     return Problem(
         kind=FORMAT.label,
@@ -147,26 +147,26 @@ def read(request: Request) -> Problem:
         files=files,
         shapes=shapes,
         default_shape=default_shape,
-        loads=f"INPUTS = {literal(inputs)}\nOUTPUTS = {literal(written)}\n{own.loads}",
+        loads=f"INPUTS = {literal(inputs)}\nOUTPUTS = {literal(written)}\n{reference.loads}",
         made="given.workload(INPUTS, OUTPUTS, shape, generator, __file__)",
-        expression=own.expression,
+        expression=reference.expression,
         baseline=tried,
         references=modules(references, files),
-        against=own.called,
+        against=reference.called,
         itself=solution is None,
     )
 
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
     try:
-        found: S = json_as_type(text, kind)
+        record: S = json_as_type(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
         called = kind.__name__.lower()
         raise UsageError(
             f"{where} is no {called} of FlashInfer-Bench: {error}",
             hint=f"a {called} has {', '.join(kind.__struct_fields__)}",
         ) from None
-    return found
+    return record
 
 
 def _decoded(text: bytes, kind: type[S]) -> S | None:
@@ -188,7 +188,7 @@ def _tensors(
     path: Path, data: Definition, of: Mapping[str, TensorSpec]
 ) -> dict[str, tuple[Any, str]]:
     """Name to its axes, numbers where they are constant, and its type."""
-    found: dict[str, tuple[Any, str]] = {}
+    specs_by_name: dict[str, tuple[Any, str]] = {}
     for name, spec in of.items():
         if spec.dtype not in DTYPES:
             raise UsageError(
@@ -201,8 +201,8 @@ def _tensors(
                 hint=nearest(unknown[0], data.axes),
             )
         sizes = None if spec.shape is None else tuple(data.axes[a].value or a for a in spec.shape)
-        found[name] = (sizes, spec.dtype)
-    return found
+        specs_by_name[name] = (sizes, spec.dtype)
+    return specs_by_name
 
 
 def _workloads(
@@ -217,7 +217,7 @@ def _workloads(
                 hint="--workload FILE.jsonl gives their values",
             )
         return {"given": GivenShape({})}, {}
-    found: dict[str, GivenShape] = {}
+    shapes: dict[str, GivenShape] = {}
     files: dict[str, bytes] = {}
     for number, line in enumerate(read_text(file).splitlines(), start=1):
         where, text = f"{file.name}:{number}", line.encode()
@@ -234,13 +234,13 @@ def _workloads(
             )
         axes = {name: load.axes[name] for name in variable}
         name = "_".join(f"{axis}{value}" for axis, value in axes.items()) or "given"
-        name = name if name not in found else f"{name}-{(load.uuid or str(number))[:8]}"
-        found[name] = GivenShape({**axes, **_given(load, file, files)})
-    if not found:
+        name = name if name not in shapes else f"{name}-{(load.uuid or str(number))[:8]}"
+        shapes[name] = GivenShape({**axes, **_given(load, file, files)})
+    if not shapes:
         raise UsageError(
             f"{file.name} has no workload of '{data.name}'", hint="one JSON object a line"
         )
-    return found, files
+    return shapes, files
 
 
 def _workload_file(request: Request, path: Path, name: str) -> Path | None:
@@ -252,10 +252,10 @@ def _workload_file(request: Request, path: Path, name: str) -> Path | None:
 
 def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Parameter]:
     """Plain values, and where stored tensors are; their files come along."""
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for name, spec in load.inputs.items():
         if isinstance(spec, Scalar):
-            found[name] = spec.value
+            parameters[name] = spec.value
         elif isinstance(spec, Stored):
             stored = next(
                 (f for f in (p / spec.path for p in file.resolve().parents) if f.is_file()), None
@@ -266,24 +266,28 @@ def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Par
                     hint="paths of safetensors are relative to the folder of the data set",
                 )
             files[stored.name] = stored.read_bytes()
-            found[name] = f"{stored.name}:{spec.tensor_key}"
-    return found
+            parameters[name] = f"{stored.name}:{spec.tensor_key}"
+    return parameters
 
 
 def _solution(request: Request, path: Path, name: str) -> Solution | None:
     """The one named, else the only one of this definition around it."""
     if request.solution is not None:
         file = require(request.solution, "file")
-        found = _required(read_text(file).encode(), Solution, file.name)
-        if found.definition != name:
+        solution = _required(read_text(file).encode(), Solution, file.name)
+        if solution.definition != name:
             raise UsageError(
-                f"{file.name} is a solution of '{found.definition}', not of '{name}'",
+                f"{file.name} is a solution of '{solution.definition}', not of '{name}'",
                 hint="name the definition that it is of",
             )
-        return found
+        return solution
     beside = [f for f in _around(path, "solutions") if f.suffix == ".json" and f != path]
-    known = (_decoded(read_text(file).encode(), Solution) for file in beside)
-    mine = [one for one in known if one is not None and one.definition == name]
+    solutions = (_decoded(read_text(file).encode(), Solution) for file in beside)
+    mine = [
+        candidate
+        for candidate in solutions
+        if candidate is not None and candidate.definition == name
+    ]
     if len(mine) > 1:
         raise UsageError(
             f"there are {len(mine)} solutions of '{name}'",
@@ -305,8 +309,8 @@ def _baseline(solution: Solution, outputs: list[str]) -> Module:
         loads = f'_given = given.File(__file__, "{file}")'
     elif spec.binding == "torch":
         compiled = [name for name in sources if name.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
-        given = f"__file__, {literal(study_name(called))}, {literal(compiled)}"
-        loads = f"_given = given.Extension({given})"
+        arguments = f"__file__, {literal(study_name(called))}, {literal(compiled)}"
+        loads = f"_given = given.Extension({arguments})"
     else:
         raise UsageError(
             f"the solution {called} is in {spec.language} with the binding "

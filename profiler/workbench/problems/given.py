@@ -1,6 +1,5 @@
-"""What the modules of a study made from a problem call: the user's files, inputs, references.
-
-Imported without torch too, so every function imports it for itself.
+"""Provide what the modules of a study made from a problem call: the user's files, inputs,
+references.
 """
 
 from __future__ import annotations
@@ -42,38 +41,38 @@ class Dotted:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, *given: Any, **keywords: Any) -> Any:
-        return _copied_view(self.function(*given, **keywords), (*given, *keywords.values()))
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return _copied_view(self.function(*arguments, **keywords), (*arguments, *keywords.values()))
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         parts = self.name.split(".")
-        found: Any = importlib.import_module(parts[0])
-        for at, part in enumerate(parts[1:], start=1):
+        value: Any = importlib.import_module(parts[0])
+        for depth, name in enumerate(parts[1:], start=1):
             try:
-                found = getattr(found, part)
+                value = getattr(value, name)
             except AttributeError:
                 try:
-                    found = importlib.import_module(".".join(parts[: at + 1]))
+                    value = importlib.import_module(".".join(parts[: depth + 1]))
                 except ImportError:
-                    raise unknown(f"name in {'.'.join(parts[:at])}", part, dir(found)) from None
-        if not callable(found):
+                    raise unknown(f"name in {'.'.join(parts[:depth])}", name, dir(value)) from None
+        if not callable(value):
             raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
-        function: Callable[..., Any] = found
+        function: Callable[..., Any] = value
         return function
 
 
-def _copied_view(out: Any, given: Iterable[Any]) -> Any:
+def _copied_view(out: Any, arguments: Iterable[Any]) -> Any:
     """A view of an argument, such as torch.t gives, in memory of its own: it is to be compared with
     a kernel that writes a result.
     """
     import torch
 
-    tensors = [one for one in given if isinstance(one, torch.Tensor)]
-    if not isinstance(out, torch.Tensor) or any(out is one for one in tensors):
+    tensors = [tensor for tensor in arguments if isinstance(tensor, torch.Tensor)]
+    if not isinstance(out, torch.Tensor) or any(out is tensor for tensor in tensors):
         return out
     memory = out.untyped_storage().data_ptr()
-    is_view = any(one.untyped_storage().data_ptr() == memory for one in tensors)
+    is_view = any(tensor.untyped_storage().data_ptr() == memory for tensor in tensors)
     return out.clone(memory_format=torch.contiguous_format) if is_view else out
 
 
@@ -86,11 +85,11 @@ class WithoutRuns(SourceFileLoader):
         self, data: Any, path: Any, *, _optimize: int = -1
     ) -> Any:
         tree = ast.parse(data, path)
-        own, lost, kept = functions(tree), set[str](), []
+        defined, lost, kept = functions(tree), set[str](), []
         for node in tree.body:
             if _profiles(node):
                 lost |= _stored(node)
-            elif not _runs(node, own, lost):
+            elif not _runs(node, defined, lost):
                 kept.append(node)
         tree.body = kept
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
@@ -108,21 +107,21 @@ def _profiles(node: ast.stmt) -> bool:
 
 
 def _stored(node: ast.stmt) -> set[str]:
-    found = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {n.id for n in found if isinstance(n.ctx, ast.Store)}
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
-def _runs(node: ast.stmt, own: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
-    """Whether it only prints, uses names that are ``lost``, or calls one of its ``own`` functions
-    that is a test or a benchmark.
+def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
+    """Whether it only prints, uses names that are ``lost``, or calls one of the ``defined``
+    functions that is a test or a benchmark.
     """
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
     name = ast.unparse(node.value.func).partition(".")[0]
     if name == "print" or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
         return True
-    marks = [ast.unparse(mark) for mark in own[name].decorator_list] if name in own else []
-    return name in own and (
+    marks = [ast.unparse(mark) for mark in defined[name].decorator_list] if name in defined else []
+    return name in defined and (
         _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
     )
 
@@ -190,10 +189,10 @@ class File:
             del sys.modules[name]
         if folder != self.path.parent:
             package = _packages.setdefault(self.beside, {})
-            own = dotted(self.path.relative_to(folder))
-            sys.modules.update({n: module for n, module in package.items() if n != own})
+            this_module = dotted(self.path.relative_to(folder))
+            sys.modules.update({n: module for n, module in package.items() if n != this_module})
             importlib.invalidate_caches()
-            module = importlib.import_module(own)
+            module = importlib.import_module(this_module)
             package.update(_below(folder))
             return module
         name = f"{OWN}given_{self.path.stem}"
@@ -212,9 +211,9 @@ class File:
 
 def _below(folder: Path) -> dict[str, ModuleType]:
     files = (p for p in folder.iterdir() if p.suffix == ".py" or (p / INIT).is_file())
-    own = {path.stem for path in files}
-    found = {name: m for name, m in sys.modules.items() if name.partition(".")[0] in own}
-    return {name: module for name, module in found.items() if not name.startswith(OWN)}
+    stems = {path.stem for path in files}
+    modules = {name: m for name, m in sys.modules.items() if name.partition(".")[0] in stems}
+    return {name: module for name, module in modules.items() if not name.startswith(OWN)}
 
 
 class Extension(File):
@@ -229,23 +228,23 @@ class Extension(File):
         from torch.utils.cpp_extension import load
 
         folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
-        found: ModuleType = load(
+        built: ModuleType = load(
             name=self.name,
             sources=[str(folder / name) for name in self.sources],
             extra_include_paths=[str(folder)],
             extra_cuda_cflags=["-lineinfo"],
         )
-        return found
+        return built
 
 
 def compiled(file: File, name: str) -> Callable[..., Any]:
     import torch
 
-    known = vars(file).setdefault("compiled", {})
-    if name not in known:
-        known[name] = torch.compile(getattr(file, name))
-    found: Callable[..., Any] = known[name]
-    return found
+    by_name = vars(file).setdefault("compiled", {})
+    if name not in by_name:
+        by_name[name] = torch.compile(getattr(file, name))
+    function_compiled: Callable[..., Any] = by_name[name]
+    return function_compiled
 
 
 STRUCTURE = "structure"  # the input that tells how the others stand together
@@ -270,11 +269,11 @@ class Empty:
     def new(self) -> torch.Tensor:
         import torch
 
-        found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
-        return self.make(found) if self.make else found
+        tensor = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        return self.make(tensor) if self.make else tensor
 
     def widened(self) -> Empty:
-        """Of doubles, where it is of floating-point numbers."""
+        """Return one of doubles, where it is of floating-point numbers."""
         import torch
 
         return (
@@ -331,13 +330,13 @@ def larger(inputs: Inputs) -> Inputs:
     """
     import torch
 
-    found = dict(inputs)
+    scaled = dict(inputs)
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1:
-            found[name] = value * 4
+            scaled[name] = value * 4
             if value.dim():
-                found[name][:1] *= 8
-    return found
+                scaled[name][:1] *= 8
+    return scaled
 
 
 def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -361,7 +360,7 @@ def named(values: Any, names: Sequence[str]) -> Inputs:
     if not isinstance(values, tuple | list):
         values = (values,)
     if len(values) > len(names):
-        names = [f"input_{at}" for at in range(len(values))]
+        names = [f"input_{index}" for index in range(len(values))]
     return dict(zip(names, values, strict=False))
 
 
@@ -372,23 +371,23 @@ def structured(data: Any, names: Sequence[str]) -> Inputs:
     """
     import torch
 
-    found: Inputs = {}
+    leaves: Inputs = {}
 
     def visit(value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
-            found[name] = value
+            leaves[name] = value
             return Leaf(name)
         if isinstance(value, dict):
-            return {key: visit(part, _joined(name, key)) for key, part in value.items()}
+            return {key: visit(item, _joined(name, key)) for key, item in value.items()}
         if isinstance(value, tuple | list):
-            known = names if value is data and len(names) == len(value) else range(len(value))
-            outer = "" if value is data and known is names else name
-            parts = [visit(p, _joined(outer, k)) for k, p in zip(known, value, strict=True)]
+            keys = names if value is data and len(names) == len(value) else range(len(value))
+            outer = "" if value is data and keys is names else name
+            parts = [visit(p, _joined(outer, k)) for k, p in zip(keys, value, strict=True)]
             return type(value)(parts) if type(value) in (tuple, list) else tuple(parts)
         return value
 
     tree = visit(data, "data")
-    return {STRUCTURE: tree, **found}
+    return {STRUCTURE: tree, **leaves}
 
 
 def _joined(outer: str, name: object) -> str:
@@ -402,7 +401,7 @@ def rebuilt(inputs: Inputs) -> Any:
         if isinstance(value, Leaf):
             return inputs[value.name]
         if isinstance(value, dict):
-            return {key: visit(part) for key, part in value.items()}
+            return {key: visit(item) for key, item in value.items()}
         if isinstance(value, tuple | list):
             return type(value)(map(visit, value))
         return value
@@ -411,7 +410,7 @@ def rebuilt(inputs: Inputs) -> Any:
 
 
 def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
-    """With what is only written into made anew for every call."""
+    """Replace inputs that are only written into: each call makes them anew."""
     return {
         name: Empty(tuple(value.shape), value.stride(), value.dtype, value.device)
         if name in destinations
@@ -427,7 +426,8 @@ def filled(inputs: Inputs) -> tuple[Inputs, tuple[torch.Tensor, ...]]:
 
 
 def listed(make: Callable[[], Any], names: Sequence[str], generator: torch.Generator) -> Inputs:
-    """What ``get_inputs()`` of a KernelBench problem gives, by name and on the generator's device.
+    """Call ``get_inputs()`` of a KernelBench problem; give the inputs by name, on the generator's
+    device.
 
     It draws from torch's own generator, which is seeded for it.
     """
@@ -442,18 +442,18 @@ def listed(make: Callable[[], Any], names: Sequence[str], generator: torch.Gener
 
 
 def case(generate: Callable[..., Any], shape: Shape, generator: torch.Generator) -> Any:
-    """What ``generate_input()`` of a GPU MODE task gives for a case: with a seed of its own, where
-    the case has one, since every draw must be another.
+    """Call ``generate_input()`` of a GPU MODE task for a case; with a seed of its own, where the
+    case has one, since every draw must be another.
     """
     import os
 
     # Its references ask for deterministic results, of which cuBLAS gives none without this.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    given = dict(shape)
-    if isinstance(given.get("seed"), int):
-        given["seed"] = (int(given["seed"]) + generator.initial_seed()) % MOST_SEED
+    arguments = dict(shape)
+    if isinstance(arguments.get("seed"), int):
+        arguments["seed"] = (int(arguments["seed"]) + generator.initial_seed()) % MOST_SEED
     with seeded(generator):
-        return generate(**given)
+        return generate(**arguments)
 
 
 def workload(
@@ -475,22 +475,22 @@ def workload(
         return tuple(axis if isinstance(axis, int) else int(shape[axis]) for axis in axes)
 
     def made_as(name: str, axes: Sequence[int | str] | None, dtype: torch.dtype) -> Any:
-        known = shape.get(name)
-        if isinstance(known, str):
-            return stored(Path(beside).parent / known).to(generator.device)
-        if known is not None:
-            return known
+        stored_value = shape.get(name)
+        if isinstance(stored_value, str):
+            return stored(Path(beside).parent / stored_value).to(generator.device)
+        if stored_value is not None:
+            return stored_value
         return (
             drawn((), dtype, generator).item()
             if axes is None
             else drawn(sizes(axes), dtype, generator)
         )
 
-    found = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
+    made = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
     for name, (axes, dtype) in outputs.items():
         like = torch.empty(sizes(axes or ()), dtype=getattr(torch, dtype), device="meta")
-        found[name] = Empty(tuple(like.shape), like.stride(), like.dtype, generator.device)
-    return found
+        made[name] = Empty(tuple(like.shape), like.stride(), like.dtype, generator.device)
+    return made
 
 
 def stored(place: Path) -> torch.Tensor:
@@ -498,19 +498,19 @@ def stored(place: Path) -> torch.Tensor:
 
     path, _, key = str(place).rpartition(":")
     with safe_open(path, framework="pt") as file:
-        found: torch.Tensor = file.get_tensor(key)
-    return found
+        tensor: torch.Tensor = file.get_tensor(key)
+    return tensor
 
 
 def call(function: Callable[..., Any], inputs: Inputs, *, data: bool = False) -> Any:
-    """What a function makes of the inputs: one tensor, or several.
+    """Call a function on the inputs: it makes one tensor, or several.
 
-    ``data``: they are its one argument, put together again. Of a function that returns nothing,
-    what it was given to write into.
+    ``data``: they are its one argument, put together again. For a function that returns nothing,
+    the result is what it was given to write into.
     """
     whole, fresh = filled(inputs)
-    given, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
-    return _of(function, given, fresh, keywords)
+    arguments, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
+    return _of(function, arguments, fresh, keywords)
 
 
 _needs_gradients: set[Callable[..., Any]] = set()
@@ -518,7 +518,7 @@ _needs_gradients: set[Callable[..., Any]] = set()
 
 def _of(
     function: Callable[..., Any],
-    given: Iterable[Any],
+    arguments: Iterable[Any],
     fresh: Sequence[Any],
     keywords: Inputs | None = None,
 ) -> Any:
@@ -527,32 +527,32 @@ def _of(
     """
     import torch
 
-    given, keywords = tuple(given), keywords or {}
-    wanted = any(getattr(v, "requires_grad", False) for v in (*given, *keywords.values()))
+    arguments, keywords = tuple(arguments), keywords or {}
+    wanted = any(getattr(v, "requires_grad", False) for v in (*arguments, *keywords.values()))
     try:
         with torch.set_grad_enabled(wanted or function in _needs_gradients):
-            out = function(*given, **keywords)
+            out = function(*arguments, **keywords)
     except RuntimeError as error:
         if "does not require grad" not in str(error) or function in _needs_gradients:
             raise
         _needs_gradients.add(function)
         with torch.enable_grad():
-            out = function(*given, **keywords)
-    return own_results(fresh if out is None and fresh else out, (*given, *keywords.values()))
+            out = function(*arguments, **keywords)
+    return own_results(fresh if out is None and fresh else out, (*arguments, *keywords.values()))
 
 
-def own_results(out: Any, given: Sequence[Any]) -> Any:
-    """Without the plain values of a tuple and the inputs that it hands back, if tensors of its own
-    are left.
+def own_results(out: Any, inputs: Sequence[Any]) -> Any:
+    """Leave out the plain values of a tuple and the inputs that it hands back, if tensors of its
+    own are left.
     """
     import torch
 
     if not isinstance(out, tuple | list):
         return out
-    known = {v.untyped_storage().data_ptr() for v in given if isinstance(v, torch.Tensor)}
-    tensors = [part for part in out if isinstance(part, torch.Tensor)]
-    made = [part for part in tensors if part.untyped_storage().data_ptr() not in known]
-    nested = any(isinstance(part, tuple | list | dict) for part in out)
+    input_memory = {v.untyped_storage().data_ptr() for v in inputs if isinstance(v, torch.Tensor)}
+    tensors = [item for item in out if isinstance(item, torch.Tensor)]
+    made = [item for item in tensors if item.untyped_storage().data_ptr() not in input_memory]
+    nested = any(isinstance(item, tuple | list | dict) for item in out)
     return only(out if nested else made or tensors or out)
 
 
@@ -564,15 +564,19 @@ def one(inputs: Inputs, name: str) -> Any:
 
 
 def afterwards(inputs: Inputs, out: Any, changed: Sequence[str]) -> Any:
-    """What a call returned that is none of its inputs, then those that it ``changed``."""
+    """Return the results of a call that are none of its inputs, then the inputs that it
+    ``changed``.
+    """
     if not changed:
         return out
     left = {name: inputs[name] for name in changed}
     if isinstance(out, dict):
         return {**out, **left}
     made = out if isinstance(out, tuple | list) else () if out is None else (out,)
-    given = {value.data_ptr() for value in inputs.values() if hasattr(value, "data_ptr")}
-    return only((*(one for one in made if one.data_ptr() not in given), *left.values()))
+    addresses = {value.data_ptr() for value in inputs.values() if hasattr(value, "data_ptr")}
+    return only(
+        (*(tensor for tensor in made if tensor.data_ptr() not in addresses), *left.values())
+    )
 
 
 def only(out: Any) -> Any:
@@ -595,36 +599,36 @@ def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inpu
         return list(inputs.values()), {}
     kinds = {parameter.kind for parameter in parameters}
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    found = {p.name: inputs[p.name] for p in named if p.name in inputs}
-    rest = {name: value for name, value in inputs.items() if name not in found}
-    if not found and inspect.Parameter.VAR_POSITIONAL in kinds:
+    by_name = {p.name: inputs[p.name] for p in named if p.name in inputs}
+    rest = {name: value for name, value in inputs.items() if name not in by_name}
+    if not by_name and inspect.Parameter.VAR_POSITIONAL in kinds:
         return list(inputs.values()), {}
     others = {}
     if inspect.Parameter.VAR_KEYWORD in kinds:
         others, rest = rest, {}
     for parameter in sorted(named, key=lambda p: p.default is not p.empty):
-        if parameter.name in found or not rest:
+        if parameter.name in by_name or not rest:
             continue
         required = parameter.default is parameter.empty
         name = next((n for n, v in rest.items() if required or _is_tensor(v)), None)
         if name is not None:
-            found[parameter.name] = rest.pop(name)
+            by_name[parameter.name] = rest.pop(name)
     if left := [name for name, value in rest.items() if _is_tensor(value)]:
         raise UsageError(
             f"{getattr(function, '__name__', function)}{inspect.signature(function)} takes no "
             f"'{left[0]}'",
             hint="inputs go to the parameters of their names: rename the input or the parameter",
         )
-    given: list[Any] = []
-    for at, parameter in enumerate(named):
-        by_position = parameter.kind is parameter.POSITIONAL_ONLY or at == len(given)
+    positional: list[Any] = []
+    for place, parameter in enumerate(named):
+        by_position = parameter.kind is parameter.POSITIONAL_ONLY or place == len(positional)
         if parameter.kind is parameter.KEYWORD_ONLY or not by_position:
             continue
-        if parameter.name in found:
-            given.append(found.pop(parameter.name))
-        elif parameter.kind is parameter.POSITIONAL_ONLY and found:
-            given.append(parameter.default)
-    return given, {**found, **others}
+        if parameter.name in by_name:
+            positional.append(by_name.pop(parameter.name))
+        elif parameter.kind is parameter.POSITIONAL_ONLY and by_name:
+            positional.append(parameter.default)
+    return positional, {**by_name, **others}
 
 
 def _is_tensor(value: Any) -> bool:
@@ -650,10 +654,10 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            given = dict(kwargs or {})
-            if given.get("dtype") is torch.float32:
-                given["dtype"] = torch.float64
-            return func(*args, **given)
+            options = dict(kwargs or {})
+            if options.get("dtype") is torch.float32:
+                options["dtype"] = torch.float64
+            return func(*args, **options)
 
     def wide(value: Any) -> Any:
         if isinstance(value, Empty):
@@ -662,28 +666,30 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
             return value.double() if value.is_floating_point() else value.clone()
         return value
 
-    own = {name: wide(value) for name, value in inputs.items()}
+    widened_inputs = {name: wide(value) for name, value in inputs.items()}
     with torch.no_grad(), Widened():  # type: ignore[no-untyped-call]
-        out = function(own)
-    return doubles(_with_changed(own, out, changed, {n: wide(inputs[n]) for n in changed}))
+        out = function(widened_inputs)
+    return doubles(
+        _with_changed(widened_inputs, out, changed, {n: wide(inputs[n]) for n in changed})
+    )
 
 
 def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
     """A reference in the precision of its inputs, which it may change; ``changed`` as above."""
     import torch
 
-    own = {name: _copied(value) for name, value in inputs.items()}
+    copies = {name: _copied(value) for name, value in inputs.items()}
     with torch.no_grad():
-        out = function(own)
-    return doubles(_with_changed(own, out, changed, {n: inputs[n] for n in changed}))
+        out = function(copies)
+    return doubles(_with_changed(copies, out, changed, {n: inputs[n] for n in changed}))
 
 
-def _with_changed(own: Inputs, out: Any, changed: Sequence[str], before: Inputs) -> Any:
+def _with_changed(called_with: Inputs, out: Any, changed: Sequence[str], before: Inputs) -> Any:
     import torch
 
-    if any(torch.equal(own[name], before[name]) for name in changed):
+    if any(torch.equal(called_with[name], before[name]) for name in changed):
         return out
-    return afterwards(own, out, changed)
+    return afterwards(called_with, out, changed)
 
 
 def _copied(value: Any) -> Any:
@@ -700,7 +706,7 @@ def doubles(out: Any) -> Any:
     if isinstance(out, torch.Tensor):
         return out.detach().double() if out.is_floating_point() else out.detach()
     if isinstance(out, dict):
-        return {name: doubles(part) for name, part in out.items()}
+        return {name: doubles(item) for name, item in out.items()}
     if isinstance(out, tuple | list):
         return tuple(map(doubles, out))
     return out
@@ -708,8 +714,8 @@ def doubles(out: Any) -> Any:
 
 def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
     """Why a format's own check refuses an output, "" where it does not."""
-    own = {n: v.new() if isinstance(v, Empty) else _copied(v) for n, v in inputs.items()}
-    result = check(rebuilt(own), out)
+    called_with = {n: v.new() if isinstance(v, Empty) else _copied(v) for n, v in inputs.items()}
+    result = check(rebuilt(called_with), out)
     good, why = result if isinstance(result, tuple) else (not result, str(result or ""))
     return "" if good else f"check_implementation() refuses it: {why or 'without a reason'}"
 
@@ -720,14 +726,14 @@ def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
     """
     import torch
 
-    known = {n: v for n, v in inputs.items() if not isinstance(v, Empty)}
-    tensors = [value for value in known.values() if isinstance(value, torch.Tensor)]
+    present = {n: v for n, v in inputs.items() if not isinstance(v, Empty)}
+    tensors = [value for value in present.values() if isinstance(value, torch.Tensor)]
     with torch.no_grad():
         try:
             return only(function(*tensors))
         except TypeError as error:
             refused = error
-        for others, keywords in (((), {"dim": -1}), (list(known.values())[len(tensors) :], {})):
+        for others, keywords in (((), {"dim": -1}), (list(present.values())[len(tensors) :], {})):
             try:
                 return only(function(*tensors, *others, **keywords))
             except TypeError:
@@ -736,7 +742,7 @@ def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False) -> Any:
-    """In the order of the inputs, whatever the parameters are called; see ``call``.
+    """Call a function in the order of the inputs, whatever the parameters are called; see ``call``.
 
     ``reads``: without what is only written into.
     """
@@ -756,7 +762,9 @@ def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
     """
     results = list(out) if isinstance(out, tuple | list) else [out]
     last = results[-len(names) :]
-    if [getattr(one, "shape", None) for one in last] != [inputs[name].shape for name in names]:
+    if [getattr(tensor, "shape", None) for tensor in last] != [
+        inputs[name].shape for name in names
+    ]:
         return out
     for name, result in zip(names, last, strict=True):
         if result.data_ptr() != inputs[name].data_ptr():
@@ -813,11 +821,11 @@ class Network:
 
 
 def _with_parameters(model: Any, like: Any) -> Any:
-    """With those of the other one where names and shapes are the same; else they are its own, of
-    the same seed.
+    """Give a model the parameters of the other one where names and shapes are the same; else they
+    are its own, of the same seed.
     """
-    state, own = like.state_dict(), model.state_dict()
-    if {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in own.items()}:
+    state, mine = like.state_dict(), model.state_dict()
+    if {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in mine.items()}:
         model.load_state_dict(state)
     return model
 
@@ -835,14 +843,16 @@ def _annotation(node: ast.expr) -> str:
 
 def _decorated(tree: ast.Module) -> dict[str, str]:
     nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = {n.name: next(filter(None, map(_annotation, n.decorator_list)), "") for n in nodes}
-    return {name: called for name, called in found.items() if called}
+    annotations = {
+        n.name: next(filter(None, map(_annotation, n.decorator_list)), "") for n in nodes
+    }
+    return {name: called for name, called in annotations.items() if called}
 
 
 def ranges_of(tree: ast.Module, node: ast.FunctionDef) -> dict[str, list[ast.stmt]]:
     decorated = _decorated(tree)
-    found = [_ranges_in(statement, decorated) for statement in node.body]
-    return {name: body for each in found for name, body in each.items()}
+    ranges = [_ranges_in(statement, decorated) for statement in node.body]
+    return {name: body for by_name in ranges for name, body in by_name.items()}
 
 
 def _ranges_in(statement: ast.stmt, decorated: Mapping[str, str]) -> dict[str, list[ast.stmt]]:
@@ -879,13 +889,13 @@ class Annotated(File):
         """All that stands before the first range binds."""
         import torch
 
-        given = {
+        arguments = {
             name: getattr(torch, str(value)[6:]) if str(value).startswith("torch.") else value
             for name, value in shape.items()
         }
         with seeded(generator):
-            found: Inputs = self._parts[0](**given)
-        return found
+            inputs: Inputs = self._parts[0](**arguments)
+        return inputs
 
     def range(self, name: str, inputs: Inputs) -> Any:
         """The tensors that a range binds, or writes into."""
@@ -899,7 +909,7 @@ class Annotated(File):
 
     @cached_property
     def _parts(self) -> tuple[Callable[..., Inputs], Mapping[str, Callable[..., Any]]]:
-        """What stands before the ranges, and each range by its name."""
+        """The statements before the ranges, and each range by its name."""
         text = self.path.read_text(encoding="utf-8")
         tree = ast.parse(text, filename=str(self.path))
         node = next(
@@ -910,17 +920,17 @@ class Annotated(File):
         names = sorted({*parameters(node), *_bound(setup)})
         back = ast.parse("locals()", mode="eval").body
         made = _function("setup", node.args, [*setup, ast.Return(back)])
-        parts = [_function(f"range_{at}", _keywords(names), _returning(body))
-                 for at, body in enumerate(ranges.values())]  # fmt: skip
+        parts = [_function(f"range_{index}", _keywords(names), _returning(body))
+                 for index, body in enumerate(ranges.values())]  # fmt: skip
         module = ast.fix_missing_locations(ast.Module([made, *parts], []))
         space = dict(vars(self.module))
         exec(compile(module, str(self.path), "exec"), space)
-        return space["setup"], {name: space[f"range_{at}"] for at, name in enumerate(ranges)}
+        return space["setup"], {name: space[f"range_{index}"] for index, name in enumerate(ranges)}
 
 
 def _bound(body: list[ast.stmt]) -> list[str]:
-    found = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
-    return list(dict.fromkeys(n.id for n in found if isinstance(n.ctx, ast.Store)))
+    names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
+    return list(dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store)))
 
 
 def _function(name: str, args: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
@@ -938,7 +948,7 @@ def _keywords(names: list[str]) -> ast.arguments:
 
 
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """With what it binds as a tuple; a bare call at its end counts as bound."""
+    """Return what it binds as a tuple; a bare call at its end counts as bound."""
     *before, last = body
     if isinstance(last, ast.Expr):
         bind = ast.Assign([ast.Name(RESULT, ast.Store())], last.value)
@@ -957,9 +967,9 @@ def _stand_in() -> ModuleType:
                 raise AttributeError(name)
             return Nothing(f"{self.__name__}.{name}")
 
-        def __call__(self, *given: Any, **keywords: Any) -> Any:
+        def __call__(self, *arguments: Any, **keywords: Any) -> Any:
             """A decorator gives its function; one with arguments, and a range, give this."""
-            return given[0] if len(given) == 1 and callable(given[0]) else self
+            return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else self
 
         def __enter__(self) -> None:
             return None

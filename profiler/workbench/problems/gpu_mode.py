@@ -71,10 +71,10 @@ def read(request: Request) -> Problem:
     submission = _submission(request, path, folder)
     files = _files(task, folder, submission)
     reference = parsed(folder / task.sources.get(REFERENCE, REFERENCE))
-    for part in (GENERATE, CHECK, KERNEL):
-        if part not in bound(reference):
+    for function in (GENERATE, CHECK, KERNEL):
+        if function not in bound(reference):
             raise UsageError(
-                f"{folder.name}/{REFERENCE} defines no {part}",
+                f"{folder.name}/{REFERENCE} defines no {function}",
                 hint=f"a task has {GENERATE}(), {CHECK}() and the reference {KERNEL}()",
             )
     if ENTRY not in bound(parsed(submission)):
@@ -83,13 +83,13 @@ def read(request: Request) -> Problem:
             hint=f"a submission is a function {ENTRY}(data)",
         )
     names = literal(_unpacked(reference))
-    own = Versus(
+    reference_call = Versus(
         f"{REFERENCE}:{KERNEL}",
         f'_reference = given.File(__file__, "{REFERENCE}")',
         f"given.call(_reference.{KERNEL}, inputs, data=True)",
         KERNEL,
     )
-    references = modules(compared_with(request, folder, [own]), files)
+    references = modules(compared_with(request, folder, [reference_call]), files)
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
     return Problem(
@@ -101,16 +101,16 @@ def read(request: Request) -> Problem:
         files=files,
         shapes=shapes,
         default_shape=timed[-1],
-        loads=own.loads,
+        loads=reference_call.loads,
         made=f"given.structured(given.case(_reference.{GENERATE}, shape, generator), {names})",
-        expression=own.expression,
+        expression=reference_call.expression,
         baseline=calling(
             f"{submission.name}:{ENTRY}",
             f'_given = given.File(__file__, "{SUBMITTED}")',
             f"given.call(_given.{ENTRY}, inputs, data=True)",
         ),
         references=references,
-        against=own.called,
+        against=reference_call.called,
         accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
     )
 
@@ -153,7 +153,7 @@ def _submission(request: Request, path: Path, folder: Path) -> Path:
 
 
 def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
-    found = {}
+    contents = {}
     for name, source in task.sources.items():
         if source == SUBMISSION or name == EVAL:
             continue
@@ -164,9 +164,9 @@ def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
                 hint="a task is a folder of its checkout: the files around it belong to it",
             )
         require_readable(file, bounds.BESIDE)
-        found[name] = file.read_bytes()
-    found.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
-    return found | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
+        contents[name] = file.read_bytes()
+    contents.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
+    return contents | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
 
 
 def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:
@@ -178,14 +178,16 @@ def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:
 
 
 def _unpacked(tree: ast.Module) -> list[str]:
-    """What the reference calls the parts of its data: of ``a, b, out = data``."""
+    """Name the parts of the data as the reference does: by ``a, b, out = data``."""
     node = functions(tree).get(KERNEL)
     names: Sequence[str] = ()
     for statement in ast.walk(node) if node else ():
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
             target = statement.targets[0]
-            own = statement.value.id == (node.args.args[0].arg if node and node.args.args else "")
-            if own and isinstance(target, ast.Tuple):
+            is_data = statement.value.id == (
+                node.args.args[0].arg if node and node.args.args else ""
+            )
+            if is_data and isinstance(target, ast.Tuple):
                 names = [t.id for t in target.elts if isinstance(t, ast.Name)]
     return list(names) if len(set(names)) == len(names) else []
 

@@ -79,10 +79,12 @@ def read(request: Request) -> Problem:
     eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
     compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
     references = compared_with(request, path.parent, [eager] if solution else [], compiled)
-    own = f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
+    tried_with = (
+        f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
+    )
     return Problem(
         kind=FORMAT.label,
-        what=f"{path.name}, {FORMAT.label}, {own}",
+        what=f"{path.name}, {FORMAT.label}, {tried_with}",
         name=path.stem,
         title=f"{name} of {tried}",
         files=files,

@@ -39,10 +39,10 @@ FILE = "_given"
 
 def decorator(node: ast.FunctionDef) -> ast.expr | None:
     """``@nsight.analyze.kernel``, with or without arguments."""
-    for each in node.decorator_list:
-        called = each.func if isinstance(each, ast.Call) else each
+    for candidate in node.decorator_list:
+        called = candidate.func if isinstance(candidate, ast.Call) else candidate
         if ast.unparse(called) in ("nsight.analyze.kernel", "analyze.kernel"):
-            return each
+            return candidate
     return None
 
 
@@ -78,8 +78,8 @@ def read(request: Request) -> Problem:
     ]
     files = together(path)
     references = compared_with(request, path.parent, ranges_too)
-    own = f"{FILE}.range({literal(tried)}, inputs)"
-    expression = references[0].expression if request.versus else own
+    range_call = f"{FILE}.range({literal(tried)}, inputs)"
+    expression = references[0].expression if request.versus else range_call
     loads = [load, *([references[0].loads] if request.versus else [])]
     return Problem(
         kind=FORMAT.label,
@@ -93,7 +93,7 @@ def read(request: Request) -> Problem:
         loads="\n".join(dict.fromkeys(loads)),
         made=f"{FILE}.setup(shape, generator)",
         expression=expression,
-        baseline=calling(f"{path.name}:{tried}", load, own),
+        baseline=calling(f"{path.name}:{tried}", load, range_call),
         references=modules(references, files),
         against=references[0].called if request.versus else "",
         itself=not request.versus,
@@ -102,22 +102,22 @@ def read(request: Request) -> Problem:
 
 
 def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:
-    known = {n: node for n, node in functions(tree).items() if decorator(node) is not None}
+    decorated = {n: node for n, node in functions(tree).items() if decorator(node) is not None}
     if request.function:
-        if request.function not in known:
-            raise unknown(f"function for nsight-python in {path.name}", request.function, known)
-        return known[request.function]
-    if len(known) > 1:
+        if request.function not in decorated:
+            raise unknown(f"function for nsight-python in {path.name}", request.function, decorated)
+        return decorated[request.function]
+    if len(decorated) > 1:
         raise UsageError(
-            f"{path.name} has several functions for nsight-python: {', '.join(known)}",
-            hint=f"name one: {path.name}:{next(iter(known))}",
+            f"{path.name} has several functions for nsight-python: {', '.join(decorated)}",
+            hint=f"name one: {path.name}:{next(iter(decorated))}",
         )
-    return next(iter(known.values()))
+    return next(iter(decorated.values()))
 
 
 def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
-    found = decorator(node)
-    words = found.keywords if isinstance(found, ast.Call) else []
+    mark = decorator(node)
+    words = mark.keywords if isinstance(mark, ast.Call) else []
     return next((word.value for word in words if word.arg == name), None)
 
 
@@ -139,13 +139,13 @@ def _shapes(
             f"{path}:{node.lineno}: {node.name}() has no configuration",
             hint=f"--input '{names[0]}=1024' gives one, or configs= in its decorator",
         )
-    found: dict[str, GivenShape] = {}
+    shapes: dict[str, GivenShape] = {}
     for row in rows:
         values = row if isinstance(row, tuple | list) else (row,)
-        given = {n: _parameter(path, v) for n, v in zip(names, values, strict=False)}
-        label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in given.items())
-        found[study_name(label) if label else "given"] = GivenShape(given)
-    return found
+        values_by_name = {n: _parameter(path, v) for n, v in zip(names, values, strict=False)}
+        label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in values_by_name.items())
+        shapes[study_name(label) if label else "given"] = GivenShape(values_by_name)
+    return shapes
 
 
 def _parameter(path: Path, value: object) -> Parameter:
@@ -161,19 +161,19 @@ def _parameter(path: Path, value: object) -> Parameter:
 
 def _called_with(path: Path, tree: ast.Module, name: str) -> list[Any]:
     """Arguments of the calls of a function in the file: its ``configs=``, else plain values."""
-    found: list[Any] = []
+    calls: list[Any] = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != name:
             continue
         configs = next((word.value for word in node.keywords if word.arg == "configs"), None)
         try:
             if configs is not None:
-                found += _evaluated(path, tree, configs)
+                calls += _evaluated(path, tree, configs)
             elif node.args:
-                found.append(tuple(ast.literal_eval(argument) for argument in node.args))
+                calls.append(tuple(ast.literal_eval(argument) for argument in node.args))
         except (ValueError, TypeError):
             continue
-    return found
+    return calls
 
 
 class _Named:
@@ -182,8 +182,8 @@ class _Named:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, part: str) -> _Named:
-        return _Named(f"{self._name}.{part}")
+    def __getattr__(self, name: str) -> _Named:
+        return _Named(f"{self._name}.{name}")
 
     def __str__(self) -> str:
         return self._name
@@ -203,8 +203,8 @@ def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
     module = ast.Module([*statements, ast.Assign([ast.Name("_configs", ast.Store())], configs)], [])
     with users_code(path, "has configurations that cannot be read"):
         exec(compile(ast.fix_missing_locations(module), str(path), "exec"), space)
-    found = space["_configs"]
-    return list(found) if isinstance(found, Iterable) else [found]
+    configurations = space["_configs"]
+    return list(configurations) if isinstance(configurations, Iterable) else [configurations]
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -53,15 +53,14 @@ def largest(shapes: Mapping[str, GivenShape], most: int) -> tuple[dict[str, Give
 
 @dataclass(frozen=True)
 class Problem:
-    """What a user's files say, as the parts of a study.
+    """The parts of a study that a user's files give.
 
     ``files`` are copied beside ``study.py``, by name; ``what`` tells them apart from other formats
     in the first line of the output. ``made`` is an expression for the inputs, a dict by name, of
-    ``shape`` and ``generator``.
-    ``expression`` is one for the reference, of the dict ``inputs``, and ``exact`` another for it in
-    double precision, "" where the first takes doubles; ``accepts`` one for the format's own check
-    of ``inputs`` and ``out``, "" where it has none. ``loads`` are lines of ``study.py`` that these
-    need.
+    ``shape`` and ``generator``. ``expression`` is one for the reference, of the dict ``inputs``,
+    and ``exact`` another for it in double precision, "" where the first takes doubles; ``accepts``
+    one for the format's own check of ``inputs`` and ``out``, "" where it has none. ``loads`` are
+    lines of ``study.py`` that these need.
 
     ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
     the reference is the baseline in float64. ``kind`` is the label of the format. ``compiles``: the

@@ -42,17 +42,17 @@ def read(request: Request) -> Problem:
     tree = parsed(path)
     function = pick(path, tree, request.function)
     node = functions(tree).get(function)
-    known = parameters(node) if node else []
+    names = parameters(node) if node else []
     made = [read_input(text) for text in request.inputs]
     has_inputs = INPUTS in functions(tree)
-    own = own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}
-    taken = [one for one in made if one.name not in own]
+    defaults = own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}
+    taken = [item for item in made if item.name not in defaults]
     if not has_inputs:
         require_inputs(path, function, node, taken)
     elif node:
-        require_parameters(function, node, [one.name for one in taken], own)
+        require_parameters(function, node, [item.name for item in taken], defaults)
     inside, files = gathered(path)
-    shape = own | {one.name: one.parameter for one in made if not one.is_none}
+    shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
     load, call = (
         f'{FILE} = given.File(__file__, "{inside}")',
         f"given.call({FILE}.{function}, inputs)",
@@ -70,8 +70,8 @@ def read(request: Request) -> Problem:
     has_own = REFERENCE in functions(tree) and not request.versus
     references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
     itself = not references or references[0] is compiled
-    given = "{}" if not has_inputs else _own_inputs(tree, known)
-    shown = f"its function {function}({', '.join(known)})"
+    drawn = "{}" if not has_inputs else _own_inputs(tree, names)
+    shown = f"its function {function}({', '.join(names)})"
     return Problem(
         kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: {shown}",
@@ -81,7 +81,7 @@ def read(request: Request) -> Problem:
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         default_shape=DEFAULT_SHAPE,
         loads=f"{load}\n{'' if itself else references[0].loads}",
-        made=f"{given} | {made_text(taken)}" if taken else given,
+        made=f"{drawn} | {made_text(taken)}" if taken else drawn,
         expression=call if itself else references[0].expression,
         baseline=calling(f"{path.name}:{function}", load, call),
         references=modules(references, files),
@@ -91,14 +91,14 @@ def read(request: Request) -> Problem:
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:
-    known = functions(tree)
+    defined = functions(tree)
     candidates = [
         name
-        for name, node in known.items()
+        for name, node in defined.items()
         if not name.startswith("_") and name not in NOT_TRIED and not is_kernel(node)
     ]
     if wanted:
-        if wanted in known and is_kernel(known[wanted]):
+        if wanted in defined and is_kernel(defined[wanted]):
             raise UsageError(
                 f"{path.name}:{wanted} is a kernel, which a function of Python launches",
                 hint=f"name that function: {', '.join(candidates) or 'the file has none'}",
@@ -131,7 +131,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
 
 
 def wrapped(path: Path, name: str, is_class: bool) -> str:
-    """What to write where the file has a class or an attribute in place of a function."""
+    """Return what to write where the file has a class or an attribute in place of a function."""
     before = f"model = {name}().cuda()\n    " if is_class else ""
     return (
         f"add a function that calls it, and try {path.name}:run\n"
@@ -142,7 +142,7 @@ def wrapped(path: Path, name: str, is_class: bool) -> str:
 def is_kernel(node: ast.FunctionDef) -> bool:
     """Whether a decorator makes it a kernel, which only a launch can call."""
     called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(ast.unparse(each) in JIT for each in called)
+    return any(ast.unparse(mark) in JIT for mark in called)
 
 
 def require_inputs(
@@ -150,13 +150,13 @@ def require_inputs(
 ) -> None:
     """Raises UsageError where a parameter has no value, or a value no parameter."""
     names = [one.name for one in made]
-    known = parameters(node) if node else names
+    names_taken = parameters(node) if node else names
     open_ended = node is None or node.args.kwarg is not None or node.args.vararg is not None
     required = required_parameters(node) if node else []
     missing = [name for name in required if name not in names]
     if not made or (missing and not open_ended):
-        named = ", ".join(missing or known) or "its tensors"
-        first = (missing or known or ["x"])[0]
+        named = ", ".join(missing or names_taken) or "its tensors"
+        first = (missing or names_taken or ["x"])[0]
         raise UsageError(
             f"{path.name} has no inputs() and no --input gives {named} of {function}()",
             hint=f"--input '{first}=randn(4096,8192)' for a tensor, --input '{first}=8192' for a "
@@ -172,25 +172,25 @@ def require_parameters(
     """Raises UsageError for a value that no parameter takes, of the function or of the ``shape``
     that its ``inputs()`` has.
     """
-    known = parameters(node)
-    wrong = [name for name in names if name not in known]
+    accepted = parameters(node)
+    wrong = [name for name in names if name not in accepted]
     if wrong and node.args.kwarg is None and node.args.vararg is None:
         also = f" or of {INPUTS}()" if shape else ""
         raise UsageError(
             f"--input gives '{wrong[0]}', which is no parameter of {function}(){also}",
-            hint=nearest(wrong[0], [*known, *shape]),
+            hint=nearest(wrong[0], [*accepted, *shape]),
         )
 
 
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
-    """Of ``inputs(rows=4096)``: they are the shape."""
+    """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
     if len(names) != len(defaults):
         raise UsageError(
             f"{path}:{node.lineno}: inputs() has a parameter without a default",
             hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
         )
-    found: dict[str, Parameter] = {}
+    values: dict[str, Parameter] = {}
     for name, default in zip(names, defaults, strict=True):
         try:
             value = ast.literal_eval(default) if default is not None else None
@@ -201,23 +201,25 @@ def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
                 f"{path}:{node.lineno}: the default of '{name}' in inputs() is no number or text",
                 hint="such as def inputs(rows=4096)",
             )
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _own_inputs(tree: ast.Module, names: Sequence[str]) -> str:
     taken = parameters(functions(tree)[INPUTS])
-    own = ", ".join(f"{name}=shape[{literal(name)}]" for name in taken)
-    return f"given.named({FILE}.{INPUTS}({own}), {literal(list(names))})"
+    keywords = ", ".join(f"{name}=shape[{literal(name)}]" for name in taken)
+    return f"given.named({FILE}.{INPUTS}({keywords}), {literal(list(names))})"
 
 
 def made_text(made: Sequence[Made]) -> str:
-    """Those of ``--input`` as a dict: tensors from what the shape says, values as they are."""
+    """Write the inputs of ``--input`` as a dict: tensors from what the shape says, values as they
+    are.
+    """
     parts = [
-        f"{literal(one.name)}: given.made(shape[{literal(one.name)}], generator)"
-        if one.call
-        else f"{literal(one.name)}: {None if one.is_none else f'shape[{literal(one.name)}]'}"
-        for one in made
+        f"{literal(item.name)}: given.made(shape[{literal(item.name)}], generator)"
+        if item.call
+        else f"{literal(item.name)}: {None if item.is_none else f'shape[{literal(item.name)}]'}"
+        for item in made
     ]
     return f"{{{', '.join(parts)}}}"
 

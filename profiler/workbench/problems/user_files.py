@@ -1,11 +1,5 @@
-"""What a user names: files, with those that they import or open, and what options say of them.
-
-Options are read as Python, and nothing of them runs before it is known to be safe:
-
---input  'x=randn(4096, 8192, dtype=float16)'   a tensor, made on the GPU from fresh numbers
---input  'n=1024'                               a plain value, or text: mode=tanh
---vs     'torch.softmax(x, dim=-1)'             a call of inputs and plain values
---launch 'softmax[(rows,), 256](x, out, cols)'  a launch, also as softmax<<<rows, 256>>>(...)
+"""Read what a user names: files, with those that they import or open, and what options say
+of them.
 """
 
 from __future__ import annotations
@@ -85,7 +79,7 @@ def _plain(node: ast.expr) -> bool:
 
 def read_input(text: str) -> Made:
     """Raises UsageError for what is neither a tensor nor a plain value."""
-    name, equals, expression = (part.strip() for part in text.partition("="))
+    name, equals, expression = (piece.strip() for piece in text.partition("="))
     if not equals or not name.isidentifier():
         raise UsageError(f"--input '{text}' gives no name and value", hint=INPUT_HINT)
     node = _parsed(expression, INPUT_HINT)
@@ -115,17 +109,17 @@ def _value(text: str, node: ast.expr) -> Parameter:
 
 
 def _dtype(option: str, node: ast.Call) -> str:
-    """That of a call, "" for none. Raises UsageError for one that torch has not, and for any other
-    keyword.
+    """Return the dtype of a call, "" for none. Raises UsageError for one that torch has not, and
+    for any other keyword.
     """
-    found = ""
+    name = ""
     for keyword in node.keywords:
         if keyword.arg != "dtype":
             raise UsageError(f"{option}: '{keyword.arg}' cannot be given", hint="only dtype=")
-        found = ast.unparse(keyword.value).removeprefix("torch.").strip("'\"")
-        if found not in DTYPES:
-            raise UsageError(f"{option}: unknown dtype '{found}'", hint=nearest(found, DTYPES))
-    return found
+        name = ast.unparse(keyword.value).removeprefix("torch.").strip("'\"")
+        if name not in DTYPES:
+            raise UsageError(f"{option}: unknown dtype '{name}'", hint=nearest(name, DTYPES))
+    return name
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,9 @@ class Call:
 
 
 def read_call(text: str) -> Call:
-    """Of ``--vs``. Raises UsageError for anything but a name, or a call of plain arguments."""
+    """Read the value of ``--vs``. Raises UsageError for anything but a name, or a call of plain
+    arguments.
+    """
     hint = "such as --vs torch.softmax or --vs 'torch.softmax(x, dim=-1)'"
     node = _parsed(text, hint)
     if _dotted(node):
@@ -168,7 +164,7 @@ class LaunchCall:
 
 
 def read_launch(text: str, names: Collection[str]) -> LaunchCall:
-    """Of ``--launch``; ``names`` are the inputs and outputs. Raises UsageError."""
+    """Read the value of ``--launch``; ``names`` are the inputs and outputs. Raises UsageError."""
     match = _CHEVRONS.fullmatch(text)
     kernel, rest = ("", text)
     if match:
@@ -194,7 +190,7 @@ def read_launch(text: str, names: Collection[str]) -> LaunchCall:
 def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
     """Name and expression of ``--output 'out=empty_like(x)'``. Raises UsageError."""
     hint = "such as --output 'out=empty_like(x)' or --output 'sums=empty(x.shape[0])'"
-    name, equals, expression = (part.strip() for part in text.partition("="))
+    name, equals, expression = (piece.strip() for piece in text.partition("="))
     node = _parsed(expression, hint) if equals and name.isidentifier() else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise UsageError(f"--output '{text}' gives no name and tensor", hint=hint)
@@ -204,7 +200,7 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
         )
     dtype = _dtype(f"--output '{text}'", node)
     _check_sizes(f"--output '{text}'", node.args, names, hint)
-    parts = [ast.unparse(part) for part in node.args]
+    parts = [ast.unparse(piece) for piece in node.args]
     parts += [f"dtype=torch.{dtype}"] if dtype else []
     parts += [] if node.func.id.endswith("_like") else ["device='cuda'"]
     return name, f"torch.{node.func.id}({', '.join(parts)})"
@@ -212,7 +208,7 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
 
 def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
     """Raises UsageError for anything but sizes, numbers, arithmetic and inputs."""
-    for node in (node for part in parts for node in ast.walk(part)):
+    for node in (node for expression in parts for node in ast.walk(expression)):
         wrong = ""
         if isinstance(node, ast.Name) and node.id not in {*names, *_FUNCTIONS}:
             wrong = f"'{node.id}' is no input or output; {nearest(node.id, names)}"
@@ -223,15 +219,15 @@ def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str],
 
 
 def literal(value: object) -> str:
-    """As it is written in the modules of a study, with double quotes."""
+    """Write a value as the modules of a study do, with double quotes."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
     if isinstance(value, list | tuple):
         parts = ", ".join(map(literal, value))
-        one = "," if isinstance(value, tuple) and len(value) == 1 else ""
-        return f"[{parts}]" if isinstance(value, list) else f"({parts}{one})"
+        comma = "," if isinstance(value, tuple) and len(value) == 1 else ""
+        return f"[{parts}]" if isinstance(value, list) else f"({parts}{comma})"
     return repr(value)
 
 
@@ -280,8 +276,8 @@ def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
     imports = list(_imports(parsed(path)))
     levels = max((level for level, _, _ in imports), default=0)
     root = package_root(path)
-    own = path.relative_to(root).parts[0]
-    if not levels and not any(module.partition(".")[0] == own for _, module, _ in imports):
+    package = path.relative_to(root).parts[0]
+    if not levels and not any(module.partition(".")[0] == package for _, module, _ in imports):
         return path.name, together(path)
     if len(path.relative_to(root).parts) <= levels:
         root = path.parents[levels]
@@ -299,12 +295,12 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
     study needs for itself.
     """
     folder = top or path.parent
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     queue = [path.relative_to(folder).as_posix()]
     while queue:
         name = posixpath.normpath(queue.pop(0))
         file = folder / name
-        if name in found or name.startswith("..") or no_file(file):
+        if name in contents or name.startswith("..") or no_file(file):
             continue
         if file.suffix in TEXT:
             require_readable(file, bounds.SOURCE)
@@ -314,10 +310,10 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
             raise UsageError(
                 f"{file} has a name that a study needs for itself", hint="call the file otherwise"
             )
-        found[name] = file.read_bytes()
+        contents[name] = file.read_bytes()
         if file.suffix in TEXT:
             queue += _named(file, folder, name)
-    return found
+    return contents
 
 
 def _named(file: Path, top: Path, name: str) -> Iterator[str]:
@@ -325,11 +321,11 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
     inside = name.rpartition("/")[0]
     beside = f"{inside}/" if inside else ""
     if file.suffix != ".py":
-        yield from (beside + one for one in _INCLUDE.findall(text))
+        yield from (beside + included for included in _INCLUDE.findall(text))
         return
-    for one in _NAMED_FILE.findall(text):
-        if not one.startswith(("/", "..")):
-            yield from dict.fromkeys((one, beside + one))
+    for included in _NAMED_FILE.findall(text):
+        if not included.startswith(("/", "..")):
+            yield from dict.fromkeys((included, beside + included))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -339,9 +335,9 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
         starts = [beside + up] if level else dict.fromkeys(("", beside))
         for start in starts:
             base = start + module.replace(".", "/")
-            modules = [f"{base}/{each}" for each in names]
-            yield from (f"{part}.py" for part in (base, *modules))
-            yield from (f"{part}/{INIT}" for part in modules)
+            modules = [f"{base}/{imported}" for imported in names]
+            yield from (f"{stem}.py" for stem in (base, *modules))
+            yield from (f"{stem}/{INIT}" for stem in modules)
             if not names or not all(stands(top / f"{m}.py") or stands(top / m) for m in modules):
                 yield f"{base}/{INIT}"
 
@@ -370,13 +366,13 @@ def classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
 
 def bound(tree: ast.Module) -> set[str]:
     """All names that the top of a file binds: also ``softmax = Softmax.apply``."""
-    found = {*functions(tree), *classes(tree)}
+    names = {*functions(tree), *classes(tree)}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
-        found |= {t.id for t in targets if isinstance(t, ast.Name)}
+        names |= {t.id for t in targets if isinstance(t, ast.Name)}
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name for alias in node.names}
-    return found
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
 
 
 def parameters(node: ast.FunctionDef) -> list[str]:
@@ -416,29 +412,29 @@ class Versus:
 
 
 def compared_with(
-    request: Request, folder: Path, own: Sequence[Versus], compiled: Versus | None = None
+    request: Request, folder: Path, references: Sequence[Versus], compiled: Versus | None = None
 ) -> list[Versus]:
-    """What ``--vs`` names, then the references that a format has of its ``own``. ``compiled`` is
-    what ``--vs compile`` means. Raises what ``find_versus`` does.
+    """List what ``--vs`` names, then the references of the format. ``compiled`` is what ``--vs
+    compile`` means. Raises what ``find_versus`` does.
     """
     if compiled and request.versus == COMPILE:
-        return [compiled, *own]
-    return [*([find_versus(request, folder)] if request.versus else []), *own]
+        return [compiled, *references]
+    return [*([find_versus(request, folder)] if request.versus else []), *references]
 
 
 def modules(references: Sequence[Versus], files: dict[str, bytes]) -> tuple[Module, ...]:
     """Variants of the references, whose files are added to those of a problem. Raises UsageError
     where two different files have one name.
     """
-    for one in references:
-        for name in one.files.keys() & files.keys():
-            if one.files[name] not in (files[name], b"") and files[name]:
+    for reference in references:
+        for name in reference.files.keys() & files.keys():
+            if reference.files[name] not in (files[name], b"") and files[name]:
                 raise UsageError(
-                    f"{name} of --vs {one.called} has the name of a file that is tried",
+                    f"{name} of --vs {reference.called} has the name of a file that is tried",
                     hint=f"copy one of them to another name than {Path(name).name}",
                 )
-        files |= {n: data for n, data in one.files.items() if data or n not in files}
-    return tuple(one.module(files) for one in references)
+        files |= {n: data for n, data in reference.files.items() if data or n not in files}
+    return tuple(reference.module(files) for reference in references)
 
 
 def find_versus(request: Request, folder: Path) -> Versus:
@@ -491,10 +487,10 @@ def _of_file(text: str, folder: Path) -> Versus:
     if not function and len(candidates) == 1:
         function = candidates[0]
     if not function or function not in bound(tree):
-        known = ", ".join(candidates) or "none"
+        functions_listed = ", ".join(candidates) or "none"
         raise UsageError(
             f"--vs {text} names no function of {path.name}",
-            hint=f"write --vs {path.name}:FUNCTION, one of: {known}",
+            hint=f"write --vs {path.name}:FUNCTION, one of: {functions_listed}",
         )
     name, files = gathered(path)
     loads = f'_versus = given.File(__file__, "{name}")'

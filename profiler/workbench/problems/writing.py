@@ -17,7 +17,7 @@ WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
 @dataclass(frozen=True)
 class TrialFacts:
-    """What one trial run of a problem found that its files do not say.
+    """Facts that one trial run of a problem found, and its files do not say.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
     ``exact``: the reference takes doubles. ``bytes`` are by shape, each as it prints. ``absolute``
@@ -92,8 +92,8 @@ def _plain(text: str) -> str:
 
 def study_text(problem: Problem, facts: TrialFacts) -> str:
     shapes = "".join(
-        f"    {literal(name)}: Shape({_shape(given.parameters, given.timed, name, problem)}),\n"
-        for name, given in problem.shapes.items()
+        f"    {literal(name)}: Shape({_shape(shape.parameters, shape.timed, name, problem)}),\n"
+        for name, shape in problem.shapes.items()
     )
     plain = problem.expression
     exact, changed = problem.exact or plain, "" if problem.itself else ", in_place"
@@ -154,17 +154,19 @@ def _shape(parameters: Mapping[str, object], timed: bool, name: str, problem: Pr
     flags = {} if timed else {"profiled": False}
     if timed and name != problem.default_shape:
         flags["captured"] = False
-    own = all(key.isidentifier() and key not in ("profiled", "captured") for key in parameters)
-    given = {**flags, **parameters} if own else flags
-    said = [f"{key}={literal(value)}" for key, value in given.items()]
-    return ", ".join([*said, *([] if own else [f"**{literal(dict(parameters))}"])])
+    are_names = all(
+        key.isidentifier() and key not in ("profiled", "captured") for key in parameters
+    )
+    written = {**flags, **parameters} if are_names else flags
+    said = [f"{key}={literal(value)}" for key, value in written.items()]
+    return ", ".join([*said, *([] if are_names else [f"**{literal(dict(parameters))}"])])
 
 
 def ladder_text(problem: Problem) -> str:
     references = "".join(
         f"\n[[reference]]\nvariant = {_toml(module.name)}\ntitle = {_toml(module.called)}\n"
-        + ("primary = true\n" if at == 0 else "")
-        for at, module in enumerate(problem.references)
+        + ("primary = true\n" if index == 0 else "")
+        for index, module in enumerate(problem.references)
     )
     return (
         f"schema_version = 1\ntitle = {_toml(problem.title)}\n\n[[step]]\n"
