@@ -39,7 +39,7 @@ from workbench.run.protocol import SessionsJob
 from workbench.run.worker.guard import Guard
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.instances import Loader
-from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
+from workbench.run.worker.timing.session import LONG_MICROSECONDS, Listeners, TimingProcess
 from workbench.run.worker.timing.timed_gpu import switch_contexts
 from workbench.study.values import Shape, Tolerance
 from workbench.words import HEADLINE, NodeKind
@@ -136,7 +136,7 @@ def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProce
 
     guard = Guard(folder, job.sources)
     loader = Loader(folder, {}, guard)
-    return TimingProcess(job, study, loader, guard, fail, lambda name: None, lambda event: None)
+    return TimingProcess(job, study, loader, guard, Listeners(fail))
 
 
 def product(point: Point, folder: Path) -> tuple[float, float]:

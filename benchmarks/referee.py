@@ -67,7 +67,7 @@ from workbench.run.worker.startup import ENVIRONMENT
 from workbench.run.worker.timing.instances import Group, Instance, Loader, SessionSetup
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.rounds import EVERY, Rounds, order_of
-from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.session import Listeners, TimingProcess
 from workbench.run.worker.timing.timed_gpu import TimedGpu, switch_contexts
 from workbench.study.config import TimingSettings
 from workbench.study.params import add_shapes
@@ -144,12 +144,7 @@ def session(case: Case, answer: Connection) -> None:
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    def ignore(*_: object) -> None:
-        pass
-
-    process = TimingProcess(
-        opened.job, opened.study, opened.loader, opened.guard, fail, ignore, ignore
-    )
+    process = TimingProcess(opened.job, opened.study, opened.loader, opened.guard, Listeners(fail))
     groups = Group(case.variant), Group(case.variant, control=True)
     for _ in range(INSTANCES):
         for group in random.sample(groups, len(groups)):

@@ -104,7 +104,7 @@ def timed(folder: Path) -> None:
     from workbench.run.worker.correctness import check_variant
     from workbench.run.worker.guard import Guard
     from workbench.run.worker.timing.instances import Loader
-    from workbench.run.worker.timing.session import TimingProcess
+    from workbench.run.worker.timing.session import Listeners, TimingProcess
 
     kernels, every = laid_out(folder), list(points())
     sources: dict[str, tuple[str, ...]] = {p.name: (f"{p.name}.py", "kernels.cu") for p in every}
@@ -125,9 +125,7 @@ def timed(folder: Path) -> None:
                 study="honest", shape="it", params={}, sources=sources, references=(), controls=(),
                 sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
             )  # fmt: skip
-            process = TimingProcess(
-                job, study, loader, guard, fail, lambda name: None, lambda event: None
-            )
+            process = TimingProcess(job, study, loader, guard, Listeners(fail))
             one.session = process.session(0, [point.name], alone=False)
             one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
             calls = process.calls.get(point.name, [()])

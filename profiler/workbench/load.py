@@ -488,18 +488,19 @@ class _EvidenceReader:
         if name not in self.common:
             study, step = self.study, self.study.ladder.step(name)
             variant = study.variants[name]
+            drawn = unseen_shapes(study, name) if step and step.parent and self.samples else None
+            front_ends = front_ends_of(source_files(study, variant)) if self.samples else ()
+            texts = source_texts(study, variant) if self.sources else {}
+            of_sources = self.prints.of_sources(name)
+            prints = {shape: self._print(study, shape, name) for shape in study.shapes}
             record = store.variant_record(self.folder, name)
-            recorded = record.checks
             self.common[name] = _Common(
-                build=_against(record.build, self.prints.of_sources(name)),
-                recorded=recorded,
-                checks={
-                    shape: _against(recorded.get(shape), self._print(study, shape, name))
-                    for shape in study.shapes
-                },
-                drawn=unseen_shapes(study, name) if step and step.parent and self.samples else None,
-                front_ends=front_ends_of(source_files(study, variant)) if self.samples else (),
-                texts=source_texts(study, variant) if self.sources else {},
+                build=_against(record.build, of_sources),
+                recorded=record.checks,
+                checks={s: _against(record.checks.get(s), mark) for s, mark in prints.items()},
+                drawn=drawn,
+                front_ends=front_ends,
+                texts=texts,
             )
         return self.common[name]
 

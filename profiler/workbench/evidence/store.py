@@ -290,11 +290,15 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
     return records, parts
 
 
+def _recorded(path: Path, kind: type[R]) -> R | None:
+    """Read a record; None without a file."""
+    return read(path, kind) if is_there(path) else None
+
+
 def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
     """Name to parameters of recorded shapes that the study did not list when measured."""
-    paths = (folder.shape(path.name) for path in folder.shapes)
-    records = (read(path, DerivedShape) for path in paths if is_there(path))
-    return {record.shape: record.parameters for record in records}
+    records = (_recorded(folder.shape(path.name), DerivedShape) for path in folder.shapes)
+    return {record.shape: record.parameters for record in records if record}
 
 
 def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
@@ -302,9 +306,9 @@ def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
     for one that is damaged or of another GPU.
     """
     path = folder.ceilings
-    if not is_there(path):
+    file = _recorded(path, CeilingsFile)
+    if file is None:
         return None
-    file = read(path, CeilingsFile)
     gpu = file.provenance.gpu
     if gpu is None:
         why = f"{path} is damaged: its provenance has no `gpu`"
@@ -316,14 +320,14 @@ def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
 
 def variant_record(folder: EvidenceFolder, variant: str) -> VariantRecord:
     """Empty without a file."""
-    path = folder.variant(variant)
-    return read(path, VariantRecord) if is_there(path) else VariantRecord(variant=variant)
+    record = _recorded(folder.variant(variant), VariantRecord)
+    return record or VariantRecord(variant=variant)
 
 
 def captures_at(folder: EvidenceFolder, shape: str) -> Mapping[str, CaptureIndex]:
     """Return the captures at a shape by variant; empty without a file."""
-    path = folder.captures(shape)
-    return read(path, Captures).captures if is_there(path) else {}
+    record = _recorded(folder.captures(shape), Captures)
+    return record.captures if record else {}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
-from workbench.derive.figures import Figure, StallTime, compare_times, figures, stall_times
+from workbench.derive.figures import Figure, StallTime, compare_times, stall_times
 from workbench.derive.largest_changes import LargestChanges, largest_changes
 from workbench.derive.matching import MATCHED, LaunchPair, Matching
 from workbench.judge.findings import Finding, finding
@@ -36,10 +36,9 @@ def compare(
     before: Capture,
     after: Capture,
     names: tuple[str, str],
-    computed: tuple[Mapping[str, Figure], Mapping[str, Figure]] | None = None,
+    computed: tuple[Mapping[str, Figure], Mapping[str, Figure]],
 ) -> Comparison:
-    """``names`` are what the two are called; ``computed`` their figures, if they are there."""
-    old, new = computed or (figures(before.metrics), figures(after.metrics))
+    """Compare two captures; ``names`` are what the two are called, ``computed`` their figures."""
     parts = duration_parts(before.metrics), duration_parts(after.metrics)
     factors = speedup_factors(parts[0], parts[1], names) if parts[0] and parts[1] else None
     return Comparison(
@@ -49,7 +48,7 @@ def compare(
         stall_microseconds=tuple(
             compare_times(stall_times(before.metrics), stall_times(after.metrics))
         ),
-        largest_changes=largest_changes(old, new, factors),
+        largest_changes=largest_changes(*computed, factors),
     )
 
 

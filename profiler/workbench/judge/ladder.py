@@ -751,6 +751,7 @@ def _row(
     if needs and status == Status.MISSING:
         problem = finding("missing.package", f"not collected: it needs {needs}", package=needs)
     stale = status == Status.STALE
+    accuracy = None if stale else accuracy_of(evidence.checks)
     timed = not stale and status != Status.FAILED
     timing = view.times.together(variant) if timed else None
     parent = step.parent if step and judged else None
@@ -770,7 +771,7 @@ def _row(
         problem=problem,
         regimes=in_regimes(view.times, view.ladder, variant, parent) if timed else {},
         call=timing.timing.nodes.get(variant, ()) if timing else (),
-        accuracy=None if stale else accuracy_of(evidence.checks),
+        accuracy=accuracy,
         shapes_dropped=judged.shapes_dropped if judged else (),
         figures=evidence.figures if capture else {},
         stalls=stall_shares(capture.metrics) if capture else {},

@@ -222,7 +222,7 @@ class Server:
         from workbench.run.worker.device import environment
         from workbench.run.worker.guard import Guard, Tampered
         from workbench.run.worker.timing.instances import Loader
-        from workbench.run.worker.timing.session import TimingProcess
+        from workbench.run.worker.timing.session import Listeners, TimingProcess
 
         torch.zeros(1, device="cuda")
         if not self.reported:
@@ -241,10 +241,8 @@ class Server:
             else:
                 self.fail(name, error)
 
-        timing = TimingProcess(
-            *(self.job, study, loader, guard, fail, self.current, self.heard, sent),
-            cool=self.cool,
-        )
+        listeners = Listeners(fail, self.current, self.heard, sent)
+        timing = TimingProcess(self.job, study, loader, guard, listeners, self.cool)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs, timed = timing.setup.inputs, None

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from types import ModuleType
@@ -62,10 +63,20 @@ ROUNDING = 1e-9
 AUDIT_SECONDS = 1.5  # after which an audit begins only if it is due in this session
 
 
-class TimingProcess:
-    """This process times a job's variants. It calls ``fail`` for those that cannot be timed, and
-    ``heard`` with its progress.
+@dataclass(frozen=True)
+class Listeners:
+    """The functions that a session calls: ``fail`` for variants that cannot be timed, ``current``
+    with who is at work, ``heard`` with its progress, ``sent`` with each sample.
     """
+
+    fail: Callable[[str, BaseException], None]
+    current: Callable[[str], None] = lambda name: None
+    heard: Callable[[Round], None] = lambda progress: None
+    sent: Callable[[tuple[int, str, float]], None] = lambda sample: None
+
+
+class TimingProcess:
+    """This process times a job's variants, and tells ``listeners`` of it."""
 
     CHANGING = ("round", "wanted", "instances", "out", "calls", "throttled", "reasons")
 
@@ -75,17 +86,14 @@ class TimingProcess:
         study: ModuleType,
         loader: Loader,
         guard: Guard,
-        fail: Callable[[str, BaseException], None],
-        current: Callable[[str], None],
-        heard: Callable[[Round], None],
-        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
+        listeners: Listeners,
         cool: bool = False,
     ) -> None:
         """``cool``: the last session of these variants never ran into the power limit."""
         self.job, self.study, self.cool = job, study, cool
         self.shape = study.shapes[job.shape]
-        self.guard, self.fail, self.current, self.heard = guard, fail, current, heard
-        self.sent = sent
+        self.guard, self.fail, self.current = guard, listeners.fail, listeners.current
+        self.heard, self.sent = listeners.heard, listeners.sent
         self.wanted = job.rounds
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         gpu = TimedGpu()
