@@ -156,7 +156,7 @@ def _figure_change(
     size: float,
 ) -> FigureChange:
     old, new = before[spec.id], after[spec.id]
-    part, words = _part(spec.part, factors, before, after)
+    share, words = _part(spec.part, factors, before, after)
     return FigureChange(
         figure=spec.id,
         label=new.label,
@@ -165,7 +165,7 @@ def _figure_change(
         unit=new.unit,
         metric=new.metric,
         surprise=size,
-        part=part,
+        part=share,
         speaks_of=words,
     )
 

@@ -53,7 +53,7 @@ class LaunchGroup:
 
 
 def groups(launches: Sequence[Launch]) -> list[LaunchGroup]:
-    """By signature and launch shape, the most time first."""
+    """Group launches by signature and launch shape, the most time first."""
     members = grouped(((launch.signature, launch.shape), launch) for launch in launches)
     made = [LaunchGroup(tuple(alike)) for alike in members.values()]
     return sorted(made, key=lambda group: group.rank)

@@ -187,9 +187,9 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
             raise ValueError("a line table with too many rows")
     parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
     from_zero = (
-        tuple(row._replace(address=row.address - part[0].address) for row in part)
-        for part in parts
-        if part
+        tuple(row._replace(address=row.address - sequence[0].address) for row in sequence)
+        for sequence in parts
+        if sequence
     )
     return [LineTable(rows, every) for rows in from_zero]
 

@@ -1,4 +1,4 @@
-"""Which source line an instruction of a launch is charged to.
+"""Find the source line that an instruction of a launch is charged to.
 
 - A sample belongs to the instruction that waits, which may be another than the sampled.
 - Code inlined from a library belongs to the line of the user's file that called it, where the line

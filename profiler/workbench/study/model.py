@@ -1,6 +1,6 @@
-"""What a study is made of, and its ladder, read from ``ablation.toml``: the only list of variants.
+"""Describe a study and its ladder, read from ``ablation.toml``: the only list of variants.
 
-Plain values: importing this costs nothing.
+These are plain values: importing this costs nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What the gpu really reaches: microbenchmarks of every ceiling. Runs in a worker of its own,
-``python -m workbench.run.worker.benchmarks job.json``, which imports no study.
+"""Measure what the GPU really reaches: microbenchmarks of every ceiling.
 
-A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of ``ROUND_MICROSECONDS`` once its
-rate is steady. Its value is the median round of the best setting: the best setting, because a
-ceiling is what can be had; the median, because one lucky round cannot be had again.
+They run in a worker of their own, ``python -m workbench.run.worker.benchmarks job.json``, which
+imports no study. A ceiling is tried in a few settings, each for ``ROUNDS`` rounds of
+``ROUND_MICROSECONDS`` once its rate is steady. Its value is the median round of the best setting:
+the best setting, because a ceiling is what can be had; the median, because one lucky round cannot
+be had again.
 """
 
 from __future__ import annotations

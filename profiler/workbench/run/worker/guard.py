@@ -1,5 +1,5 @@
-"""What the code of a variant does to the process that it shares with others, and which files it
-opens.
+"""Watch what the code of a variant does to the process that it shares with others, and which files
+it opens.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a variant's code may not change in the process that it shares with others. In the worker.
+"""Find what a variant's code has changed and may not, in the worker that it shares with others.
 
 Functions and classes of this package, of torch and of what clocks and draws, objects that measure,
-torch's settings, and what runs code later (hooks, signals, threads): noted before the first variant
-is loaded, compared after each has run, and put back, so that who changes them costs only itself. It
-is no defence against native code that writes memory.
+torch's settings, and what runs code later (hooks, signals, threads): they are noted before the
+first variant is loaded, compared after each has run, and put back, so that who changes them costs
+only itself. It is no defence against native code that writes memory.
 """
 
 from __future__ import annotations

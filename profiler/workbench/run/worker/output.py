@@ -1,4 +1,4 @@
-"""What ``run`` may return: its outputs by name, and in memory order. Runs in the worker."""
+"""Read what ``run`` returned: its outputs by name, and in memory order. Runs in the worker."""
 
 from __future__ import annotations
 

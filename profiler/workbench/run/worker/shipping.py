@@ -1,7 +1,8 @@
-"""What a package of a variant carries: ``python -m workbench.run.worker.shipping job.json``.
+"""Collect what a package of a variant carries: ``python -m workbench.run.worker.shipping
+job.json``.
 
-Compiles its kernels for named architectures, and draws the inputs of the shapes at which it is
-correct, without their values. Needs no GPU.
+It compiles the kernels for named architectures, and draws the inputs of the shapes at which the
+variant is correct, without their values. It needs no GPU.
 """
 
 from __future__ import annotations

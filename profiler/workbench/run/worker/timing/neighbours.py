@@ -1,4 +1,6 @@
-"""What the instances at a shape share: where inputs come from, and how outputs are read."""
+"""Share inputs and outputs among the instances at a shape: where inputs come from, and how outputs
+are read.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,8 @@ def copies_of_constants(moved: float, l2_bytes: int, bytes_each: int, free: floa
 
 @dataclass(frozen=True)
 class InputTables:
-    """Where the neighbours write the inputs of an instance: [tensors, 5] each, see neighbours.cu.
+    """Tables of where the neighbours write the inputs of an instance: [tensors, 5] each, see
+    neighbours.cu.
 
     ``indices`` are integers and flags, ``restored`` those that a call changes: both are written
     whole. None where there are none.
