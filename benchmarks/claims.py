@@ -115,7 +115,7 @@ def gpus() -> Iterator[Measured]:
     """Of the evidence of all studies, and of what its journals have."""
     evidence = ROOT / "ablations"
     timed = [one.timing.provenance for one in timings(evidence)]
-    files = [store.read(path, Captures) for path in evidence.rglob("captures.json")]
+    files = [store.read_record(path, Captures) for path in evidence.rglob("captures.json")]
     captured = [index.provenance for each in files for index in each.captures.values()]
     for what, every in (("timings with samples", timed), ("captures", captured)):
         yield _measured(what, [(one.gpu_uuid, one.date) for one in every])
@@ -211,7 +211,7 @@ def errors_in_bf16() -> float:
     workspace = find_workspace(ROOT)
     step = next(s.variant for s in reversed(workspace.study("attention").ladder.steps) if s.chooses)
     (path,) = (workspace.ablations / "attention").glob(f"evidence/*/variants/{step}.json")
-    known = store.read(path, VariantRecord).checks.values()
+    known = store.read_record(path, VariantRecord).checks.values()
     return max(one.times_reference or 0.0 for one in known)
 
 

@@ -42,7 +42,7 @@ def row(cells: Iterable[object]) -> str:
 def timings(evidence: Path) -> Iterator[TimedTogether]:
     """All that are recorded below a folder, at any shape."""
     for path in sorted(evidence.rglob("timings/*")):
-        timing = store.read(path, Timing)
+        timing = store.read_record(path, Timing)
         yield timed_together(path.name, timing, timing.fingerprints)
 
 

@@ -77,7 +77,7 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     (found,) = over_shapes(targets, versions)
     lines = {line.variant: line for line in found.variants}
     own = [lines.pop(version) for version in versions]
-    at_size = (filter(None, (line.at(shape) for line in own)) for shape in found.sizes)
+    at_size = (filter(None, (line.result_at(shape) for line in own)) for shape in found.sizes)
     points = tuple(point for point in (next(points, None) for points in at_size) if point)
     if len(points) < len(picked):
         return None

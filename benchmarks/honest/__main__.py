@@ -152,7 +152,7 @@ def profiled_here(folder: Path) -> None:
         one, study = timed[point.name], study_of(point)
         around = Neighbours(TimedGpu(), study, study.shapes["it"])
         inputs = around.inputs()
-        table = around.table(inputs)
+        table = around.input_tables(inputs)
         around.gpu.advance()
         around.write(table, 0)
 

@@ -428,7 +428,7 @@ class _EvidenceReader:
         return {
             name
             for name, fingerprint in timing.fingerprints.items()
-            if name in self.study.variants and self.prints.at(name, parameters) == fingerprint
+            if name in self.study.variants and self.prints.at_shape(name, parameters) == fingerprint
         }
 
     def _variant(
@@ -482,7 +482,7 @@ class _EvidenceReader:
         )
 
     def _print(self, study: Study, shape: str, name: str) -> str:
-        return self.prints.at(name, study.shapes[shape].parameters)
+        return self.prints.at_shape(name, study.shapes[shape].parameters)
 
     def _common(self, name: str) -> _Common:
         if name not in self.common:

@@ -218,7 +218,7 @@ def test_a_benchmark_that_fails_crashes_or_hangs_costs_only_itself(play: Play) -
         ended(ENVIRONMENT, *map(ceiling, names[5:]), Done()),
     )
     assert scripted.asked == [names, names[3:], names[5:]]
-    found = store.read(folder.ceilings, CeilingsFile)
+    found = store.read_record(folder.ceilings, CeilingsFile)
     assert set(found.ceilings) == {"dram", "fp32", *names[5:]}
     assert found.not_collected == {
         "l2": "no L2",
@@ -280,4 +280,4 @@ def test_it_writes_and_shows_what_was_measured(
     assert "no FP8 here" in out
     assert "no capture of this GPU is recorded" in err
     path = root / "ablations" / "scale" / "evidence" / "nvidia-h200" / "ceilings.json"
-    assert store.read(path, CeilingsFile).ceilings["fp32"].value == 1.9e13
+    assert store.read_record(path, CeilingsFile).ceilings["fp32"].value == 1.9e13

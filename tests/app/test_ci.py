@@ -174,7 +174,7 @@ from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
 
 found = repository_of(find_workspace(Path(sys.argv[1])))
-with found.worktrees() as trees, trees.at(found.commit("HEAD")):
+with found.worktrees() as trees, trees.workspace_at(found.commit("HEAD")):
     print("there", flush=True)
     time.sleep(600)
 """
@@ -264,11 +264,14 @@ def test_a_worktree_is_moved_and_nothing_of_its_first_commit_stays(made: Reposit
     made.commit("ignored")
     found = repository_of(find_workspace(made.workspace))
     with found.worktrees() as trees:
-        with trees.at(found.commit("HEAD")) as newer:
+        with trees.workspace_at(found.commit("HEAD")) as newer:
             left = newer.root / "kernels" / "scale" / "left.pyc"
             left.touch()
             (newer.root / KERNEL_FILE).write_text("edited")
-        with trees.at(found.commit("HEAD~2")) as older, trees.at(found.commit("HEAD")) as beside:
+        with (
+            trees.workspace_at(found.commit("HEAD~2")) as older,
+            trees.workspace_at(found.commit("HEAD")) as beside,
+        ):
             assert older.root == newer.root != beside.root
             assert not left.exists()
             assert "// one" not in (older.root / KERNEL_FILE).read_text()
@@ -281,7 +284,11 @@ def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> No
     found = repository_of(find_workspace(made.workspace))
     made.edit("workbench.toml", "study", "sudty")
     commit = found.commit("HEAD")
-    with found.worktrees() as trees, pytest.raises(WorkbenchError) as error, trees.at(commit):
+    with (
+        found.worktrees() as trees,
+        pytest.raises(WorkbenchError) as error,
+        trees.workspace_at(commit),
+    ):
         pass
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
 

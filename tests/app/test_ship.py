@@ -88,7 +88,7 @@ def shipped(package: Path) -> Shipped:
 
 
 def shipped_at(folder: Path, module: str) -> Shipped:
-    return store.read(folder / "torch-ext" / module / "provenance.json", Shipped)
+    return store.read_record(folder / "torch-ext" / module / "provenance.json", Shipped)
 
 
 # ---- the package -----------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_where_it_comes_from(package: Path) -> None:
 
 def test_the_timings_that_it_names_give_its_figures(package: Path) -> None:
     for time in shipped(package).times:
-        timing = store.read(EVIDENCE / time.file, Timing)
+        timing = store.read_record(EVIDENCE / time.file, Timing)
         again = timed(timing, "chosen", "eager", file=time.file)
         assert again == structs.replace(time, times_reference=None)  # which is of its check
         if time.shape == "8192x8192":

@@ -221,7 +221,7 @@ def test_functions_of_the_host_are_found_by_their_tokens(text: str, host: int) -
 
 
 def problem(file: str, launch: str) -> Any:
-    return cuda_file.read(
+    return cuda_file.read_cuda_file(
         Request(
             source=CU / file,
             inputs=("x=randn(64)", "n=64"),

@@ -203,7 +203,7 @@ def test_what_instances_chose_to_launch_is_on_record(
         assert last.ways == ({"fix1": (launched(256),)} if number else {})
     assert last.nodes["fix1"] == launched(32)
     (path,) = folder.timing_files("large")
-    assert store.read(path, Timing).ways == {"fix1": (launched(256),)}
+    assert store.read_record(path, Timing).ways == {"fix1": (launched(256),)}
     writer.drop_timing()
     again = writer.session(TimedSession(session=found, nodes=nodes), planned=3)
     assert again.ways == {}

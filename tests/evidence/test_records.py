@@ -67,37 +67,37 @@ def test_every_file_on_record_is_read_and_written_back_byte_for_byte(
     assert len(paths) > 50
     for path in paths:
         kind = Captures if path.name == "captures.json" else KINDS[path.parent.name]
-        store.write(tmp_path / "again.json", store.read(path, kind))
+        store.write(tmp_path / "again.json", store.read_record(path, kind))
         known = path.read_bytes().replace(NO_REPEATS, b"")
         assert (tmp_path / "again.json").read_bytes() == known, path
     timings = sorted(root.glob("ablations/*/evidence/*/*/timings/*"))
     assert {path.suffixes[-1] for path in timings} == {".zst"}
     for path in timings:
-        again = store.encoded(store.read(path, Timing), Path())
+        again = store.encoded(store.read_record(path, Timing), Path())
         assert again == store.unpacked(path, path.read_bytes()), path
 
 
 def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: Path) -> None:
     path = next(FIXTURE.glob("ablations/transpose/evidence/*/*/timings/*.json.zst"))
-    timing = store.read(path, Timing)
+    timing = store.read_record(path, Timing)
     found = []
     for name in ("one", "two"):
         store.write(tmp_path / f"{name}.json.zst", timing)
         found.append((tmp_path / f"{name}.json.zst").read_bytes())
     assert found[0] == found[1]
     two = tmp_path / "two.json.zst"
-    assert store.read(two, Timing) == timing
+    assert store.read_record(two, Timing) == timing
     for broken in (found[0][:-9], found[0][:200], b"", b"{}", found[0][:50] + found[0][60:]):
         two.write_bytes(broken)
         with pytest.raises(UsageError, match="cannot be read"):
-            store.read(two, Timing)
+            store.read_record(two, Timing)
 
 
 def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json.zst"
     path.write_bytes(compressed(bytes(bounds.HELD_ALWAYS + 1)))
     with pytest.raises(UsageError, match="holds too much"):
-        store.read(path, Timing)
+        store.read_record(path, Timing)
 
 
 def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:
@@ -115,17 +115,17 @@ def test_keys_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
     data["build"]["provenance"]["weather"] = {"outside": [1, 2]}
     path = tmp_path / "variant.json"
     path.write_text(json.dumps({**data, "later": True}))
-    assert store.read(path, VariantRecord) == store.read(whole, VariantRecord)
+    assert store.read_record(path, VariantRecord) == store.read_record(whole, VariantRecord)
 
 
 def test_what_is_as_its_fields_begin_is_not_written_and_read_all_the_same(tmp_path: Path) -> None:
     recorded = EVIDENCE / FILES["variant"]
-    record = store.read(recorded, VariantRecord)
+    record = store.read_record(recorded, VariantRecord)
     whole, path = told_in(recorded), tmp_path / "whole.json"
     whole["build"]["kernels"][0] |= {"spill_store_bytes": 0}
     next(iter(whole["checks"].values())).update(varies=False)
     path.write_text(json.dumps(whole))
-    assert store.read(path, VariantRecord) == record
+    assert store.read_record(path, VariantRecord) == record
     store.write(path, record)
     assert json.loads(path.read_bytes()) == told_in(recorded)
     written = path.read_text()
@@ -251,7 +251,9 @@ def folder(tmp_path: Path) -> EvidenceFolder:
 def load(path: Path) -> object:
     if path.name == "ceilings.json":
         return load_calibration(EvidenceFolder(path.parent))
-    return store.read(path, Captures if path.name == "captures.json" else KINDS[path.parent.name])
+    return store.read_record(
+        path, Captures if path.name == "captures.json" else KINDS[path.parent.name]
+    )
 
 
 def refused(folder: EvidenceFolder, name: str, data: bytes) -> UsageError:

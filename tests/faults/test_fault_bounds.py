@@ -64,12 +64,12 @@ def test_no_endless_or_large_file_is_tried(name: str, tmp_path: Path) -> None:
     path, given = tmp_path / name, () if name == "a.json" else ("x=randn(4)",)
     os.mkfifo(path)
     with pytest.raises(UsageError, match=f"{name} is no regular file"):
-        detect.read(Request(path, inputs=given))
+        detect.read_problem(Request(path, inputs=given))
     path.unlink()
     path.touch()
     os.truncate(path, 2 << 30)
     with pytest.raises(UsageError, match=f"{name} is larger than (16|64) MiB"):
-        detect.read(Request(path, inputs=given))
+        detect.read_problem(Request(path, inputs=given))
 
 
 def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "b.cuh").touch()
     os.truncate(tmp_path / "b.cuh", 2 << 30)
     with pytest.raises(UsageError, match=r"b\.cuh is larger than 16 MiB"):
-        detect.read(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
+        detect.read_problem(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
 
 
 @pytest.mark.parametrize(

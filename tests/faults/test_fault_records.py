@@ -107,7 +107,7 @@ changes = st.sampled_from(list(FILES)).flatmap(
 
 
 def load(path: Path, kind: type[Record] | None) -> object:
-    return store.read(path, kind) if kind else load_calibration(EvidenceFolder(path.parent))
+    return store.read_record(path, kind) if kind else load_calibration(EvidenceFolder(path.parent))
 
 
 def read(name: str, data: bytes, kind: type[Record] | None = None) -> str:

@@ -32,7 +32,7 @@ from pathlib import Path
 from workbench.evidence import journal, store
 from msgspec import structs
 from workbench.evidence.records import VariantRecord
-record = store.read(Path(sys.argv[1]), VariantRecord)
+record = store.read_record(Path(sys.argv[1]), VariantRecord)
 target = Path(sys.argv[2])
 print("ready", flush=True)
 number = 0
@@ -59,11 +59,11 @@ def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
     child.wait()
     child.stdout.close()
     if target.exists():
-        assert not_none(store.read(target, VariantRecord).build).error.strip("x") == ""
+        assert not_none(store.read_record(target, VariantRecord).build).error.strip("x") == ""
     left = list(target.parent.glob(".*")) if target.parent.exists() else []
     for path in left:
         os.utime(path, (0, 0))
-    store.write(target, store.read(BUILD, VariantRecord))
+    store.write(target, store.read_record(BUILD, VariantRecord))
     assert target.read_bytes() == BUILD.read_bytes()
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
@@ -166,16 +166,16 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     for name in ("1.json.zst", "2.json.zst", "3.json.zst"):
         (timings / name).write_bytes(session.read_bytes())
     (timings / "1.json.zst").write_text("{")
-    timed = set(store.read(session, Timing).fingerprints)
+    timed = set(store.read_record(session, Timing).fingerprints)
     remove_superseded(folder, SHAPE, "3.json", timed)
     assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json.zst", "3.json.zst"]
 
 
 def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:
-    recorded = store.read(EVIDENCE / SHAPE / "captures.json", Captures)
+    recorded = store.read_record(EVIDENCE / SHAPE / "captures.json", Captures)
     path = tmp_path / "captures.json"
     store.write(path, recorded)
-    assert store.read(path, Captures) == recorded
+    assert store.read_record(path, Captures) == recorded
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_umask_decides_who_may_read(mask: int, mode: int, tmp_path: Path) ->
     before = os.umask(mask)
     try:
         write_bytes(tmp_path / "whole", b"{}")
-        store.append(tmp_path / "lines", store.read(BUILD, VariantRecord))
+        store.append(tmp_path / "lines", store.read_record(BUILD, VariantRecord))
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}

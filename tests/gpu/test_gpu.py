@@ -229,7 +229,7 @@ def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
         for _ in range(2):  # the sums of a replay begin at zero
             card.advance()
             card.replays += 1
-        around.read(out, kept, 3, 8, 1)
+        around.sum_output(out, kept, 3, 8, 1)
         wanted, norm = signed_sum(out.double(), out)
         sums = card.sums[card.replays % SLOTS]
         assert abs(float(sums[3, 1]) - wanted) < 1e-10 * norm

@@ -57,5 +57,5 @@ def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
         assert 500 < alone["sm_clock_mhz"] < 2000
     assert 0.7 < row["regimes"]["alone"]["speedup_over_parent"]["ratio"] < 1.4
     (path,) = root.rglob("timings/*.zst")
-    series = [s for one in store.read(path, Timing).sessions for s in one.series]
+    series = [s for one in store.read_record(path, Timing).sessions for s in one.series]
     assert sum(len(s.microseconds) > 6 for s in series if s.regime == "alone") == 4

@@ -456,7 +456,7 @@ def record_of(root: Path, verb: str, study: str, capsys: Capsys) -> Any:
 
 
 def read_records(path: Path) -> Mapping[str, AdviceRecord]:
-    return store.read(path, TrackRecord).studies
+    return store.read_record(path, TrackRecord).studies
 
 
 def test_the_record_stands_in_a_file_that_ablate_updates(

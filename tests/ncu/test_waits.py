@@ -239,7 +239,7 @@ def code(*lines: str) -> list[Instruction]:
 
 def charged(lines: Sequence[str], sampled: int, counter: str = "long_scoreboard") -> int:
     """Index of the line that a sample at another is charged to."""
-    return (Waits(code(*lines)).at(0x100 + 16 * sampled, counter) - 0x100) // 16
+    return (Waits(code(*lines)).waiting_at(0x100 + 16 * sampled, counter) - 0x100) // 16
 
 
 TRY = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR10], R94"
@@ -248,9 +248,9 @@ TRY = "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR10], R94"
 def test_instructions_are_read() -> None:
     one = instruction(0, "@!P0  BRA 0x7f6953a1f520 ;")
     assert (one.guard, one.opcode, one.target) == ("P0", "BRA", 0x7F6953A1F520)
-    assert one.read == {"P0"}
+    assert one.predicates_read == {"P0"}
     assert instruction(0, "ISETP.NE.AND P1, PT, R2, RZ, !P3").written == {"P1"}
-    assert instruction(0, "ISETP.NE.AND P1, PT, R2, RZ, !P3").read == {"P3"}
+    assert instruction(0, "ISETP.NE.AND P1, PT, R2, RZ, !P3").predicates_read == {"P3"}
     assert instruction(0, "BRA `(.L_x_0) 0x7f69937edce0").target == 0x7F69937EDCE0
     assert instruction(0, "").opcode == ""
 

@@ -51,7 +51,7 @@ def file(folder: Path, text: str, name: str = "mine.py") -> Path:
 
 def problem(source: Path | str, **options: Any) -> Problem:
     path, function = split(str(source))
-    return detect.read(Request(source=path, function=function, **options))
+    return detect.read_problem(Request(source=path, function=function, **options))
 
 
 @pytest.fixture
@@ -525,7 +525,7 @@ FORMAT = Format(
     files=".tile",
     priority={priority},
     is_of=lambda request: {is_of},
-    read=python_function.read,
+    read=python_function.read_python_function,
     options=frozenset({{"inputs"}}),
 )
 """
@@ -613,14 +613,17 @@ def test_a_broken_package_is_named_and_stops_no_other_format(
     installed(site, text or "print('hello')")
     told: list[str] = []
     path = file(tmp_path, SOFTMAX + INPUTS)
-    found = detect.read(Request(source=path), told.append)
+    found = detect.read_problem(Request(source=path), told.append)
     assert found.kind == "a Python function"
     assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
 
 
 def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
     made = OF_A_PACKAGE.format(priority=70, is_of="True")
-    installed(site, made.replace("python_function.read", "lambda request: request.launches"))
+    installed(
+        site,
+        made.replace("python_function.read_python_function", "lambda request: request.launches"),
+    )
     error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
     assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
     assert error.exit_code == 4

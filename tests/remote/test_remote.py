@@ -323,7 +323,9 @@ def test_ceilings_are_those_measured_here(
         assert main(["calibrate", "--project", str(own)]) == 0
     tables = [text.partition("\n")[2] for text in (capsys.readouterr().out, told.out)]
     assert tables[0] == tables[1] != ""
-    found, mine = (store.read(evidence(root).ceilings, CeilingsFile) for root in (there, own))
+    found, mine = (
+        store.read_record(evidence(root).ceilings, CeilingsFile) for root in (there, own)
+    )
     assert (found.ceilings, found.not_collected) == (mine.ceilings, mine.not_collected)
     assert found.provenance.command == f"workbench calibrate --on {HOST}"
     before = evidence(there).ceilings.read_bytes()

@@ -78,7 +78,7 @@ def test_inputs_that_a_call_changes_are_written_whole(
     around: Neighbours, launched: list[Launch]
 ) -> None:
     inputs = around.inputs()
-    table = around.table(inputs)
+    table = around.input_tables(inputs)
     assert table.given is not None
     assert table.restored is not None
     assert table.given[:, 0].tolist() == [inputs[name].data_ptr() for name in "ac"]
@@ -94,7 +94,7 @@ def test_without_any_there_is_one_node_as_before(
     around: Neighbours, launched: list[Launch]
 ) -> None:
     around.in_place = ()
-    table = around.table(around.inputs())
+    table = around.input_tables(around.inputs())
     assert table.restored is None
     around.write(table, 7)
     around.restore(table, 7)
@@ -105,7 +105,7 @@ def test_indices_are_those_of_one_draw(around: Neighbours, launched: list[Launch
     """Half of one table and half of another would be none that the study made."""
     around.like["c"] = torch.arange(64)
     around.sources["c"] = [torch.randperm(64) for _ in range(DRAWS)]
-    table = around.table(around.inputs())
+    table = around.input_tables(around.inputs())
     assert not_none(table.indices).shape[0] == 1
     around.write(table, 7)
     assert len(launched) == 3
@@ -138,7 +138,7 @@ def test_every_input_is_written_in_full(around: Neighbours, monkeypatch: Patch) 
 def test_structured_inputs_are_scaled_as_a_whole(around: Neighbours) -> None:
     """A factor for each piece would leave no positive definite matrix."""
     around.whole = True
-    table = around.table(around.inputs())
+    table = around.input_tables(around.inputs())
     assert not_none(table.given)[:, 4].tolist() == [3 | module.WHOLE] * 2
     draw = module.secret(3, 5, module.DRAW) % DRAWS
     ratio = around.written(3, 5)["c"] / around.sources["c"][draw]

@@ -315,7 +315,7 @@ def play(tmp_path: Path, monkeypatch: Patch) -> Runner:
 
 def only_timing(folder: EvidenceFolder) -> Timing:
     (path,) = folder.timing_files("large")
-    return store.read(path, Timing)
+    return store.read_record(path, Timing)
 
 
 def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
@@ -368,7 +368,7 @@ def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -
     (path,) = folder.timing_files("large")
     study = find_workspace(folder.root.parents[1] / "ws").study()
     assert load(study, folder, {"large": []})["large"].timings
-    whole = store.read(path, Timing)
+    whole = store.read_record(path, Timing)
     store.write(path, structs.replace(whole, sessions=whole.sessions[:3]))
     assert not load(study, folder, {"large": []})["large"].timings
 

@@ -55,7 +55,7 @@ def test_they_are_in_common_and_in_no_table() -> None:
     one, other = around.inputs(), around.inputs()
     assert one["w"].data_ptr() == other["w"].data_ptr()
     assert one["x"].data_ptr() != other["x"].data_ptr()
-    table = around.table(one)
+    table = around.input_tables(one)
     assert not_none(table.given)[:, 0].tolist() == [one["x"].data_ptr()]
 
 

@@ -220,7 +220,7 @@ def gate(
         tier = 2 if executor.gpu is not None else 1
     with ExitStack() as stack:
         trees = stack.enter_context(repository.worktrees())
-        workspaces = [stack.enter_context(trees.at(commit)) for commit in commits]
+        workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
         scratch = stack.enter_context(temporary_folder())
         known = paired(repository, commits, workspaces, study, variant)
         cubins = resolved(cache or scratch / "cubins")

@@ -87,7 +87,7 @@ def _with_record(
 def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:
     """Without a file nothing; of one that cannot be read what is wrong with it."""
     try:
-        return (store.read(path, TrackRecord).studies if stands(path) else {}), ""
+        return (store.read_record(path, TrackRecord).studies if stands(path) else {}), ""
     except WorkbenchError as error:
         return {}, f"{error.message}; advice is ranked without a track record ({error.hint})"
 

@@ -214,7 +214,7 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
         elsewhere=executor.at_once,
     )
     destination = require_free(asked.keep, asked.project) if asked.keep else None
-    problem = detect.read(request, lambda text: executor.note(f"warning: {text}"))
+    problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
     root = asked.folder or scratch(request, problem)
     live = executor.gpu is not None
     with executor.ready():

@@ -45,7 +45,7 @@ def _convert(folder: EvidenceFolder) -> None:
         checked = json.loads(checks.read_bytes()) if checks.exists() else {}
         record = VariantRecord(
             variant=name,
-            build=store.read(build, Build) if build.exists() else None,
+            build=store.read_record(build, Build) if build.exists() else None,
             checks=msgspec.convert(checked.get("shapes", {}), dict[str, Check]),
             checked=msgspec.convert(checked.get("provenance"), Provenance | None),
         )
@@ -53,7 +53,7 @@ def _convert(folder: EvidenceFolder) -> None:
     for shape in folder.shapes:
         captures = listed(shape / "captures", ".json")
         if captures:
-            indexes = {path.stem: store.read(path, CaptureIndex) for path in captures}
+            indexes = {path.stem: store.read_record(path, CaptureIndex) for path in captures}
             store.write(folder.captures(shape.name), Captures(captures=indexes))
             files += captures
     for path in files:

@@ -199,7 +199,7 @@ def note_found(folder: EvidenceFolder, shape: str, path: Path) -> None:
     """
     noted = {(entry.shape, entry.file) for entry in load_journal(folder).sessions}
     if (shape, name := timing_name(path.name)) not in noted:
-        timing = store.read(path, Timing)
+        timing = store.read_record(path, Timing)
         entry = timing_entry(name, timing, cut_short=not timing.is_complete, found=True)
         append(folder, entry)
 
@@ -236,7 +236,7 @@ def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
         names = [
             name
             for path in gpu_folder.capture_files()
-            for name in store.read(path, Captures).captures
+            for name in store.read_record(path, Captures).captures
         ]
         names += [entry.variant for entry in captured]
         states |= {name: Known.CAPTURED for name in names if states.get(name) != Known.TIMED}
@@ -245,7 +245,7 @@ def known_of(folder: EvidenceFolder) -> Mapping[str, Known]:
             path for shape in gpu_folder.shapes for path in gpu_folder.timing_files(shape.name)
         ):
             try:
-                timed.append(store.read(path, Timing).fingerprints)
+                timed.append(store.read_record(path, Timing).fingerprints)
             except UsageError:
                 states[""] = Known.UNKNOWN
         states |= {name: Known.TIMED for prints in timed for name in prints}

@@ -142,13 +142,13 @@ class _Header(msgspec.Struct):
     schema_version: int
 
 
-def read(path: Path, kind: type[R]) -> R:
+def read_record(path: Path, kind: type[R]) -> R:
     """Raises UsageError for what is no evidence, is of a newer schema, or is no such record."""
     return decode(path, contents(path, kind.repair), kind)
 
 
 def decode(path: Path, data: bytes, kind: type[R]) -> R:
-    """Decode a file's content as a record; raises as ``read``."""
+    """Decode a file's content as a record; raises as ``read_record``."""
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
@@ -292,7 +292,7 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
 
 def _recorded(path: Path, kind: type[R]) -> R | None:
     """Read a record; None without a file."""
-    return read(path, kind) if is_there(path) else None
+    return read_record(path, kind) if is_there(path) else None
 
 
 def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
@@ -341,7 +341,7 @@ class RecordedShape:
 def recorded_at(folder: EvidenceFolder, shape: str, *, samples: bool = True) -> RecordedShape:
     """Read a shape. Without ``samples`` its timings are heads: a quarter of the time to read."""
     kind: type[Any] = Timing if samples else TimingHead
-    timings = {path.name: read(path, kind) for path in folder.timing_files(shape)}
+    timings = {path.name: read_record(path, kind) for path in folder.timing_files(shape)}
     whole = {
         name: timing
         for name, timing in timings.items()  # a process that is killed leaves fewer sessions

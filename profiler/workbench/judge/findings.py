@@ -33,7 +33,7 @@ def finding(
 NOT_COLLECTED = finding("not_collected", ABSENT)
 
 
-def at(shape: str | None) -> str:
+def suffix(shape: str | None) -> str:
     """Name a shape; "" where it is clear which."""
     return f" at {shape}" if shape else ""
 

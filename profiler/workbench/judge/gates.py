@@ -22,7 +22,7 @@ from workbench.evidence.journal import Journal
 from workbench.evidence.records import Build, CapturedKernel, Check, GraphNode, Series, Timing
 from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.findings import NOT_COLLECTED, Finding, at, finding, joined, number_of
+from workbench.judge.findings import NOT_COLLECTED, Finding, finding, joined, number_of, suffix
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.times import (
     ShapeTimes,
@@ -152,7 +152,7 @@ def unseen_gate(
 
 def failed_check(check: Check, shape: str = "") -> Finding:
     """``shape`` where it is not clear which."""
-    message = f"{check.status.value}{at(shape)}: {check.why or ABSENT}"
+    message = f"{check.status.value}{suffix(shape)}: {check.why or ABSENT}"
     return finding("check.failed", message, status=check.status.value, shape=shape, text=check.why)
 
 

@@ -49,7 +49,7 @@ from workbench.judge.advice_rules import (
 )
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding, at, finding, joined, percent
+from workbench.judge.findings import Finding, finding, joined, percent, suffix
 from workbench.judge.gates import (
     Accuracy,
     Gate,
@@ -443,7 +443,7 @@ def ladder_warnings(
     yield from _provenance(indexes, shape)
     for row in rows:
         if row.roofline and row.roofline.above_roof:
-            message = f"{row.variant} stands above its roof{at(shape)}: an error in the data"
+            message = f"{row.variant} stands above its roof{suffix(shape)}: an error in the data"
             yield finding("captures.above_roof", message, variant=row.variant, shape=shape)
 
 
@@ -465,7 +465,7 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
 
 
 def variant_at(variant: str, shape: str = "") -> Finding:
-    return finding("variant", f"{variant}{at(shape)}", variant=variant, shape=shape)
+    return finding("variant", f"{variant}{suffix(shape)}", variant=variant, shape=shape)
 
 
 def variant_over(variant: str, over: str) -> Finding:
@@ -493,7 +493,7 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
             finding("variant", f"{v} at {clocks[v]:.3f} GHz", variant=v, sm_clock_ghz=clocks[v])
             for v in (slow, fast)
         )
-        message = f"captures ran at different SM clocks{at(shape)}: {joined(ends)}"
+        message = f"captures ran at different SM clocks{suffix(shape)}: {joined(ends)}"
         yield finding("captures.clocks", message, shape=shape, variants=ends)
 
 
@@ -504,7 +504,7 @@ def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding
     for key, different in values.items():
         if len(different) > 1:
             distinct = tuple(sorted(different))
-            message = f"captures differ in {key}{at(shape)}: {', '.join(distinct)}"
+            message = f"captures differ in {key}{suffix(shape)}: {', '.join(distinct)}"
             yield finding("captures.differ", message, field=key, shape=shape, values=distinct)
 
 
@@ -524,7 +524,7 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
                 shape = "" if ladder.shape == table else ladder.shape
                 yield finding(
                     "choice.slower",
-                    f"{row.variant} does not choose the fastest{at(shape)}: it is "
+                    f"{row.variant} does not choose the fastest{suffix(shape)}: it is "
                     f"{over.ratio:.3f}x [{over.low:.3f}, {over.high:.3f}] of {row.chosen}",
                     variant=row.variant,
                     shape=shape,
@@ -913,7 +913,7 @@ def _other_timings(
         shape = "" if own_shape else ladder.shape
         for file, variants in others.items():
             names = ", ".join(dict.fromkeys(str(variant.values["variant"]) for variant in variants))
-            message = f"times or ratios of another run ({file or ABSENT}){at(shape)}: {names}"
+            message = f"times or ratios of another run ({file or ABSENT}){suffix(shape)}: {names}"
             every = tuple(variants)
             yield finding("timing.other_file", message, file=file, shape=shape, variants=every)
 

@@ -305,7 +305,7 @@ class OverSizes:
 
     def fastest_at(self, shape: str) -> tuple[AcrossShapes, AtShape] | None:
         """Among the versions; None where none was timed."""
-        timed = [(line, point) for line in self.versions if (point := line.at(shape))]
+        timed = [(line, point) for line in self.versions if (point := line.result_at(shape))]
         return min(timed, key=lambda pair: pair[1].microseconds.value, default=None)
 
     def share(self, point: AtShape) -> tuple[float, str] | None:

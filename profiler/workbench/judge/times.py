@@ -26,7 +26,7 @@ from workbench.derive.speedup import (
     time_of,
 )
 from workbench.evidence.records import GraphNode
-from workbench.judge.findings import NOT_COLLECTED, Finding, at, change, finding, percent
+from workbench.judge.findings import NOT_COLLECTED, Finding, change, finding, percent, suffix
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
 from workbench.words import ABSENT, HEADLINE, Parameter, Regime, grouped, shown
@@ -283,7 +283,7 @@ class AcrossShapes:
     shapes: tuple[AtShape, ...]
     newer: Mapping[str, int] = field(default_factory=dict)
 
-    def at(self, shape: str) -> AtShape | None:
+    def result_at(self, shape: str) -> AtShape | None:
         return next((result for result in self.shapes if result.shape == shape), None)
 
     @property
@@ -434,7 +434,7 @@ class Interference:
             code,
             f"{BEFORE.get(code, '')}{self.reference} takes {self.alone:.4g} µs alone and "
             f"{self.together:.4g} µs beside the steps, {change(self.ratio)} %{ends} in {unit}"
-            f"{clock}{at(shape)}",
+            f"{clock}{suffix(shape)}",
             reference=self.reference,
             alone_us=self.alone,
             together_us=self.together,
@@ -624,11 +624,13 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
 def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
     if facts.wrong:
         names = ", ".join(facts.wrong)
-        message = f"outputs of timed calls were wrong{at(shape)}, so that there is no time: {names}"
+        message = (
+            f"outputs of timed calls were wrong{suffix(shape)}, so that there is no time: {names}"
+        )
         yield finding("timing.wrong_outputs", message, variants=facts.wrong, shape=shape)
     if facts.failed:
         message = (
-            f"the measurement failed{at(shape)}, and not the kernel: stamps and events disagree. "
+            f"the measurement failed{suffix(shape)}, and not the kernel: stamps and events disagree. "
             f"There is no time; measure again: {', '.join(facts.failed)}"
         )
         yield finding("timing.clocks", message, variants=facts.failed, shape=shape)
@@ -637,7 +639,7 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
             ratio, low, high = control.ratio.ratio, control.ratio.low, control.ratio.high
             yield finding(
                 "timing.control",
-                f"the A/A control of {control.variant}, {control.regime.value}{at(shape)}, is "
+                f"the A/A control of {control.variant}, {control.regime.value}{suffix(shape)}, is "
                 f"{ratio:.3f} [{low:.3f}, {high:.3f}] and not 1: differences of this size mean "
                 "nothing here",
                 variant=control.variant,

@@ -51,7 +51,7 @@ class LineTable:
     def _addresses(self) -> list[int]:
         return [row.address for row in self.rows]
 
-    def at(self, address: int) -> tuple[LineEntry, ...]:
+    def entries_at(self, address: int) -> tuple[LineEntry, ...]:
         """The rows that hold for an instruction: where there are several, each but the last is of
         a call, and ``source_info`` gives the first.
         """
@@ -64,7 +64,7 @@ class LineTable:
         """The line of an instruction and those of the calls it was inlined through, innermost
         first; empty before the first row.
         """
-        rows = self.at(address)
+        rows = self.entries_at(address)
         frames: list[Frame] = []
         row = rows[-1] if rows else None
         while row is not None and len(frames) < len(self.every):

@@ -71,7 +71,7 @@ class Instruction:
         return frozenset(o for o in self.operands[:2] if _PREDICATE.fullmatch(o))
 
     @cached_property
-    def read(self) -> frozenset[str]:
+    def predicates_read(self) -> frozenset[str]:
         predicates = {p for o in self.operands for p in _PREDICATE.findall(o)} - self.written
         return frozenset(predicates | {self.guard} if self.guard else predicates)
 
@@ -175,7 +175,7 @@ class Places:
 
     def waiting(self, pc: int, counter: str) -> int:
         """The address of the instruction that a sample at an address is charged to."""
-        return self._waits.at(pc, counter)
+        return self._waits.waiting_at(pc, counter)
 
     def _place(self, pc: int, waits: bool) -> Place:
         said = source_place(self._action, pc)
@@ -229,7 +229,7 @@ class Places:
 
 def _agrees(table: LineTable, said: Sequence[tuple[int, Place]]) -> bool:
     for address, place in said:
-        rows = table.at(address)
+        rows = table.entries_at(address)
         if not rows or place != rows[0].frame[:2]:
             return False
     return True
@@ -255,7 +255,7 @@ class Waits:
         for index in range(len(code)):
             self._find_mbarrier(index)
 
-    def at(self, pc: int, counter: str) -> int:
+    def waiting_at(self, pc: int, counter: str) -> int:
         """The address of the instruction that a sample is to be charged to, or its own."""
         index = self._index.get(pc)
         if index is None:
@@ -278,7 +278,9 @@ class Waits:
         instruction = self._code[index]
         if instruction.waits_for_barrier:
             self._mbarrier.setdefault(instruction.pc, instruction.pc)
-        wait = next((w for p in sorted(instruction.read) if (w := self._writer(index, p))), None)
+        wait = next(
+            (w for p in sorted(instruction.predicates_read) if (w := self._writer(index, p))), None
+        )
         if wait is None or not wait.waits_for_barrier:
             return
         loop = self._in_loop(wait, instruction.target) if instruction.target is not None else None

@@ -26,7 +26,7 @@ from workbench.problems.user_files import (
 from workbench.study.files import read_text
 
 
-def read(request: Request) -> Problem:
+def read_cuda_file(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
     read_text(path, bounds.SOURCE)  # says what is wrong with the file itself
@@ -132,6 +132,6 @@ FORMAT = Format(
     files=".cu or .cuh",
     priority=10,
     is_of=lambda request: request.source.suffix in (".cu", ".cuh"),
-    read=read,
+    read=read_cuda_file,
     options=frozenset({"inputs", "launch", "outputs"}),
 )

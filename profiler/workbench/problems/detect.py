@@ -49,7 +49,7 @@ def formats(tell: Tell) -> list[Format]:
     return sorted(all_formats, key=lambda each: -each.priority)
 
 
-def read(request: Request, tell: Tell = lambda text: None) -> Problem:
+def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
     """The problem that was asked for, under a name that a study can have. Raises UsageError, with a
     way out, for what is of no format, and ToolFailed where the format of a package breaks.
     """

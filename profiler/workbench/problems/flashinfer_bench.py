@@ -108,7 +108,7 @@ class Solution(msgspec.Struct, frozen=True):
     sources: tuple[SourceFile, ...]
 
 
-def read(request: Request) -> Problem:
+def read_flashinfer_bench(request: Request) -> Problem:
     """Raises UsageError for what is no definition, and for a part that is missing or misfits."""
     path, text = request.source, read_text(request.source).encode()
     if (other := _decoded(text, Solution)) is not None:
@@ -330,6 +330,6 @@ FORMAT = Format(
     files=".json",
     priority=10,
     is_of=lambda request: request.source.suffix == ".json",
-    read=read,
+    read=read_flashinfer_bench,
     options=frozenset({"solution", "workload"}),
 )

@@ -63,7 +63,7 @@ def is_task(path: Path) -> bool:
     return beside and (folder / TASK).is_file()
 
 
-def read(request: Request) -> Problem:
+def read_gpu_mode(request: Request) -> Problem:
     """Raises UsageError for a task that is not for one GPU and in Python, or that lacks a part."""
     path = request.source
     folder = path if path.is_dir() else path.parent
@@ -197,6 +197,6 @@ FORMAT = Format(
     files="a folder with task.yml",
     priority=60,
     is_of=lambda request: is_task(request.source),
-    read=read,
+    read=read_gpu_mode,
     options=frozenset({"solution"}),
 )

@@ -47,7 +47,7 @@ def is_of(request: Request) -> bool:
     return is_problem(tree) or NEW in classes(tree)
 
 
-def read(request: Request) -> Problem:
+def read_kernelbench(request: Request) -> Problem:
     """Raises UsageError for a solution without ``ModelNew``, and for one without its problem."""
     path = request.source
     tree = parsed(path)
@@ -114,6 +114,6 @@ FORMAT = Format(
     files=".py with Model and get_inputs()",
     priority=50,
     is_of=is_of,
-    read=read,
+    read=read_kernelbench,
     options=frozenset({"solution"}),
 )

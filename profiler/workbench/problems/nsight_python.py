@@ -52,7 +52,7 @@ def is_of(request: Request) -> bool:
     return any(decorator(node) is not None for node in functions(parsed(request.source)).values())
 
 
-def read(request: Request) -> Problem:
+def read_nsight_python(request: Request) -> Problem:
     """Raises UsageError for a function without a range or a configuration."""
     path = request.source
     tree = parsed(path)
@@ -216,6 +216,6 @@ FORMAT = Format(
     files=".py",
     priority=40,
     is_of=is_of,
-    read=read,
+    read=read_nsight_python,
     options=frozenset({"inputs", "range"}),
 )

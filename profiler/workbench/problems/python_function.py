@@ -36,7 +36,7 @@ JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", 
 FILE = "_given"
 
 
-def read(request: Request) -> Problem:
+def read_python_function(request: Request) -> Problem:
     """Raises UsageError for a file without a function or inputs, or with several functions."""
     path = request.source
     tree = parsed(path)
@@ -229,6 +229,6 @@ FORMAT = Format(
     files=".py with inputs(), or --input",
     priority=10,
     is_of=lambda request: request.source.suffix == ".py",
-    read=read,
+    read=read_python_function,
     options=frozenset({"inputs"}),
 )

@@ -159,7 +159,7 @@ class Tail:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
 
-    def read(self) -> str:
+    def new_text(self) -> str:
         if not self.path.exists():
             return ""
         with self.path.open("rb") as file:
@@ -169,7 +169,7 @@ class Tail:
         return self.decoder.decode(data)  # a letter may be half there
 
     def lines(self) -> Iterator[str]:
-        text = self.rest + self.read()
+        text = self.rest + self.new_text()
         *whole, self.rest = text.split("\n")
         yield from whole
 
@@ -270,7 +270,7 @@ class Worker:
         write_gate(self.scratch, variants)
 
     def drain(self, on_event: Callable[[Event], None]) -> bool:
-        text = self.log.read()
+        text = self.log.new_text()
         if text:
             kept = self.pieces if self.log.position <= bounds.LOG else self.pieces[:-1]
             self.pieces = [*kept, text]

@@ -88,7 +88,7 @@ def remove_unused(folder: EvidenceFolder) -> None:
     names any more: none while an entry is damaged.
     """
     try:
-        every = [store.read(path, Captures).captures for path in folder.capture_files()]
+        every = [store.read_record(path, Captures).captures for path in folder.capture_files()]
     except UsageError:
         return
     used = {index.report for captures in every for index in captures.values()}
@@ -109,7 +109,7 @@ def remove_superseded(folder: EvidenceFolder, shape: str, name: str, variants: s
         with suppress(UsageError):  # a damaged one is its owner's to repair
             if (
                 timing_name(path.name) != name
-                and set(store.read(path, Timing).fingerprints) <= variants
+                and set(store.read_record(path, Timing).fingerprints) <= variants
             ):
                 journal.note_found(folder, shape, path)
                 delete(path, {path.name})
@@ -139,7 +139,7 @@ class Recorder:
         self._sources = {name: prints.of_sources(name) for name in variants}
         every = derived_shapes(folder) | {n: s.parameters for n, s in study.shapes.items()}
         self._prints = {
-            (name, shape): prints.at(name, parameters)
+            (name, shape): prints.at_shape(name, parameters)
             for name in self._sources
             for shape, parameters in every.items()
         }

@@ -181,7 +181,7 @@ class Worktrees:
     free: list[Path] = field(default_factory=list)
 
     @contextmanager
-    def at(self, commit: Commit) -> Iterator[Workspace]:
+    def workspace_at(self, commit: Commit) -> Iterator[Workspace]:
         """The workspace of a commit. Raises UsageError where there is none."""
         place = self.free.pop() if self.free else None
         try:

@@ -117,10 +117,10 @@ class Fingerprints:
         """
         if (variant, shape) not in self._prints:
             parameters = self.study.shapes[shape].parameters
-            self._prints[variant, shape] = self.at(variant, parameters)
+            self._prints[variant, shape] = self.at_shape(variant, parameters)
         return self._prints[variant, shape]
 
-    def at(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
+    def at_shape(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
         """Return the fingerprint of a variant at a shape of these parameters."""
         digest = self._sources(variant)
         digest.update(self._code)

@@ -191,7 +191,7 @@ def times_table(over: OverSizes) -> Table:
 
 
 def _time(shape: str, one: AcrossShapes) -> Content:
-    point = one.at(shape)
+    point = one.result_at(shape)
     return figure_cell(point.microseconds.value, note=ends(point.microseconds)) if point else NONE
 
 

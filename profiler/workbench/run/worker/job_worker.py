@@ -258,7 +258,7 @@ class JobWorker:
             self.neighbours = Neighbours(TimedGpu(), self.study, self.study.shapes[self.job.shape])
         neighbours = self.neighbours
         inputs = neighbours.inputs()
-        table = neighbours.table(inputs)
+        table = neighbours.input_tables(inputs)
         neighbours.gpu.advance()
         neighbours.write(table, 0)
         # Ranges are of a thread, and autograd has one of its own for what goes backward.

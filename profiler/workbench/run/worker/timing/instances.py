@@ -165,7 +165,7 @@ class Instance:
         extension = setup.loader.has_extension(group.variant)
         self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else setup.gpu.side
         self.own = setup.inputs.inputs()
-        self.table = setup.inputs.table(self.own)
+        self.table = setup.inputs.input_tables(self.own)
         self.run: Callable[..., Any] = setup.loader.load(group.variant).run
         out = self.first_call()
         self.outputs = replace(out, tensors={})
@@ -296,7 +296,9 @@ class Instance:
         out = clock.around(timed) if regime in self.setup.with_neighbours else timed()
         if regime == Regime.CHAINED:
             for index, (name, tensor) in enumerate(out.items()):
-                inputs.read(tensor, self.kept[name], -1 if bare or marks else call, calls, index)
+                inputs.sum_output(
+                    tensor, self.kept[name], -1 if bare or marks else call, calls, index
+                )
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
         """Raises NotCaptured where it cannot be captured, OutOfMemoryError without memory."""

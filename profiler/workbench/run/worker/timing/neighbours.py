@@ -298,7 +298,7 @@ class Neighbours:
         """The names of those that a call changes."""
         return [name for name in self.names if name in self.in_place]
 
-    def table(self, inputs: Inputs) -> InputTables:
+    def input_tables(self, inputs: Inputs) -> InputTables:
         names = self.given, self.indices, self.restored
         return InputTables(*(self._rows(inputs, group) for group in names))
 
@@ -329,7 +329,7 @@ class Neighbours:
             grid = (self.blocks(self.most_pieces), len(rows))
             self.gpu.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.gpu.state, call)
 
-    def read(
+    def sum_output(
         self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int, number: int
     ) -> None:
         """A node that reads an output, by its ``number``, and keeps it where the call is the one
