@@ -630,8 +630,8 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
         yield finding("timing.wrong_outputs", message, variants=facts.wrong, shape=shape)
     if facts.failed:
         message = (
-            f"the measurement failed{suffix(shape)}, and not the kernel: stamps and events disagree. "
-            f"There is no time; measure again: {', '.join(facts.failed)}"
+            f"the measurement failed{suffix(shape)}, and not the kernel: stamps and events "
+            f"disagree. There is no time; measure again: {', '.join(facts.failed)}"
         )
         yield finding("timing.clocks", message, variants=facts.failed, shape=shape)
     for control in facts.controls:
