@@ -724,11 +724,6 @@ def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
     return _row(view, judged.step.variant, trials, step=judged.step, judged=judged)
 
 
-def start_row(view: View, step: Step, trials: Sequence[Trial]) -> Row:
-    """Make a row without a verdict, which is reported at the shape where the step is judged."""
-    return _row(view, step.variant, trials, step=step)
-
-
 def reference_rows(view: View, trials: Sequence[Trial]) -> tuple[Row, ...]:
     """References as measured at one shape: they have neither gates nor a verdict."""
     return tuple(
@@ -838,7 +833,9 @@ def _ladders(
             shape=shape,
             parameters=view.evidence.parameters,
             rows=tuple(
-                by_name[step.variant] if step in judged else start_row(view, step, trials)
+                by_name[step.variant]
+                if step in judged
+                else _row(view, step.variant, trials, step=step)  # its verdict is elsewhere
                 for step in shown_at(steps, shape, table)
             ),
             references=references if shape == table else reference_rows(view, trials),

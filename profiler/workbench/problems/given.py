@@ -88,7 +88,7 @@ class WithoutRuns(SourceFileLoader):
         defined, lost, kept = functions(tree), set[str](), []
         for node in tree.body:
             if _profiles(node):
-                lost |= _stored(node)
+                lost.update(_bound([node]))
             elif not _runs(node, defined, lost):
                 kept.append(node)
         tree.body = kept
@@ -104,11 +104,6 @@ def _profiles(node: ast.stmt) -> bool:
     return isinstance(node, ast.With) and any(
         re.search(r"\bprofiler?\b", ast.unparse(item.context_expr)) for item in node.items
     )
-
-
-def _stored(node: ast.stmt) -> set[str]:
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
 def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
