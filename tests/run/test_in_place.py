@@ -201,7 +201,7 @@ class Heard:
     def constants_of(self, call: int) -> dict[str, Any]:
         return {}
 
-    def read(self, out: Any, kept: Any, call: int, calls: int, number: int) -> None:
+    def sum_output(self, out: Any, kept: Any, call: int, calls: int, number: int) -> None:
         self.events.append(f"read {int(out[0])} as {int(kept[0])} of {call}")
 
 

@@ -271,7 +271,7 @@ class Neighbours:
     def inputs(self) -> dict[str, Any]:
         return {"x": 3}
 
-    def table(self, inputs: dict[str, Any]) -> None:
+    def input_tables(self, inputs: dict[str, Any]) -> None:
         assert inputs == {"x": 3}
 
     def write(self, table: None, call: int) -> None:
