@@ -110,7 +110,7 @@ def size_lines(over: OverSizes, name: str = SIZES) -> svg.Drawing:
         f"{over.parameter}={size_words(size)}": {
             line.variant: point.microseconds.value
             for line in reversed(over.variants)
-            if (point := line.at(shape))
+            if (point := line.result_at(shape))
         }
         for shape, size in over.sizes.items()
     }
