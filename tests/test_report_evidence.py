@@ -14,6 +14,7 @@ from answers import not_none
 from workbench.judge.ladder import Ablation
 from workbench.render import answers, as_table, brief, html, markdown
 from workbench.render.as_json import plain_data
+from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document.blocks import LADDER, Section, Table, plain
 from workbench.render.document.ladder_report import report
@@ -146,7 +147,7 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     on_page = {text[0]: text for text in three(page)}
     assert all(on_page[text[0]] == text for text in texts)
     written = html.Writer({}, {}).blocks([page])
-    assert all(html.escape(text[1]) in written for text in texts)
+    assert all(svg.escape(text[1]) in written for text in texts)
     (section,) = (b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == LADDER)
     (wide,) = (block for block in section.blocks if isinstance(block, Table))
     assert three(wide) == texts

@@ -250,6 +250,7 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
 @settings(max_examples=examples(30, many=500))
 @given(texts)
 def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
-    parsed = elements(html.tag("p", html.escape(text), title=text))
-    assert parsed.tags == {"p": 1}
-    assert parsed.attributes == {"title"}
+    section = Section("key", words(text or "x"), (), variant=text or "x")
+    parsed = elements(html.Writer({}, {}).blocks([section]))
+    assert parsed.tags == {"article": 1, "h2": 1}
+    assert parsed.attributes == {"id", "class", "data-variant", "tabindex", "aria-labelledby"}

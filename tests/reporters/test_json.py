@@ -284,7 +284,7 @@ def test_what_could_steer_a_terminal_is_spelt_out_in_a_table() -> None:
 # ---- HTML
 WRITER = Writer(charts={"roofline": "<svg></svg>"}, steps={"fix1[a=2]": "step-fix1-a-2"})
 NASTY = '</p><script>alert("1")</script>'
-SAFE = "&lt;/p&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;"
+SAFE = "&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;"
 
 
 def written(*blocks: Block) -> str:

@@ -14,7 +14,7 @@ from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block
 from workbench.study.files import alone, listed, write_bytes
-from workbench.study.workspace import Workspace, folder_name, packaged_content
+from workbench.study.workspace import Workspace, folder_name
 from workbench.words import Origin
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def write_page(content: PageContent, name: str) -> Path:
     replace a file of somebody else, EnvironmentLacks where it cannot be written.
     """
     from workbench.render.page import GENERATOR, render
-    from workbench.render.templates import template_environment
+    from workbench.render.templates import packaged_environment
 
     path = Path(f"{folder_name([name])}.html")
-    text = render(content, template_environment([packaged_content() / "templates"], html=True))
+    text = render(content, packaged_environment())
     try:
         if path.exists() and GENERATOR not in path.read_text("utf-8", "replace")[:HEAD]:
             raise UsageError(

@@ -146,9 +146,11 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
     sections += figure_section(content.figures)
-    after = 1 + next((n for n, section in enumerate(sections) if steps_of(section)), -1)
-    steps = {step.variant: step.key for section in sections for step in steps_of(section)}
-    writer = html.Writer({chart.name: chart.inline() for chart in content.charts}, steps)
+    listed = [html.steps_of(section)[0] for section in sections]
+    after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
+    keys = {step.variant: step.key for steps in listed for step in steps}
+    charts = {chart.name: chart.inline() for chart in content.charts}
+    writer = html.Writer(charts, keys, environment)
     text = rendered(
         environment,
         TEMPLATE,
@@ -181,10 +183,6 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
         hashes=[Markup(b64encode(sha256(s.encode()).digest()).decode()) for s in scripts.values()],
     )
     return text.rstrip() + "\n"
-
-
-def steps_of(section: Section) -> list[Section]:
-    return [block for block in section.blocks if isinstance(block, Section) and block.variant]
 
 
 def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from workbench.render.numbers import harmless, number
 from workbench.shipped.facts import NAMED, NOTHING, ONE, TENSOR, Facts
 from workbench.study.files import require_readable, stands
 from workbench.study.users_code import users_code
+from workbench.study.workspace import packaged_content
 from workbench.words import ABSENT
 
 if TYPE_CHECKING:
@@ -43,6 +45,12 @@ def template_environment(folders: list[Path], *, html: bool = False) -> jinja2.E
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+@cache
+def packaged_environment() -> jinja2.Environment:
+    """The templates that are part of the workbench, for HTML."""
+    return template_environment([packaged_content() / "templates"], html=True)
 
 
 def rendered(environment: jinja2.Environment, template: str, **values: Any) -> str:

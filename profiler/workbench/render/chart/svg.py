@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+import markupsafe
+
 from workbench.derive.figures import added
 from workbench.judge.ladder import Row
-from workbench.render import html
 from workbench.render.document.blocks import Chart, Marking, words
 from workbench.render.document.phrases import kind, reason
+from workbench.render.numbers import harmless
 from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]
@@ -60,6 +62,11 @@ PALETTE: Mapping[str, Shades] = {
     "rejected": Shades("#c24e00", "#ff8a4c"),
     **{name: Shades(colour, colour) for name, colour in SERIES.items()},
 }
+
+
+def escape(text: str) -> str:
+    """Return text for elements and attributes; control characters are spelt out."""
+    return str(markupsafe.escape(harmless(text)))
 
 
 def ink_on(fill: str) -> str:
@@ -238,7 +245,7 @@ class Canvas(list[str]):
         }[sign.shape]
         fill = sign.colour if sign.filled else "paper"
         look = f'{place} class="f-{fill} s-{sign.colour}" stroke-width="1.6"'
-        title = f"><title>{html.escape(words)}</title></{shape}" if words else "/"
+        title = f"><title>{escape(words)}</title></{shape}" if words else "/"
         self.append(f"<{shape} {look}{title}>\n")
 
     def text(
@@ -260,7 +267,7 @@ class Canvas(list[str]):
             place = f'transform="translate({_place(at)})rotate({_number(turn)})"'
         side = f' text-anchor="{anchor}"' if anchor != "start" else ""
         look = f'class="{classes}" {place} font-size="{_number(size)}"{side}'
-        self.append(f"<text {look}>{html.escape(text)}</text>\n")
+        self.append(f"<text {look}>{escape(text)}</text>\n")
 
     def name(self, at: XY, text: str, room: float, *, strong: bool = True) -> None:
         """Write the name of a step (``strong``), or of something beside it."""
@@ -368,8 +375,8 @@ class Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
             f'viewBox="0 {_number(-over)} {wide} {high}" role="img" '
             f'aria-labelledby="{self.name}-title {self.name}-text">\n'
-            f'<title id="{self.name}-title">{html.escape(words)}</title>\n'
-            f'<desc id="{self.name}-text">{html.escape(about)}</desc>\n'
+            f'<title id="{self.name}-title">{escape(words)}</title>\n'
+            f'<desc id="{self.name}-text">{escape(about)}</desc>\n'
             f"<style>{_style(shades)}</style>\n"
             f"{content}</svg>\n"
         )
@@ -386,17 +393,19 @@ class Drawing:
         """Return the chart for a page that has ``page_style`` and shows one of the two widths."""
         drawn = ((kind, self.on(width)) for kind, width in (("wide", WIDTH), ("phone", PHONE)))
         return "".join(
-            f'<svg class="chart {kind}" data-chart="{html.escape(self.name)}" '
+            f'<svg class="chart {kind}" data-chart="{escape(self.name)}" '
             f'viewBox="0 0 {_number(body.width)} {_number(body.height)}" role="img" '
-            f'aria-label="{html.escape(self.alt)}">\n{"".join(body)}</svg>\n'
+            f'aria-label="{escape(self.alt)}">\n{"".join(body)}</svg>\n'
             for kind, body in drawn
         )
 
     def _repr_html_(self) -> str:
         """Return an image: ids and styles of one chart do not reach another's."""
         data = base64.b64encode(self.svg().encode(errors="replace")).decode()
-        source = f"data:image/svg+xml;base64,{data}"
-        return html.tag("img", "", src=source, alt=self.alt, style="background:#fff;max-width:100%")
+        style = "background:#fff;max-width:100%"
+        return (
+            f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(self.alt)}" style="{style}">'
+        )
 
 
 def page_style() -> str:
