@@ -1,4 +1,5 @@
-"""Hooks of mkdocs.yml: README is the home page, and links out of docs/ lead to the repository.
+"""Hooks of mkdocs.yml: README is the home page, reports are pages, and other links out of docs/
+lead to the repository.
 
 Set ``repo_url`` to make them links; without it their text alone stays.
 """
@@ -22,13 +23,12 @@ LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)#]+)(#[^)]*)
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
-    home, story = (
-        (ROOT / "README.md").read_text("utf-8"),
-        (ROOT / "docs/story.md").read_text("utf-8"),
-    )
+    home = (ROOT / "README.md").read_text("utf-8")
     files.append(File.generated(config, HOME, content=home))
-    for path in sorted({*re.findall(r'src(?:set)?="(?:\.\./)?(reports[^"]+)"', home + story)}):
-        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for path in sorted((ROOT / "reports").glob("*/*.*")):
+        if path.suffix in (".md", ".svg"):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 
 
@@ -42,7 +42,7 @@ def on_page_markdown(text: str, *, page: Any, config: MkDocsConfig, files: Files
         if not (ROOT / path).exists():
             return match[0]  # which mkdocs reports
         inside = path.removeprefix("docs/")
-        if files.get_file_from_path(inside) and inside != path:
+        if files.get_file_from_path(inside):
             return f"[{label}]({inside}{anchor})"
         repository = (config.repo_url or "").rstrip("/")
         return f"[{label}]({repository}/blob/HEAD/{path})" if repository else label

@@ -17,7 +17,7 @@ from workbench.judge.ladder import judge
 from workbench.load import load_ladder
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.phrases import brief_shape
-from workbench.render.numbers import interval
+from workbench.render.numbers import fine
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Change, Role, Status
 
@@ -27,9 +27,9 @@ HEAD = """# Lessons from the steps
 lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
 `python -m tools.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
-A ratio is the parent's time over the step's with its 95 % interval, at the default shape or the
-named one, on one GPU model: {gpus}.
-Times are per call inside a CUDA graph, between a producer and a consumer kernel. Above 1 the step
+A ratio is the parent's time over the step's, at the default shape or the named one, on one GPU
+model: {gpus}.
+Times are per call inside a CUDA graph, between two other kernels. Above 1 the step
 is faster. The report of each study has every step in full.
 """
 RULE = re.compile(r"[^.]*(?:\.(?!\s)[^.]*)*?: .*?[.](?=\s|$)")  # a sentence with a colon
@@ -51,7 +51,7 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, str, Change, str]]:
                     over = row.deciding_speedup
                     size = brief_shape(ladder.shape, judged)
                     at = f" at {size}" if ladder.shape != judged.shape else ""
-                    figure = f"{interval(over)}{at}" if over else "wrong, not timed"
+                    figure = f"{fine(over.ratio)}{at}" if over else "wrong, not timed"
                     rule = RULE.match(" ".join(step.lesson.split()))
                     line = f"- `{step.variant}` ({name}, {figure}): {rule[0]}" if rule else ""
                     yield judged.gpu, name, step.kind, line

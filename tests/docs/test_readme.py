@@ -192,7 +192,8 @@ def test_its_links_and_those_of_the_docs_lead_somewhere() -> None:
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert named == {"index.md", *(path.name for path in (ROOT / "docs").glob("*.md"))}
+    reports = (path.relative_to(ROOT).as_posix() for path in (ROOT / "reports").glob("*/*.md"))
+    assert named == {"index.md", *(path.name for path in (ROOT / "docs").glob("*.md")), *reports}
 
 
 @pytest.mark.slow
@@ -209,7 +210,8 @@ def test_the_site_builds_strictly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'href="guide.html"' in home
-    for page in tmp_path.glob("*.html"):
+    assert 'href="reports/attention/OPTIMIZATION_REPORT.html"' in home
+    for page in (*tmp_path.glob("*.html"), *tmp_path.glob("reports/*/*.html")):
         for picture in re.findall(r'src(?:set)?="([^":]+\.svg)"', page.read_text(encoding="utf-8")):
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
     assert "Known fakes are rejected" in (tmp_path / "search" / "search_index.json").read_text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.app.show import SourceListing
@@ -47,11 +47,12 @@ class ReportResult:
 
 @dataclass(frozen=True)
 class PairResult:
-    """Two variants of a ladder side by side."""
+    """Two variants of a ladder side by side; ``paths`` are those of the second one's files."""
 
     ladder: Ablation
     pair: VariantPair
     changes: SourceDiff
+    paths: Mapping[str, str]
 
 
 @dataclass(frozen=True)

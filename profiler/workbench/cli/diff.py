@@ -7,7 +7,7 @@ from pathlib import Path
 from workbench.app.judge import judged
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import pairs, require_pairs
-from workbench.app.target import require_current, stale_of
+from workbench.app.target import in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import show
 from workbench.errors import UsageError
@@ -44,7 +44,8 @@ def variants(options: DiffOptions) -> None:
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
     changes = pair_sources(evidence, one, other)
-    show(options, PairResult(ladder, found, changes))
+    paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
+    show(options, PairResult(ladder, found, changes, paths))
     require_current(stale_of(ladder, [one, other]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching
@@ -11,8 +10,7 @@ from workbench.derive.rooflines import DRAM, Point
 from workbench.derive.source_diff import ProfiledSource
 from workbench.judge.findings import Finding
 from workbench.ncu.report_file import Report
-from workbench.render.chart.charts import stall_pair
-from workbench.render.chart.memory import memory
+from workbench.render.chart.charts import memory_chart, stall_pair
 from workbench.render.chart.roofline import NO_ARITHMETIC, Mark, draw, mark, roofs
 from workbench.render.chart.stalls import pair as stalls_of
 from workbench.render.chart.svg import KEPT, Canvas, Drawing
@@ -34,9 +32,6 @@ from workbench.render.numbers import microseconds, times
 from workbench.render.page import PageContent, StepDiff
 
 MOST = 12  # kernels that are shown in full, those with the most time
-MEMORY = (
-    "Bytes between the levels, and over the duration under ncu; an arrow is as wide as its rate."
-)
 ROOFLINE = "What the kernels computed under ncu. A percentage is of the roof over the point."
 
 
@@ -59,7 +54,7 @@ def show_page(
     steps = []
     for (name, each), group in zip(kernels.items(), groups, strict=False):
         details, key = each.details, f"memory-{each.details.launch.index}"
-        charts.append(_memory(key, report.name, {name: each}))
+        charts.append(memory_chart(key, report.name, {name: details.figures}))
         blocks: list[Block] = [
             *advice.first_look(details.advice, details.hottest),
             charts[-1].block,
@@ -104,7 +99,8 @@ def diff_page(
         kernels |= dict(zip(names, sides, strict=True))
         name, key = names[1], str(sides[1].details.launch.index)
         changes[name] = StepDiff(both.lines, (names[0], name))
-        drawn = [_memory(f"memory-{key}", after.name, dict(zip(names, sides, strict=True)))]
+        figures = {name: one.details.figures for name, one in zip(names, sides, strict=True)}
+        drawn = [memory_chart(f"memory-{key}", after.name, figures)]
         if shown := stalls_of(both.comparison):
             drawn.insert(0, stall_pair(f"stall-time-{key}", after.name, shown))
         account = why.account(both.comparison)
@@ -169,12 +165,6 @@ def _diff(both: PairRead, names: Sequence[str]) -> list[Block]:
     if not both.lines.has_costs or not both.lines.hunks:
         return pair.costliest(both.lines, SIDES)
     return [Fold(words("Source beside source"), (SourceChange(names[1], names[0]),))]
-
-
-def _memory(name: str, where: str, kernels: Mapping[str, LaunchProfile]) -> Drawing:
-    known = {each: profiled.details.figures for each, profiled in kernels.items()}
-    alt = f"Memory chart of {' and '.join(known)}"
-    return Drawing(name, "Memory chart", where, partial(memory, kernels=known), alt, MEMORY)
 
 
 def _roofline(where: str, kernels: Mapping[str, LaunchProfile]) -> Drawing:

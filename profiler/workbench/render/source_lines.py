@@ -44,9 +44,11 @@ def gutter(cost: Cost | None) -> tuple[str, str]:
     return f"{100 * share:5.1f} %", "bold" if share >= HOT else ""
 
 
-def hunk_lines(file: FileDiff, hunk: Hunk, width: int | None) -> Iterator[Pieces]:
+def hunk_lines(
+    file: FileDiff, hunk: Hunk, width: int | None, paths: Mapping[str, str]
+) -> Iterator[Pieces]:
     """The heading, the costs before and after, and the diff with its gutters."""
-    yield [(clip(printable(f"hunk {hunk.number}: {hunks.where(hunk)}"), width), "bold")]
+    yield [(clip(printable(f"hunk {hunk.number}: {hunks.where(hunk, paths)}"), width), "bold")]
     if hunk.comments_only:
         yield [("  comments or blanks only", "dim")]
     elif hunk.host:
@@ -82,14 +84,19 @@ def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) ->
         yield [*pieces, (f"{sign} {text}".rstrip(), STYLES[sign])]
 
 
-def diff(changes: SourceDiff, names: tuple[str, str], width: int | None) -> Iterator[Pieces]:
+def diff(
+    changes: SourceDiff,
+    names: tuple[str, str],
+    width: int | None,
+    paths: Mapping[str, str] = hunks.NO_PATHS,
+) -> Iterator[Pieces]:
     """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
     if changes.has_costs and changes.hunks:
         yield [(clip(printable(HEADING.format(*names)), width), "dim")]
     known = [(file, hunk) for file in changes.files for hunk in file.hunks]
     for file, hunk in sorted(known, key=lambda pair: -hunks.weight(pair[1])):
         yield [("", "")]
-        yield from hunk_lines(file, hunk, width)
+        yield from hunk_lines(file, hunk, width, paths)
     if not changes.hunks:
         yield [("the sources are the same", "")]
     if shifts := hunks.shifts(changes):

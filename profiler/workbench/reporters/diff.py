@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.app.outcomes import PairResult, ReportPairResult
@@ -55,7 +55,7 @@ def blocks(result: PairResult | ReportPairResult, options: Any) -> Iterator[Bloc
     yield variant.origin(result.ladder)
     yield from pair.variants(result.pair, result.changes, source=options.source)
     if options.source:
-        yield from _source(result.changes, names)
+        yield from _source(result.changes, names, result.paths)
 
 
 def page(result: ReportPairResult) -> PageContent:
@@ -93,8 +93,10 @@ def _read(result: ReportPairResult, group: PairGroup) -> PairRead:
     return read_pair(result.before, result.after, group.typical)
 
 
-def _source(changes: SourceDiff, names: tuple[str, str]) -> Iterator[Block]:
+def _source(
+    changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = hunks.NO_PATHS
+) -> Iterator[Block]:
     """Every hunk with its costs, or why there are none."""
     if absent := hunks.absences(changes, names):
         yield paragraph(absent)
-    yield LinesBlock(lambda width: source_lines.diff(changes, names, width))
+    yield LinesBlock(lambda width: source_lines.diff(changes, names, width, paths))

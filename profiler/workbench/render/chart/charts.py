@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from workbench.derive.figures import Figure
 from workbench.judge.ladder import Ablation
+from workbench.render.chart.memory import memory
 from workbench.render.chart.roofline import roofline
 from workbench.render.chart.stalls import Pair, draw, pair, stall_time
 from workbench.render.chart.svg import Drawing
 from workbench.render.chart.time_charts import over_sizes, step_times
 from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.phrases import table_size
-from workbench.render.document.step import step_chart
+from workbench.render.document.step import memory_of, step_chart
 
+MEMORY = (
+    "Bytes between the levels, and over the duration under ncu; an arrow is as wide as its rate."
+)
 # What draws each and returns where it ends, its title, and what it is about.
 CHARTS: Mapping[str, tuple[Callable[..., float], str, str]] = {
     SIZES: (over_sizes, "Time over size", "times at each size, relative to the best variant's"),
@@ -45,11 +50,13 @@ def charts(ablation: Ablation) -> list[Drawing]:
 
 
 def page_charts(ablation: Ablation) -> list[Drawing]:
-    """Return those of the report, and the stall time of each step."""
+    """Return those of the report, and the stall time and the memory chart of each step."""
     about, drawn = f"{_where(ablation)}; µs under ncu", charts(ablation)
     for row in ablation.rows:
         if shown := pair(row.against_parent):
             drawn.append(stall_pair(step_chart(row.variant), about, shown))
+        if row.figures:
+            drawn.append(memory_chart(memory_of(row.variant), about, {row.variant: row.figures}))
     return drawn
 
 
@@ -58,6 +65,12 @@ def stall_pair(name: str, about: str, shown: Sequence[Pair]) -> Drawing:
     sides = (f"{name} {words}" for name, words in zip(shown[0].names, shown[0].words, strict=True))
     alt = f"Stall time under ncu: {', '.join(sides)}"
     return Drawing(name, "Stall time before and after", about, partial(draw, shown=shown), alt)
+
+
+def memory_chart(name: str, about: str, kernels: Mapping[str, Mapping[str, Figure]]) -> Drawing:
+    """Return what kernels move, by their figures."""
+    fill, alt = partial(memory, kernels=kernels), f"Memory chart of {' and '.join(kernels)}"
+    return Drawing(name, "Memory chart", about, fill, alt, MEMORY)
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:

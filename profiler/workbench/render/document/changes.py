@@ -22,6 +22,7 @@ from workbench.render.document.blocks import (
     Chart,
     CodeBlock,
     Field,
+    Fold,
     Section,
     Table,
     Text,
@@ -144,7 +145,7 @@ def change(
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
     if page:
-        blocks += [*_lesson(row), *_stalls(row), step.diff(row, changes)]
+        blocks += [*_lesson(row), *_charts(row), step.diff(row, changes)]
         blocks.append(step.details(row, here, where))
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
@@ -153,10 +154,13 @@ def change(
     return Section(step.anchor(own), title, tuple(blocks), kind(row), own, verdict(row))
 
 
-def _stalls(row: Row) -> Iterator[Block]:
+def _charts(row: Row) -> Iterator[Block]:
     if row.against_parent is not None and row.against_parent.stall_microseconds:
         alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
         yield Chart(step.step_chart(row.variant), alt)
+    if row.figures:
+        chart = Chart(step.memory_of(row.variant), f"What {row.variant} moves, under ncu.")
+        yield Fold(words("Memory chart"), (chart,))
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | Text]:

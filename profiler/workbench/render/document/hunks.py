@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from workbench.derive.figures import stall_label
 from workbench.derive.source_diff import (
@@ -19,6 +20,7 @@ from workbench.render.document.blocks import Text, code, line
 from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
 
+NO_PATHS: Mapping[str, str] = MappingProxyType({})
 COSTLIEST = 3
 SHIFTS = 5
 WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
@@ -32,18 +34,19 @@ COUNTERS = (
 )
 
 
-def span(hunk: Hunk, side: int) -> str:
+def span(hunk: Hunk, side: int, paths: Mapping[str, str] = NO_PATHS) -> str:
     """``fix1.cu:28-39`` of one side; "" where the hunk has no line there."""
     known = hunk.span(side)
     if known is None:
         return ""
     first, last = known
-    return f"{base(hunk.files[side])}:{first}" + (f"-{last}" if last > first else "")
+    file = hunk.files[side]
+    return f"{paths.get(file) or base(file)}:{first}" + (f"-{last}" if last > first else "")
 
 
-def where(hunk: Hunk) -> str:
-    """Both sides' lines and the function."""
-    old, new = span(hunk, 0), span(hunk, 1)
+def where(hunk: Hunk, paths: Mapping[str, str] = NO_PATHS) -> str:
+    """Both sides' lines and the function; ``paths`` are files of the new side for an editor."""
+    old, new = span(hunk, 0), span(hunk, 1, paths)
     places = pair(old, new) if old and new else f"{old}, removed" if old else f"new {new}"
     return f"{places}, {hunk.function}()" if hunk.function else places
 

@@ -56,6 +56,11 @@ def anchor(variant: str) -> str:
     return "step-" + re.sub(r"[^a-z0-9]+", "-", variant.lower()).strip("-")
 
 
+def memory_of(variant: str) -> str:
+    """The name of the chart of what it moves."""
+    return f"memory-{anchor(variant)}"
+
+
 def step_chart(variant: str) -> str:
     """The name of the chart of its stall time."""
     return f"stall-time-{anchor(variant)}"
