@@ -61,4 +61,4 @@ if not TYPE_CHECKING:  # to which every name would be known
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

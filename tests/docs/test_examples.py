@@ -66,7 +66,7 @@ VALUES = {  # what stands for an expression in a hint of the engine
     "quote(variant)": "fix1",
     "quote(options.name)": "fix1",
     "quote(space.text)": "'fix2[warps=4|12]'",
-    "quote(files[0])": "a.ncu-repz",
+    "for_shell(files[0])": "a.ncu-repz",
     "quote(found.best.variant)": "fix30",
     "named_again(target)": " --study attention",
     "self.place": "gpu1",

@@ -308,6 +308,15 @@ def test_two_reports_are_compared_and_many_are_one_table(tmp_path: Path) -> None
         wb.read_all(f"{tmp_path}/*.txt")
 
 
+def test_what_is_mistaken_has_a_hint() -> None:
+    with pytest.raises(UsageError) as error:
+        wb.ablate(["fix1"], project=FIXTURE)  # type: ignore[arg-type]
+    assert error.value.hint == 'name each: ablate("fix1", "fix2")'
+    with pytest.raises(UsageError) as error:
+        wb.read(REPORT).metric("bank_conflicts")
+    assert "shared_conflicts" in error.value.hint
+
+
 def test_advice_is_a_table() -> None:
     table = wb.advise("fix5", study="attention", project=FIXTURE).table()
     assert table.index[0] == "tensor"

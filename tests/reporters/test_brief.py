@@ -8,16 +8,20 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from answers import Capsys, Patch, error_of
 from standin import StandIn
 from workbench.app.executor import Local
 from workbench.app.target import Target, find_target
+from workbench.cli.main import VERBS as OPTIONS
 from workbench.cli.main import main
+from workbench.cli.options import Answered
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.ladder import Ablation, judge
@@ -25,6 +29,7 @@ from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import calibration_of
 from workbench.render import as_json, brief
 from workbench.render.as_json import plain_data
+from workbench.reporters.schema import VERBS, schema
 from workbench.run.measurement import Measurement
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder
 
@@ -39,7 +44,16 @@ def answer(
     printed = capsys.readouterr().out
     assert len(printed.encode()) <= limit + 1
     assert printed.count("\n") == 1
-    return dict(json.loads(printed))
+    told = dict(json.loads(printed))
+    is_as_published(arguments[0], told)
+    return told
+
+
+def is_as_published(verb: str, told: dict[str, Any]) -> None:
+    jsonschema.validate(told, schema_of(verb))
+
+
+schema_of = cache(schema)
 
 
 @pytest.fixture(scope="module", params=STUDIES)
@@ -50,12 +64,16 @@ def judged(request: pytest.FixtureRequest) -> Ablation:
 
 @pytest.mark.slow
 def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) -> None:
-    assert len(brief.dumps(brief.ladder(judged)).encode()) <= brief.LIMIT
+    text = brief.dumps(brief.ladder(judged))
+    assert len(text.encode()) <= brief.LIMIT
+    is_as_published("ablate", json.loads(text))
     for row in judged.everything:
         step, more = brief.step(judged, row), brief.more(judged, row)
         assert "left_out" not in json.loads(brief.dumps(step)), row.variant
         assert len(brief.dumps(more, brief.MORE).encode()) <= brief.MORE
         assert step["evidence"] == brief.identity(judged, row)
+        is_as_published("advise", json.loads(brief.dumps(step)))
+        is_as_published("show", json.loads(brief.dumps(more, brief.MORE)))
 
 
 def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys: Capsys) -> None:
@@ -70,6 +88,22 @@ def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys
         assert workbench == "workbench"
         assert main([*words, "--project", str(root)]) == (verdict in brief.UNDECIDED), command
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_schema_is_printed_for_each_verb(verb: str, capsys: Capsys) -> None:
+    capsys.readouterr()
+    assert main(["schema", verb]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(printed)
+    told = {"schema_version": as_json.VERSION, **brief.error(ToolFailed("no"))}
+    jsonschema.validate(told, printed)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**told, "nosuch": 1}, printed)
+
+
+def test_every_verb_with_brief_has_a_schema() -> None:
+    assert {name for name, options in OPTIONS.items() if issubclass(options, Answered)} == {*VERBS}
 
 
 def test_a_kernel_without_advice_stops_and_says_why() -> None:
@@ -197,6 +231,20 @@ def test_a_wrong_step_says_where(capsys: Capsys) -> None:
     assert told["checks"][0]["max_error"] > told["checks"][0]["allowed"]
     step = answer(capsys, "ablate", "fix3", *HERE, code=1)
     assert (step["verdict"], step["input_kind"]) == ("wrong", "outliers")
+
+
+def test_a_bug_fix_says_why_it_is_kept(capsys: Capsys) -> None:
+    told = answer(capsys, "advise", "fix28", "--study", "attention", "--project", str(ROOT))
+    assert told["verdict"] == "kept"
+    assert told["speedup_over_parent"][0] < 1.01
+    assert told["why"].startswith("it corrects fix23: in fp16")
+
+
+def test_two_variants_without_a_shape_in_common_cannot_be_compared(capsys: Capsys) -> None:
+    at = ("--study", "attention", "--project", str(ROOT))
+    told = answer(capsys, "diff", "fix17", "fix30", *at, code=5)
+    assert told["error"]["code"] == "cannot_tell"
+    assert "fix17: unsupported: only head dimension 64" in told["error"]["message"]
 
 
 def test_the_ladder_in_short(capsys: Capsys) -> None:

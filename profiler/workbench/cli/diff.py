@@ -10,8 +10,9 @@ from workbench.app.show import pairs, require_pairs
 from workbench.app.target import in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import show
-from workbench.errors import UsageError
+from workbench.errors import CannotTell, UsageError
 from workbench.judge.comparison import warnings
+from workbench.judge.findings import sentence
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.study.files import for_shell
@@ -43,6 +44,12 @@ def variants(options: DiffOptions) -> None:
     ladder, evidence = judged(target, [one, other], sources=True)
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
+    if found.speedup is None and found.comparison is None:
+        why = "; ".join(f"{row.variant}: {sentence(row.problem)}" for row in rows if row.problem)
+        raise CannotTell(
+            f"nothing of both is recorded at {ladder.shape}" + f" ({why})" * bool(why),
+            hint="name a shape that both have: --shape",
+        )
     changes = pair_sources(evidence, one, other)
     paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
     show(options, PairResult(ladder, found, changes, paths))

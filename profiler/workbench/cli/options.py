@@ -460,6 +460,16 @@ class StatusOptions(Briefed):
 
 
 @dataclass(frozen=True)
+class SchemaOptions:
+    """Print the JSON Schema of a verb's --brief answer.
+
+    Example: workbench schema ablate
+    """
+
+    verb: str = argument("VERB", "Verb that has --brief.")
+
+
+@dataclass(frozen=True)
 class McpOptions:
     """Serve tools for coding agents over stdio (MCP).
 

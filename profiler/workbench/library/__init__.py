@@ -57,6 +57,11 @@ def ablate(
     without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError; where ncu
     could not profile, times are recorded, and ``profile=False`` returns them.
     """
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(
+                f"a name is text, not {name!r}", hint='name each: ablate("fix1", "fix2")'
+            )
     target = find_target(Local(), _folder(project), study, shape, names=names)
     ((found, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
     target.executor.require_profiled()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,7 +270,12 @@ class ReadReport(Shown, Report):
 
     def metric(self, name: str, launch: int = 0) -> Metric:
         """Any metric of a launch by NVIDIA's name. Raises UsageError for one that it lacks."""
-        return report_metric(self, pick_launch(self, launch), name)
+        try:
+            return report_metric(self, pick_launch(self, launch), name)
+        except UsageError as error:
+            figures = get_close_matches(name, catalog(), cutoff=0.4)
+            also = f" `figures({launch})` has {', '.join(figures)}" if figures else ""
+            raise UsageError(error.message, hint=error.hint + also) from error
 
     def values_of(self, path: str, names: Sequence[str]) -> Iterator[dict[str, object]]:
         """The rows of ``ReadReports.metrics`` that are of this report."""
@@ -309,6 +315,10 @@ class ReadReport(Shown, Report):
 
 class ReadReports(dict[str, ReadReport]):
     """Reports by their path."""
+
+    def __repr__(self) -> str:
+        """The paths."""
+        return "\n".join([*self, "more: .table(), .metrics([...])"])
 
     def table(self) -> pd.DataFrame:
         """One row a launch of every report."""

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
@@ -16,6 +17,7 @@ from workbench.judge.advice_rules import Advice, Spot, to_try
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
+from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.render.answers import TOP
 from workbench.render.as_json import VERSION, Data, plain_data
@@ -38,9 +40,10 @@ UNDECIDED = (Verdict.WRONG, Verdict.UNSEEN_SHAPE, Verdict.INCONCLUSIVE)  # mend 
 
 def dumps(data: object, limit: int = LIMIT) -> str:
     """A record or an object in at most ``limit`` bytes: of lists the last entries are left out
-    first, then the longest values, and ``left_out`` says how many.
+    first, then the longest values, and ``left_out`` says how many. Short ones are rounded.
     """
     known = {key: value for key, value in plain_data(data).items() if value is not None}
+    known = known if limit == MOST else _rounded(known)
     whole = {"schema_version": VERSION, **known}
     left_out = 0
     while len(text := _text(whole | ({"left_out": left_out} if left_out else {}))) > limit:
@@ -54,6 +57,14 @@ def dumps(data: object, limit: int = LIMIT) -> str:
             del whole[max(whole, key=lambda key: len(_text(whole[key])))]
         left_out += gone
     return text
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return number(value) if isinstance(value, float) else value
 
 
 def _text(data: object) -> str:
@@ -116,6 +127,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "problem": short(sentence(row.problem)) if row.problem else None,
         "state": _state(row),
         "capture": capture if capture in (Status.DAMAGED, Status.STALE) else None,
+        "why": _why_kept(row),
         **_wrong_check(row),
         **_judged(row, {"failed": _failed(row)}),
         **limit(advice),
@@ -186,6 +198,13 @@ def _judged(row: Row, of_gates: Data) -> Data:
         return of_gates
     known = {"shape": row.judged_at, "speedup_over_parent": ratio(row.deciding_speedup), **of_gates}
     return {"judged": {key: value for key, value in known.items() if value is not None}}
+
+
+def _why_kept(row: Row) -> str | None:
+    """Why a step counts that need not be faster."""
+    if row.step is None or not row.step.corrects or not shows_bug(row.gates):
+        return None
+    return short(f"it corrects {parent_of(row)}: {row.step.corrects}")
 
 
 def _wrong_check(row: Row) -> Data:

@@ -32,7 +32,7 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
         named = hasattr(reporter, "brief")
         short = reporter.brief(result) if named else data(reporter, result, options)
         print(brief.dumps(short, limit))
-    elif options.json:
+    elif getattr(options, "json", False):
         from workbench.render import as_json, brief
 
         whole = data(reporter, result, options)

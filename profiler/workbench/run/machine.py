@@ -119,7 +119,7 @@ def _no_gpu(so: str) -> EnvironmentLacks:
         return _no_packages(missing)  # there may well be one
     return EnvironmentLacks(
         f"no NVIDIA GPU was found ({why_none()})",
-        hint=f"{so}; `workbench doctor` says what is missing",
+        hint=f"{so}, and --on HOST measures on another; `workbench doctor` says what is missing",
     )
 
 
