@@ -43,9 +43,7 @@ F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
 
 @dataclass(frozen=True)
 class EvidenceEntry(Generic[S]):
-    """A record, if there is one, and whether it belongs to the present sources; ``why`` it is
-    damaged.
-    """
+    """A record, if any, and whether it belongs to the present sources; ``why`` it is damaged."""
 
     state: Status
     record: S | None = None
@@ -161,9 +159,7 @@ def timed_together(file: str, timing: Timing, current: Collection[str]) -> Timed
 
 @dataclass(frozen=True, eq=False)
 class ShapeEvidence:
-    """A shape with its timings, oldest first, and variants. ``work`` is None for a shape that is
-    only checked.
-    """
+    """A shape with its timings, oldest first, and variants; ``work`` is None if only checked."""
 
     shape: str
     parameters: Mapping[str, Parameter]

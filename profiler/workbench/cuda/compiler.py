@@ -330,9 +330,7 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
 
 
 def _restore(kept: Path) -> tuple[Compiled, Any] | None:
-    """None for a file that ``Source.compile`` did not write: it is data, and nothing in it runs
-    here.
-    """
+    """Read what ``Source.compile`` wrote, else None: it is data, and nothing in it runs here."""
     from cuda.core import ObjectCode
 
     try:

@@ -13,7 +13,6 @@ from workbench.words import VIRTUAL_ROOT
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 _COMPUTED = re.compile(r'^\s*#\s*include\s*([^\s"<].*)')
 
-
 NAMED = ("CPATH", "CPLUS_INCLUDE_PATH")  # variables of g++ that name folders of headers
 
 

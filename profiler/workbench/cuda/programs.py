@@ -232,9 +232,7 @@ class CompileError(ToolFailed):
 
 
 def for_nvrtc(text: str, name: str) -> str:
-    """The device code, with what nvcc gives every source and NVRTC does not; ``name`` is what the
-    text is compiled under.
-    """
+    """Return the device code of ``name``, with what nvcc gives every source and NVRTC not."""
     wanted: list[str] = []
 
     def included(match: re.Match[str]) -> str:

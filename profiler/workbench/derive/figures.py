@@ -257,7 +257,6 @@ MEMORY_LEVELS = (
     "dram_write",
 )
 
-
 UNSAMPLED = "not_sampled"  # the duration of launches too short for a single sample
 
 

@@ -115,9 +115,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class LargestChanges:
-    """``figures`` by score, the ``launch`` parameters that differ, and amounts per time that only
-    follow the duration.
-    """
+    """The ``figures`` by score, ``launch`` parameters, and amounts that only follow the time."""
 
     figures: tuple[FigureChange, ...]
     launch: tuple[FigureChange, ...]

@@ -26,9 +26,7 @@ from workbench.words import HEADLINE, Known, grouped
 
 
 class JournalRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="entry"):
-    """A line of ``journal.jsonl``: ``date`` in UTC, the workbench's version; else as
-    ``Environment``.
-    """
+    """A line of the journal: ``date`` in UTC, the workbench's version; else as ``Environment``."""
 
     repair: ClassVar[str] = "the other lines of the journal count; this one can be deleted"
 

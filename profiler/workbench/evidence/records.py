@@ -495,7 +495,6 @@ TimingHead = _head(
     planned=Count,
 )
 
-
 PACKED = ".zst"  # at the end of the name of a file that is compressed
 
 

@@ -133,7 +133,6 @@ CONTENT = b',"content":"'  # what stands in tables between their report's sha256
 _REPORT = re.compile(rb'"of":{[^}]*"report":"([0-9a-f]{64})"')
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
-
 _OWN_LINE = re.compile(rb'\n "schema_version": ([0-9]{1,9}),?$', re.MULTILINE)
 _FIRST = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\s*[,}]')
 
@@ -231,9 +230,7 @@ def packed(path: Path, data: bytes) -> bytes:
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """Decompress the content of a file of this name. Raises ValueError if it is damaged or too
-    large.
-    """
+    """Decompress a file's content. Raises ValueError if it is damaged or too large."""
     return decompressed(data) if path.suffix == PACKED else data
 
 

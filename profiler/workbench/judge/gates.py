@@ -621,9 +621,7 @@ class Case:
 
     @property
     def launched(self) -> Sequence[Launched] | None:
-        """The launches of a capture made here; None where there is none, or where that is not
-        recorded.
-        """
+        """The launches of a capture made here; None where they are not recorded."""
         capture = self.evidence.capture
         return capture.launched if capture and self.evidence.was_profiled else None
 
@@ -639,8 +637,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Added:
-    """The time that a call adds in the chained graph, in µs, and the SM clock in GHz (None: not
-    collected).
+    """The time that a call adds to the chained graph, in µs, and the SM clock in GHz, if
+    collected.
     """
 
     microseconds: float

@@ -448,9 +448,7 @@ def ladder_warnings(
 
 
 def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -> Iterator[Finding]:
-    """Recorded captures that do not count, by reason, then other damage; ``of`` some variants or
-    all.
-    """
+    """Warn about captures that do not count, by reason, then other damage; ``of`` some or all."""
     hurt = grouped(
         (variant.damage, variant_at(variant.variant, "" if name == evidence.shape else name))
         for name, shape in evidence.shapes.items()

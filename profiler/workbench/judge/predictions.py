@@ -86,9 +86,7 @@ def score(outcomes: Iterable[PredictionOutcome]) -> Score:
 def judge_predictions(
     step: Step, figure: Callable[[str | None, str], Figure | None], journal: Journal | None = None
 ) -> tuple[PredictionOutcome, ...]:
-    """Judge the predictions of a step in their order; ``figure`` gives a variant's figure by its
-    id.
-    """
+    """Judge a step's predictions in order; ``figure`` gives a variant's figure by its id."""
     parents = [figure(step.parent, prediction.figure) for prediction in step.predictions]
     same = restated(list(zip(step.predictions, parents, strict=True)))
     return tuple(

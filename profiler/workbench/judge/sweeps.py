@@ -309,9 +309,7 @@ class OverSizes:
         return min(timed, key=lambda pair: pair[1].microseconds.value, default=None)
 
     def share(self, point: AtShape) -> tuple[float, str] | None:
-        """The share of its time that the work would take at the ceiling that takes longest, and
-        which.
-        """
+        """The share of its time that the work takes at the slowest ceiling, and which that is."""
         flops, moved = point.flops_per_second, point.bytes_per_second
         shares = (((moved if n == DRAM else flops) / r, n) for n, r in self.ceilings.items())
         return max(shares, default=None)

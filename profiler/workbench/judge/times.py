@@ -82,9 +82,7 @@ class ShapeTimes:
         beside: str = "",
         every: bool = False,
     ) -> SessionTimes:
-        """The instance times behind a time, in the timing that has ``beside`` too; empty if none is
-        current.
-        """
+        """Return the instance times behind a time, in the timing that has ``beside`` too."""
         timing = self.together(*filter(None, (beside, variant)))
         every_session = timing.times.get((variant, regime, False), {}) if timing else {}
         if timing is None or every:

@@ -183,9 +183,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class KeptTables:
-    """One launch from a file of tables: see ``captures``. ``launched`` is None in tables that were
-    kept without it.
-    """
+    """One launch from a file of tables (see ``captures``), maybe kept without ``launched``."""
 
     kernel: str
     metrics: list[tuple[str, float, str]]
@@ -290,9 +288,7 @@ def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
 
 
 def read_lines(counters: Counted) -> list[tuple[Any, ...]]:
-    """Stall samples and counters summed by source line, each charged as ``places`` says; "" and 0
-    where no line is known.
-    """
+    """Sum samples and counters by source line, as ``places`` charges them; "" and 0 is no line."""
     rows = []
     for counter, counts in counters.by_pc.items():
         sums: dict[tuple[str, int], float] = defaultdict(float)

@@ -154,9 +154,7 @@ class Reports:
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
     def capture(self, folder: EvidenceFolder, name: str, sha256: str, wanted: Wanted) -> Capture:
-        """The wanted launches of a report with this hash; asked again, the same object. Raises
-        BadCapture.
-        """
+        """Return the wanted launches of a report; again the same object. Raises BadCapture."""
         path = folder.reports / name
         if path not in self._launches:
             kept = folder.tables(name) if self.from_tables else None

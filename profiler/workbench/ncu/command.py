@@ -30,9 +30,7 @@ def flags(settings: Profiler) -> list[str]:
 
 
 def counting(recorded: Sequence[str]) -> tuple[str, ...]:
-    """Flags without the interval of PM samples: captures that differ in it alone have counted the
-    same.
-    """
+    """Leave out the interval of PM samples: captures that differ in it alone count the same."""
     return tuple(
         flag
         for before, flag in zip(("", *recorded), recorded, strict=False)
@@ -87,9 +85,7 @@ def quoted(log: str) -> str:
 
 
 def got_no_counters(log: str) -> bool:
-    """Whether the machine keeps it from profiling, which is no variant's fault; it ends the process
-    then.
-    """
+    """Whether the machine keeps ncu from profiling; then ncu ends the process."""
     return known_error(log, "ncu") is not None
 
 

@@ -40,9 +40,7 @@ class LineEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class LineTable:
-    """The rows of one function, rising by address; ``every`` has all rows of its program, in
-    which ``inlined_at`` counts.
-    """
+    """One function's rows by address; ``every`` row of its program, for ``inlined_at``."""
 
     rows: tuple[LineEntry, ...]
     every: list[LineEntry] = field(repr=False)
@@ -74,8 +72,8 @@ class LineTable:
 
 
 def line_tables(lines: bytes, strings: bytes) -> list[LineTable]:
-    """One of each function in a ``.debug_line`` section. Raises ValueError or IndexError for what
-    is none.
+    """Read a table for each function of a ``.debug_line`` section. Raises ValueError,
+    IndexError.
     """
     tables: list[LineTable] = []
     start = 0

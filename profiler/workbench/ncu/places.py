@@ -77,9 +77,7 @@ class Instruction:
 
     @cached_property
     def target(self) -> int | None:
-        """The address that a branch goes to; None for other instructions, or if a register
-        says it.
-        """
+        """The address that a branch goes to; None if it is no branch, or a register's."""
         if not self.is_a("BRA", "JMP", "CALL"):
             return None
         addresses = _ADDRESS.findall(self.operands[-1]) if self.operands else []
@@ -123,7 +121,6 @@ LIBRARIES = (
     "/Program Files/",
 )
 
-
 # The folder of a measurement, which has random letters, and those of its workers in it.
 SCRATCH = re.compile(r"^.*/workbench-[a-z0-9_]{8}/(?:(?:ncu|timing)/)?")
 INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
@@ -160,9 +157,7 @@ class Places:
         self._known: dict[tuple[int, bool], Place] = {}
 
     def of(self, pc: int, counter: str) -> Place:
-        """Find where a sample or count at an address belongs; ``NOWHERE`` where no line is
-        known.
-        """
+        """Find where a sample or count at an address belongs; ``NOWHERE`` if no line is known."""
         return self.itself(self.waiting(pc, counter))
 
     def itself(self, pc: int) -> Place:

@@ -85,9 +85,7 @@ def _is_file(path: Path) -> bool:
 
 
 def require_file(path: Path) -> None:
-    """Raises UsageError for what is no file, naming the nearest report beside it, and for one that
-    may not be read.
-    """
+    """Raises UsageError for what is no readable file, naming the nearest report beside it."""
     if not _is_file(path):
         folder = path if path.is_dir() else path.parent
         reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]

@@ -93,9 +93,7 @@ def read_cuda_file(request: Request) -> Problem:
 
 
 def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
-    """Find a kernel by its name, with its namespaces or without. Raises UsageError if it is not in
-    the file.
-    """
+    """Find a kernel by its name, with its namespaces or without. Raises UsageError."""
     name = name.removeprefix("::")
     fits = [entry for full, entry in kernels.items() if name in (full, full.rpartition("::")[2])]
     if not fits:

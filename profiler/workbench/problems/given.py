@@ -124,7 +124,6 @@ def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collecti
 OWN = "workbench_"  # what the names of modules begin with that are loaded by path
 _packages: dict[str, dict[str, ModuleType]] = {}  # of each variant, by the path of its module
 
-
 LOADING_SEED = 20261
 
 
@@ -164,9 +163,7 @@ class File:
 
     @cached_property
     def module(self) -> ModuleType:
-        """Raises GateFailed for an AttributeError, which would look like a missing attribute of
-        this class.
-        """
+        """Raises GateFailed for an AttributeError, which would look like one of this class."""
         try:
             with same_draws():
                 return self.loaded()
@@ -517,9 +514,7 @@ def _of(
     fresh: Sequence[Any],
     keywords: Inputs | None = None,
 ) -> Any:
-    """Gradients are recorded only for an input that requires one, and for a function that calls
-    autograd itself.
-    """
+    """Record gradients only for an input that requires one, or a function that calls autograd."""
     import torch
 
     arguments, keywords = tuple(arguments), keywords or {}
@@ -537,9 +532,7 @@ def _of(
 
 
 def own_results(out: Any, inputs: Sequence[Any]) -> Any:
-    """Leave out the plain values of a tuple and the inputs that it hands back, if tensors of its
-    own are left.
-    """
+    """Leave out a tuple's plain values and inputs, if tensors of its own are left."""
     import torch
 
     if not isinstance(out, tuple | list):
@@ -559,9 +552,7 @@ def one(inputs: Inputs, name: str) -> Any:
 
 
 def afterwards(inputs: Inputs, out: Any, changed: Sequence[str]) -> Any:
-    """Return the results of a call that are none of its inputs, then the inputs that it
-    ``changed``.
-    """
+    """Return the results of a call that are no inputs, then the inputs that it ``changed``."""
     if not changed:
         return out
     left = {name: inputs[name] for name in changed}

@@ -212,9 +212,7 @@ def _own_inputs(tree: ast.Module, names: Sequence[str]) -> str:
 
 
 def made_text(made: Sequence[Made]) -> str:
-    """Write the inputs of ``--input`` as a dict: tensors from what the shape says, values as they
-    are.
-    """
+    """Write the inputs of ``--input`` as a dict: tensors made of the shape, values as they are."""
     parts = [
         f"{literal(item.name)}: given.made(shape[{literal(item.name)}], generator)"
         if item.call

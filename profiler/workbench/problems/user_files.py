@@ -109,9 +109,7 @@ def _value(text: str, node: ast.expr) -> Parameter:
 
 
 def _dtype(option: str, node: ast.Call) -> str:
-    """Return the dtype of a call, "" for none. Raises UsageError for one that torch has not, and
-    for any other keyword.
-    """
+    """Return the dtype of a call, "" for none. Raises UsageError for any other keyword or type."""
     name = ""
     for keyword in node.keywords:
         if keyword.arg != "dtype":
@@ -131,9 +129,7 @@ class Call:
 
 
 def read_call(text: str) -> Call:
-    """Read the value of ``--vs``. Raises UsageError for anything but a name, or a call of plain
-    arguments.
-    """
+    """Read the value of ``--vs``: a name, or a call of plain arguments. Raises UsageError."""
     hint = "such as --vs torch.softmax or --vs 'torch.softmax(x, dim=-1)'"
     node = _parsed(text, hint)
     if _dotted(node):

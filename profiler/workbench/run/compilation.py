@@ -94,9 +94,7 @@ def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Para
 
 
 def sources_of(study: Study, variants: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names of the files that the fingerprints of a job's variants cover, those that the study
-    names among them.
-    """
+    """Name the files that the fingerprints of variants cover, with those that the study names."""
     shared = named_from(study.folder, "study.py")
     return {
         name: tuple(path.relative_to(study.folder).as_posix() for path in (*files, *shared))

@@ -19,9 +19,7 @@ NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 
 @lru_cache
 def find_gpu() -> Gpu | None:
-    """The first GPU that this process may use; None if there is none, or if
-    ``CUDA_VISIBLE_DEVICES`` hides all of them.
-    """
+    """Return the first GPU that this process may use (see ``CUDA_VISIBLE_DEVICES``), or None."""
     return first_gpu()
 
 

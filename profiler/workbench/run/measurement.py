@@ -254,9 +254,7 @@ class Listener:
 
     # ---- reports of ncu ----------------------------------------------------------------------
     def store(self, report: Path, captured: Iterable[Captured], profiler: Profiler) -> list[str]:
-        """Keep a report that ncu wrote with these options, with those variants that it really
-        holds; these are returned.
-        """
+        """Keep a report of ncu with the variants that it really holds, which are returned."""
         if not report.exists():
             return []
         counts = launches_by_range(report)
@@ -272,9 +270,7 @@ class Listener:
         return list(held)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:
-        """Read the resources of kernels that front ends compile. The build knows those of the
-        others.
-        """
+        """Read resources of kernels that front ends compile; builds know those of others."""
         study = self.study
         others = [n for n in held if is_compiling(source_files(study, study.variants[n]))]
         with suppress(BadCapture):  # what has to be read of it later says what is wrong

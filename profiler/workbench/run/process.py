@@ -281,9 +281,7 @@ class Worker:
         return bool(fresh or (text and self.output_counts))
 
     def allowed(self, limit_seconds: float) -> float:
-        """Say how long it may be silent, by the last event; ``limit_seconds`` is that of a
-        variant.
-        """
+        """Say how long it may be silent, by its last event; a variant has ``limit_seconds``."""
         last = self.events[-1] if self.events else None
         if last is None or isinstance(last, Hello):
             return max(limit_seconds, bounds.STARTING_SECONDS)

@@ -144,7 +144,6 @@ class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
 
 Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
 
-
 KINDS = {
     kind.__name__: kind
     for kind in (CannotTell, EnvironmentLacks, GateFailed, ToolFailed, UsageError)
@@ -163,9 +162,7 @@ class ErrorText(msgspec.Struct, frozen=True, kw_only=True):
         return cls(kind=type(error).__name__, message=error.message, hint=error.hint)
 
     def error(self, default: type[WorkbenchError] = ToolFailed) -> WorkbenchError:
-        """Return the error of the other process; ``default`` stands for classes that are only
-        there.
-        """
+        """Return the other process's error; ``default`` stands for classes that are only there."""
         return KINDS.get(self.kind, default)(self.message, hint=self.hint)
 
 
@@ -347,7 +344,6 @@ Event = (
     | Broken
     | Done
 )
-
 
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 

@@ -366,9 +366,7 @@ def typed() -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return how this process was started: as `workbench`, or as a program that has it as a
-    library.
-    """
+    """Return how this process was started: as `workbench`, or as a program that imports it."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.origin == sys.argv[0]:
         name = spec.name.removesuffix(".__main__")

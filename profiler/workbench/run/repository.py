@@ -66,9 +66,7 @@ class Repository:
     inside: Path
 
     def git(self, *arguments: str) -> str:
-        """Run git and return what it prints. Raises ToolFailed with its words, or
-        EnvironmentLacks.
-        """
+        """Run git and return what it prints. Raises ToolFailed or EnvironmentLacks."""
         return _git(self.top, *arguments)
 
     def commit(self, said: str) -> Commit:
@@ -118,9 +116,7 @@ class Repository:
         return [self.commit(sha) for sha in first_bad]
 
     def touching(self, paths: Sequence[Path], *, most: int = -1) -> list[Commit]:
-        """The commits that changed one of these, along the first parents, the newest first;
-        ``most`` of them, or all.
-        """
+        """List commits that changed one of these, along first parents, newest first."""
         options = ("--first-parent", "--format=%H%x00%s", f"--max-count={most}")
         text = self.git("log", *options, "--", *map(str, paths))
         lines = [line.partition("\0") for line in text.split("\n")[:-1]]

@@ -133,9 +133,7 @@ def how_to_install(module: str) -> str:
 
 
 def front_ends_of(paths: Iterable[Path]) -> tuple[str, ...]:
-    """The names of those that some sources use; torch's own kernels only where nothing else can
-    have compiled any.
-    """
+    """Name the front ends that sources use; torch's own kernels only if no other is used."""
     imported = {name for path in paths for names in _named(path) for name in names}
     others = {name.partition(".")[0] for name in imported} - NO_KERNELS
     used = tuple(

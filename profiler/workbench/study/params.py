@@ -140,7 +140,6 @@ ROOM = 1e-9  # of a step, that rounding may take
 NARROW = "narrow it: give parameters fewer values"
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^*+]+)(?P<how>[*+])(?P<by>.+)")
 
-
 # Parameters to their values, in the order in which they were written, each once.
 Axes = dict[str, tuple[Parameter, ...]]
 HINT = "a value, a|b|c, lo..hi*k (times k) or lo..hi+k (plus k)"
@@ -249,9 +248,7 @@ def pick_shapes(study: Study, text: str | None) -> list[Picked]:
 
 
 def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
-    """A shape of the study with these parameters, or one more of it. Raises UsageError for what
-    cannot be one.
-    """
+    """Return a shape of the study with these parameters, listed or new. Raises UsageError."""
     base_parameters = study.shapes[base].parameters
     for name, kept in base_parameters.items():
         if type(kept) not in (bool, int, float, str):
@@ -347,9 +344,7 @@ class UnseenShapes:
 
 
 def ranges_of(study: Study) -> Mapping[str, range]:
-    """Parameter to its values: ``ranges = {"rows": range(1, 8193)}`` of study.py. Raises UsageError
-    for anything else.
-    """
+    """Read ``ranges = {"rows": range(1, 8193)}`` of study.py. Raises UsageError."""
     ranges = getattr(study.module, "ranges", {})
     parameters = study.shapes[study.default_shape].parameters
     for name, values in ranges.items() if isinstance(ranges, dict) else [("ranges", ranges)]:

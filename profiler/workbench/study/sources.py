@@ -85,9 +85,7 @@ def _study_code(text: str) -> str:
 
 
 class Fingerprints:
-    """The fingerprints of one study's variants; its code and each variant's sources are
-    read once.
-    """
+    """The fingerprints of one study's variants; code and sources are read once."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -112,9 +110,7 @@ class Fingerprints:
         return self._digests[variant].copy()
 
     def of(self, variant: str, shape: str) -> str:
-        """sha256 over the variant's sources, the study's code, the shape's parameters and the
-        harness.
-        """
+        """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
         if (variant, shape) not in self._prints:
             parameters = self.study.shapes[shape].parameters
             self._prints[variant, shape] = self.at_shape(variant, parameters)

@@ -160,9 +160,7 @@ def check_study_module(path: Path, module: ModuleType) -> None:
 
 
 def _conditions(module: ModuleType) -> Iterator[tuple[bool, str, str]]:
-    """Yield what must hold, what is wrong where it does not, and a hint: each builds on those
-    before.
-    """
+    """Yield what must hold, what is wrong otherwise, and a hint; each builds on those before."""
     for part_name in STUDY_PARTS:
         yield hasattr(module, part_name), f" does not define '{part_name}'", EXAMPLE
     for part_name in ("inputs", "reference", "work"):
@@ -270,9 +268,7 @@ def check_shapes(ladder: Ladder, shapes: Mapping[str, Shape]) -> None:
 
 
 def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
-    """Return the variants of the steps, then the references. Raises UsageError for a
-    missing file.
-    """
+    """Return the variants of the steps, then the references. Raises UsageError."""
     names = [step.variant for step in ladder.steps]
     variants_by_base = {
         base: Variant(base, folder / f"{base}.py") for base in map(base_name, names)

@@ -128,9 +128,7 @@ Errors = Mapping[str, tuple[torch.dtype, str, tuple[float, float]]]
 
 
 def judged(outputs: Outputs, expected: Outputs, bound: Tolerance) -> tuple[ComparedCall, Errors]:
-    """The worst output, the first that is wrong before all others, and the errors of each. Raises
-    NoResult.
-    """
+    """Return the worst output, or the first wrong one, and the errors of each. Raises NoResult."""
     worst, errors = ComparedCall(0.0, 0.0, ""), {}
     for name, (mine, its) in paired(outputs, expected).items():
         out, wanted = outputs.tensors[mine], expected.tensors[its]
@@ -225,9 +223,7 @@ def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
 
 
 def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> CheckOutcome:
-    """Take one ratio of errors over all ``calls``, the root mean square, where few elements make up
-    an output's norm.
-    """
+    """Take one root mean square of errors over all ``calls``, where an output has few elements."""
     ratios: dict[str, float] = {}
     for name in calls[0].errors if calls[0].elements < FEW else ():
         pairs = [call.errors[name] for call in calls if name in call.errors]

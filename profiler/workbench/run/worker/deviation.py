@@ -222,9 +222,7 @@ def size_of(tensor: torch.Tensor) -> int:
 
 
 def without_values() -> FakeTensorMode:
-    """Tensors inside have extents and types, and take no memory. Extents that depend on values may
-    be unknown on the way.
-    """
+    """Make tensors inside that have extents and types, and take no memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 

@@ -77,9 +77,7 @@ class IntegritySnapshot:
         self._protected: dict[int, tuple[Any, Parts]] = {}
 
     def also(self, module: ModuleType) -> None:
-        """The study's module and those of variants, when they are loaded: nobody may change
-        another's.
-        """
+        """Note a study's or variant's module when it is loaded: it is nobody else's."""
         name = module.__name__
         self._modules[name] = module
         self._entries[name] = _things(module)
@@ -138,9 +136,7 @@ class IntegritySnapshot:
         yield from self._changed_hooks()
 
     def _is_same(self, now: Any, before: Any) -> bool:
-        """Compared in C, element by element and by identity first; what cannot be compared is not
-        the same.
-        """
+        """Compare in C, by identity first; what cannot be compared is not the same."""
         try:
             return bool(now == before)
         except Exception:
@@ -259,7 +255,6 @@ def _function(value: object) -> FunctionType | None:
 
 
 Body = tuple[CodeType, Any, Any]
-
 
 _body: Callable[[FunctionType], Body] = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 

@@ -124,9 +124,7 @@ class JobWorker:
             self.compile(name, kernels)
 
     def load(self, name: str) -> Callable[..., Any]:
-        """Return the variant's ``run``, of a module that is loaded anew and that nothing has
-        touched.
-        """
+        """Return the variant's ``run``, of a module loaded anew that nothing has touched."""
         self.loaded += 1
         file, called = self.folder / f"{base_name(name)}.py", variant_module(self.loaded, name)
         with cuda.overridden(self.job.params.get(name, {})):

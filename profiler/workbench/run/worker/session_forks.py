@@ -178,8 +178,8 @@ class Server:
         return answer
 
     def blamed(self, variants: Sequence[str], error: WorkbenchError) -> Answer:
-        """Blame variants for what one did: all that have not failed are suspects, a single one
-        fails.
+        """Blame variants for what one did: all that have not failed are suspects, one
+        alone fails.
         """
         left = [name for name in variants if name not in self.failed]
         if len(variants) > 1:

@@ -31,9 +31,7 @@ LOOK_SECONDS = 1.0
 
 
 class Parent:
-    """The process for which this one works: where it is gone nothing goes on, on a gpu that
-    somebody else may take.
-    """
+    """The process for which this one works; without it nothing may hold a GPU any more."""
 
     def __init__(self) -> None:
         self.pid = int(os.environ.get(PARENT) or 0)
@@ -42,9 +40,7 @@ class Parent:
             self.made_our_group = os.getpgid(self.pid) != os.getpgrp()
 
     def require(self) -> None:
-        """Kill this process if the parent is gone, and with it an ncu around it and a session
-        inside of it.
-        """
+        """Kill this process if the parent is gone, with an ncu around it and its session."""
         if not self.pid or is_alive(self.pid):
             return
         if self.made_our_group:

@@ -199,9 +199,7 @@ class TrialRun:
             )
 
     def compared(self, name: str, out: Any, expected: Any) -> dict[str, tuple[float, float]]:
-        """The errors of a reference. One that has none is noted, and a range that does other work
-        than the tried one.
-        """
+        """Compute a reference's errors; note one that has none, or does other work."""
         try:
             absolute, relative, differs = error_of(out, expected, name)
         except GateFailed as refused:
@@ -250,9 +248,7 @@ class TrialRun:
         return (right, error) if finite and bears else None
 
     def is_structured(self, inputs: Inputs, expected: Any) -> bool:
-        """Whether the reference does not bear the inputs as timed calls have them, each piece times
-        another factor.
-        """
+        """Whether the reference does not bear each piece of its inputs times another factor."""
         if not self.has_room(inputs):
             return False
         more = dict(inputs)
@@ -279,9 +275,7 @@ class TrialRun:
         )
 
     def rounds_to(self, inputs: Inputs, exact: Any) -> str:
-        """The type that all doubles of the reference fit, though its inputs do not: it rounds by
-        itself. "" for none.
-        """
+        """The type that the reference rounds its doubles to by itself; "" for none."""
         floats = [t for t in tensors(exact) if t.is_floating_point() and t.numel()]
         for dtype in (torch.bfloat16, torch.float16, torch.float32):
             if not floats or not all(fits(t, dtype) for t in floats):
@@ -301,9 +295,7 @@ class TrialRun:
         return copied((self.study.exact if exact else self.study.plain)(inputs))
 
     def expected(self, inputs: Inputs) -> tuple[Any, str]:
-        """Compute the result in double precision; say why not, where the reference takes no doubles
-        or rounds its result.
-        """
+        """Compute the result in double precision, or say why the reference cannot."""
         try:
             exact = self.reference(inputs, exact=True)
             if not (narrow := self.rounds_to(inputs, exact)):
