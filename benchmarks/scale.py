@@ -161,7 +161,11 @@ def record(
     for name in every:
         built = {"variant": name, "fingerprint": prints.of_sources(name)}
         found = {
-            each: Check(fingerprint=prints.of(name, each), status=result, max_abs=0.0)
+            each: Check(
+                fingerprint=prints.at_shape(name, study.shapes[each].parameters),
+                status=result,
+                max_abs=0.0,
+            )
             for each in study.shapes
         }
         own, checked = structs.replace(build, **built), build.provenance
@@ -172,7 +176,9 @@ def record(
         held = [names[0], names[1 + number % (len(names) - 1)], "eager"] if number else every
         timing = Timing(
             study=study.name, shape=SHAPE, nodes={}, stride=1, planned=of_file, method=METHOD,
-            fingerprints={name: prints.of(name, SHAPE) for name in held},
+            fingerprints={
+                name: prints.at_shape(name, study.shapes[SHAPE].parameters) for name in held
+            },
             sessions=tuple(session(each, held, names[-2], draw) for each in range(of_file)),
             provenance=build.provenance,
         )  # fmt: skip
@@ -211,7 +217,11 @@ def capture(
     sha256, launches, captures = hashlib.sha256(report.encode()).hexdigest(), [], {}
     for name in names:
         marked = str(index.range).replace("fused", name)
-        of = {"variant": name, "fingerprint": prints.of(name, SHAPE), "range": marked}
+        of = {
+            "variant": name,
+            "fingerprint": prints.at_shape(name, prints.study.shapes[SHAPE].parameters),
+            "range": marked,
+        }
         found = structs.replace(index, **of, report=report, sha256=sha256)
         captures[name] = found
         own = launch.replace(str(index.range).encode(), marked.encode())

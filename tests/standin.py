@@ -251,7 +251,8 @@ def measured_by(monkeypatch: Patch, stand_in: type) -> None:
 def record_times(made: Any, times: Mapping[str, float], **own: Any) -> Timing:
     """A timing of the variants of a measurement with their sources as they are now."""
     shape, prints = made.plan.shape, Fingerprints(made.study)
-    known = {name: prints.of(name, shape) for name in times}
+    parameters = made.study.shapes[shape].parameters
+    known = {name: prints.at_shape(name, parameters) for name in times}
     timing = structs.replace(made_evidence.timing(shape, times, **own), fingerprints=known)
     store.write(made.folder.timings(shape) / "t.json.zst", timing)
     return timing

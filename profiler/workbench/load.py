@@ -30,7 +30,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
 from workbench.ncu.catalog import catalog
-from workbench.study.files import for_shell, is_there
+from workbench.study.files import for_shell
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
 from workbench.study.params import UnseenShapes, unseen_shapes
@@ -246,12 +246,12 @@ def load_ladder(
         timed = outcomes(steps) if steps and not only else []
     judged = steps_shown(steps, only, shape) if only else steps
     reader = _EvidenceReader(study, folder, sources=sources)
-    journal = load_journal(folder)
+    between, between_of = known_between(folder.gpu)
+    journal, calibration = load_journal(folder), calibration_of(folder)
     shapes = {
         name: reader.shape(name, variants, captures=whole)
         for name, variants, whole in _wanted(study, shape, judged, timed)
     }
-    between, between_of = known_between(folder.gpu)
     return LadderEvidence(
         study=study.name,
         gpu=folder.gpu,
@@ -260,7 +260,7 @@ def load_ladder(
         shape=shape,
         default_shape=study.default_shape,
         shapes=shapes,
-        calibration=calibration_of(folder),
+        calibration=calibration,
         notes=(*reader.reports.notes, *journal.notes),
         journal=journal,
         only=tuple(only),
@@ -384,6 +384,7 @@ class _EvidenceReader:
         self.prints = Fingerprints(study)
         self.reports = Reports(from_tables=from_tables)
         self.hashes: dict[str, str | None] = {}  # of reports, which variants share
+        self.kept: dict[str, bool] = {}  # whether a report itself is there
         self.common: dict[str, _Common] = {}
 
     def shape(
@@ -437,7 +438,8 @@ class _EvidenceReader:
         *,
         opened: bool,
     ) -> VariantEvidence:
-        common, fingerprint = self._common(name), self._print(study, shape, name)
+        fingerprint = self.prints.at_shape(name, study.shapes[shape].parameters)
+        common = self._common(name)
         checks = common.checks
         if shape not in checks:  # a shape that was drawn
             checks = {**checks, shape: _against(common.recorded.get(shape), fingerprint)}
@@ -472,13 +474,10 @@ class _EvidenceReader:
             figures=figures(capture.metrics) if capture else {},
             texts=common.texts if opened else {},
             damage=damage or entry.why,
-            tables_only=capture is not None and not is_there(capture.path),
+            tables_only=bool(capture and entry.current and not self.kept[entry.current.report]),
             front_ends=common.front_ends,
             unseen=self._unseen(name) if shape not in study.derived else None,
         )
-
-    def _print(self, study: Study, shape: str, name: str) -> str:
-        return self.prints.at_shape(name, study.shapes[shape].parameters)
 
     def _common(self, name: str) -> _Common:
         if name not in self.common:
@@ -488,7 +487,10 @@ class _EvidenceReader:
             front_ends = front_ends_of(source_files(study, variant)) if self.samples else ()
             texts = source_texts(study, variant) if self.sources else {}
             of_sources = self.prints.of_sources(name)
-            prints = {shape: self._print(study, shape, name) for shape in study.shapes}
+            prints = {
+                shape: self.prints.at_shape(name, described.parameters)
+                for shape, described in study.shapes.items()
+            }
             record = store.variant_record(self.folder, name)
             self.common[name] = _Common(
                 build=_against(record.build, of_sources),
@@ -509,7 +511,7 @@ class _EvidenceReader:
             return entry
         report = entry.current.report
         if report not in self.hashes:
-            self.hashes[report] = store.report_sha256(self.folder, report)
+            self.hashes[report], self.kept[report] = store.report_sha256(self.folder, report)
         if self.hashes[report] is None:
             return EvidenceEntry(Status.MISSING)
         if self.hashes[report] != entry.current.sha256:
@@ -532,7 +534,10 @@ class _EvidenceReader:
             return None
         recorded = self._common(name).recorded
         checks = {
-            shape: _against(recorded.get(shape), self._print(drawn.study, shape, name)).current
+            shape: _against(
+                recorded.get(shape),
+                self.prints.at_shape(name, drawn.study.shapes[shape].parameters),
+            ).current
             for shape in drawn.names
         }
         first = self.shape(drawn.names[0], [step.parent, name], study=drawn.study)

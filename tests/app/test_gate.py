@@ -596,7 +596,9 @@ class Bench:
     def capture(self, name: str, recorded: str) -> None:
         """That of a variant of the repository's own study."""
         index = workspaces.recorded_index("b2h8s512d64", recorded)
-        index["fingerprint"] = Fingerprints(self.study).of(name, self.plan.shape)
+        index["fingerprint"] = Fingerprints(self.study).at_shape(
+            name, self.study.shapes[self.plan.shape].parameters
+        )
         shape = self.plan.shape
         made = msgspec.convert(index | {"variant": name, "shape": shape}, CaptureIndex)
         known = {**store.captures_at(self.folder, shape), name: made}
@@ -721,11 +723,9 @@ def with_kernel_of(made: Repository, name: str, other: str) -> None:
     folder = made.workspace / "kernels" / "attention"
     (folder / f"{name}.py").write_text((folder / f"{other}.py").read_text())
     evidence = EvidenceFolder(made.workspace / EVIDENCE.relative_to(FIXTURE))
-    prints, known = (
-        Fingerprints(find_workspace(made.workspace).study()),
-        captures_at(evidence, CAUSAL),
-    )
-    own = structs.replace(known[other], variant=name, fingerprint=prints.of(name, CAUSAL))
+    study, known = find_workspace(made.workspace).study(), captures_at(evidence, CAUSAL)
+    fingerprint = Fingerprints(study).at_shape(name, study.shapes[CAUSAL].parameters)
+    own = structs.replace(known[other], variant=name, fingerprint=fingerprint)
     store.write(evidence.captures(CAUSAL), Captures(captures={**known, name: own}))
     made.commit(f"another {name}")
 

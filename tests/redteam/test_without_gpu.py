@@ -520,24 +520,24 @@ def test_whatever_a_module_names_is_in_its_fingerprint(study: Study) -> None:
     module, table = study.folder / "registers.py", study.folder / "table.bin"
     table.write_bytes(b"\0\xff\1")
     module.write_text(module.read_text() + '\nTABLE = "table.bin"\n')
-    before = Fingerprints(study).of("registers", "rows")
+    before = Fingerprints(study).at_shape("registers", study.shapes["rows"].parameters)
     table.write_bytes(b"\0\xff\2")
-    assert Fingerprints(study).of("registers", "rows") != before
+    assert Fingerprints(study).at_shape("registers", study.shapes["rows"].parameters) != before
 
 
 def test_files_that_the_study_names_are_in_every_fingerprint(study: Study) -> None:
     code, weights = study.folder / "study.py", study.folder / "weights.bin"
     weights.write_bytes(b"1")
     code.write_text(code.read_text() + '\nWEIGHTS = "weights.bin"\n')
-    before = Fingerprints(study).of("baseline", "rows")
+    before = Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters)
     weights.write_bytes(b"2")
-    assert Fingerprints(study).of("baseline", "rows") != before
+    assert Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters) != before
 
 
 def test_the_harness_is_in_every_fingerprint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Fingerprints(study).of("baseline", "rows")
+    before = Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters)
     monkeypatch.setattr("workbench.study.sources.HARNESS", 99)
-    assert Fingerprints(study).of("baseline", "rows") != before
+    assert Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters) != before
 
 
 @pytest.mark.parametrize("line", ["#include HIDDEN", "# include\tCAT(hid, den)"])

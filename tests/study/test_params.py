@@ -114,7 +114,8 @@ def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
     step = not_none(study.ladder.step("fix2[warps=8]"))
     assert (step.parent, step.key_change) == ("fix2", "warps = 8")
     shape = study.default_shape
-    assert Fingerprints(study).of("fix2[warps=8]", shape) != Fingerprints(study).of("fix2", shape)
+    prints, parameters = Fingerprints(study), study.shapes[shape].parameters
+    assert prints.at_shape("fix2[warps=8]", parameters) != prints.at_shape("fix2", parameters)
 
 
 def test_a_serialised_wgmma_counts_as_a_warning() -> None:
@@ -171,10 +172,10 @@ def test_every_file_that_is_compiled_counts(
     study = find_workspace(root).study()
     found = source_files(study, study.variants["baseline"])
     assert {p.relative_to(folder).as_posix() for p in found} == {"baseline.py", *files}
-    seen = {Fingerprints(study).of("baseline", "large")}
+    seen = {Fingerprints(study).at_shape("baseline", study.shapes["large"].parameters)}
     for name, text in files.items():
         (folder / name).write_text(f"{text}// other\n")
-        seen.add(Fingerprints(study).of("baseline", "large"))
+        seen.add(Fingerprints(study).at_shape("baseline", study.shapes["large"].parameters))
     assert len(seen) == len(files) + 1
 
 

@@ -195,21 +195,23 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def report_sha256(folder: EvidenceFolder, name: str) -> str | None:
-    """sha256 of a report: of the file, or as its tables give it; None where neither is there, ""
-    where the tables are damaged. Raises EnvironmentLacks for a file that cannot be read.
+def report_sha256(folder: EvidenceFolder, name: str) -> tuple[str | None, bool]:
+    """Return a report's sha256, and whether the report itself is there.
+
+    It is that of the file, or as the tables give it; None where neither is there, "" where the
+    tables are damaged. Raises EnvironmentLacks for a file that cannot be read.
     """
     path = folder.reports / name
     if is_there(path):
-        return digest_of(path)
+        return digest_of(path), True
     path = folder.tables(name)
     if not stands(path):
-        return None
+        return None, False
     try:
         sha256 = _REPORT.search(decompressed_beginning(contents(path)))
     except (UsageError, ValueError):
-        return ""
-    return sha256[1].decode() if sha256 else ""
+        return "", False
+    return sha256[1].decode() if sha256 else "", False
 
 
 def content(record: Record) -> dict[str, object]:

@@ -980,14 +980,12 @@ class View:
 class StepJudgement:
     """The verdict on a step, with all that decided it.
 
-    status, problem: At the shape of its table. gates, verdict, over_parent, predictions,
-        shapes_dropped: By the evidence at the shape that decides, ``judged_at`` if that is another.
+    gates, verdict, over_parent, predictions, shapes_dropped: By the evidence at the shape that
+        decides, ``judged_at`` if that is another than its table's.
     comparison: Its capture with its parent's, at ``compared_at`` if that is another shape.
     """
 
     step: Step
-    status: Status
-    problem: Finding | None
     verdict: Verdict | None
     comparison: Comparison | None
     compared_at: str
@@ -1008,14 +1006,12 @@ def judge_step(views: Views, view: View, step: Step) -> StepJudgement:
     compared_at = compared.shape if compared is not view else ""
     if status == Status.STALE and not elsewhere:
         ruling = ruling if ruling == Verdict.BASELINE else Verdict.INCONCLUSIVE
-        return StepJudgement(step, status, problem, ruling, comparison, compared_at)
+        return StepJudgement(step, ruling, comparison, compared_at)
     unsupported = problem and problem.values.get("status") == CheckResult.UNSUPPORTED.value
     if unsupported and ruling != Verdict.BASELINE and not elsewhere:
         ruling = None  # not supporting a shape is no fault
     return StepJudgement(
         step=step,
-        status=status,
-        problem=problem,
         verdict=ruling,
         comparison=comparison,
         compared_at=compared_at,

@@ -90,7 +90,6 @@ class Fingerprints:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._digests: dict[str, hashlib._Hash] = {}
-        self._prints: dict[tuple[str, str], str] = {}
 
     @cached_property
     def _code(self) -> bytes:
@@ -109,15 +108,8 @@ class Fingerprints:
             self._digests[variant] = digest
         return self._digests[variant].copy()
 
-    def of(self, variant: str, shape: str) -> str:
-        """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
-        if (variant, shape) not in self._prints:
-            parameters = self.study.shapes[shape].parameters
-            self._prints[variant, shape] = self.at_shape(variant, parameters)
-        return self._prints[variant, shape]
-
     def at_shape(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
-        """Return the fingerprint of a variant at a shape of these parameters."""
+        """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
         digest = self._sources(variant)
         digest.update(self._code)
         digest.update(json.dumps(parameters, sort_keys=True).encode())
