@@ -184,7 +184,7 @@ class Sessions:
     gpu: StandIn
     job: SessionsJob
 
-    def open_gate(self, variants: list[str]) -> None:
+    def give_turn(self, variants: list[str]) -> None:
         self.variants = variants
 
     def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:

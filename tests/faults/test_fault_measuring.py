@@ -270,7 +270,7 @@ class Profiled:
         self.variants = job.variants
         return self
 
-    def open_gate(self, variants: list[str]) -> None:
+    def give_turn(self, variants: list[str]) -> None:
         self.variants = tuple(variants)
 
     def kill(self) -> None:

@@ -444,7 +444,7 @@ def test_the_verb_prints_the_list_and_the_record(capsys: Capsys) -> None:
 
 def test_the_verb_prints_json(capsys: Capsys) -> None:
     data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
-    assert (data["schema_version"], data["shape"]) == (1, "b4h16s2048d128")
+    assert (data["schema_version"], data["shape"]) == (as_json.VERSION, "b4h16s2048d128")
     assert data["recorded_steps"]["tried"] > 2  # of the ladder at its own shape
 
 

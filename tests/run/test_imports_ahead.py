@@ -24,7 +24,7 @@ from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
 from workbench.run.process import compiler_environment, worker_environment
-from workbench.run.protocol import EVENTS, PARENT, decode, write_gate, write_job
+from workbench.run.protocol import EVENTS, PARENT, decode, write_job, write_turn
 from workbench.run.worker import startup
 from workbench.run.worker.startup import import_ahead, is_driver_in_use
 from workbench.study.front_ends import imported_by
@@ -148,7 +148,7 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bo
     )  # seconds, which one case is enough for
     (folder / "baseline.py").write_text(f"import quick, torch{compiles}")
     write_job(tmp_path / "job.json", JOB)
-    write_gate(tmp_path, ["baseline"])
+    write_turn(tmp_path, ["baseline"])
     path = os.pathsep.join([str(packages), worker_environment(tmp_path)["PYTHONPATH"]])
     environment = {**os.environ, "PYTHONPATH": path, PARENT: str(os.getpid())}
     session = tmp_path / "site-packages" / "session.py"  # what a user's file may not do, we may

@@ -267,7 +267,7 @@ class Clock:
         assert (scratch / "kernels" / "scale" / "study.py").is_file()
         return self
 
-    def open_gate(self, variants: list[str]) -> None:
+    def give_turn(self, variants: list[str]) -> None:
         self.opened.append(variants)
 
     def watch(self, limit: float, on_event: Any) -> WorkerEnd:

@@ -40,13 +40,13 @@ from workbench.run.protocol import (
     TimedSession,
     VariantsJob,
     decode,
-    write_gate,
+    write_turn,
 )
 from workbench.run.worker import correctness, device, job_worker
 from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server, has_samples, register_ahead
-from workbench.run.worker.startup import is_alive, wait_at_gate
+from workbench.run.worker.startup import is_alive, wait_for_turn
 from workbench.run.worker.timing import instances, rounds, session, timed_gpu
 from workbench.run.worker.timing.instances import Group, Instance, NotTimed
 from workbench.run.worker.timing.neighbours import (
@@ -97,7 +97,7 @@ def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
     def run(fate: Callable[[int, Sequence[str]], Any], *gates: list[str]) -> Served:
         answers = list(gates)
         monkeypatch.setattr(
-            "workbench.run.worker.session_forks.wait_at_gate", lambda: tuple(answers.pop(0))
+            "workbench.run.worker.session_forks.wait_for_turn", lambda: tuple(answers.pop(0))
         )
         pid = os.fork()
         if pid == 0:
@@ -308,8 +308,8 @@ def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
 
 def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_gate(tmp_path, ["a", "b"])
-    assert wait_at_gate() == ("a", "b")
+    write_turn(tmp_path, ["a", "b"])
+    assert wait_for_turn() == ("a", "b")
     assert not list(tmp_path.iterdir())
 
 
@@ -964,7 +964,7 @@ def test_a_session_ends_with_whoever_wanted_it(tmp_path: Path, monkeypatch: Patc
     monkeypatch.chdir(tmp_path)
     wanted_by = subprocess.Popen(["sleep", "600"])
     monkeypatch.setenv(PARENT, str(wanted_by.pid))
-    monkeypatch.setattr("workbench.run.worker.session_forks.wait_at_gate", lambda: ("baseline",))
+    monkeypatch.setattr("workbench.run.worker.session_forks.wait_for_turn", lambda: ("baseline",))
 
     def hangs(number: int, names: Sequence[str]) -> set[str]:
         (tmp_path / "pid").write_text(str(os.getpid()))
@@ -995,7 +995,7 @@ def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between
 ) -> None:
     assert worker_environment(tmp_path)[PARENT] == str(os.getpid())
     parent = subprocess.Popen(["sleep", "60"])
-    code = "from workbench.run.worker.startup import wait_at_gate; wait_at_gate()"
+    code = "from workbench.run.worker.startup import wait_for_turn; wait_for_turn()"
     waiting = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -118,7 +118,7 @@ def variants_job(
     variants: Iterable[str],
     phases: tuple[Phase, ...],
     *,
-    gated: bool = False,
+    waits: bool = False,
 ) -> VariantsJob:
     names, shape, others = tuple(variants), plan.shape, plan.others
     listed = {n: s for n, s in study.shapes.items() if n != shape and n not in study.derived}
@@ -135,7 +135,7 @@ def variants_job(
         references=tuple(reference.name for reference in study.ladder.references),
         sources=sources_of(study, names),
         ranges={name: range_name(study.name, name, shape) for name in names},
-        gated=gated,
+        waits=waits,
         derived=parameters_of_derived(study),
         known=plan.known,
     )
@@ -323,7 +323,7 @@ class Measurement:
         with scratch_folder(self.study, self.cubins, extensions=self.extensions) as scratch:
             ahead = None
             try:
-                ahead = self.start_capture(scratch, self.plan.captured, gated=True)
+                ahead = self.start_capture(scratch, self.plan.captured, waits=True)
                 self.clock = self.start_sessions(scratch) if self.plan.timed else None
                 if self.plan.built:
                     with self.part("build and check"):
@@ -390,7 +390,7 @@ class Measurement:
             variants = [v for v in variants if v not in out]
 
     def start_sessions(self, scratch: Path) -> Worker:
-        """The process that forks the sessions; it waits at its gate."""
+        """Start the process that forks the sessions; it waits for its turn."""
         folder = scratch / "timing"
         copy_sources(scratch, folder)
         job = sessions_job(self.study, self.plan, self.config.timing)
@@ -419,7 +419,7 @@ class Measurement:
             self.recorder.drop_timing()
             self.clock = self.clock or self.start_sessions(scratch)
             self.last_session = time.monotonic() + self.config.timing.seconds
-            self.clock.open_gate(variants)
+            self.clock.give_turn(variants)
             outcome = self.clock.watch(limit, self.timed)
             self.clock = None
             self.result.interrupted = outcome.interrupted
@@ -447,17 +447,17 @@ class Measurement:
                 over = time.monotonic() > self.last_session
                 over |= event.sessions + settings.sessions > settings.max_sessions
                 more = () if over or self.timing is None else self.undecided(self.timing)
-                self.clock.open_gate(list(more))
+                self.clock.give_turn(list(more))
 
     def start_capture(
-        self, scratch: Path, variants: Iterable[str], *, gated: bool
+        self, scratch: Path, variants: Iterable[str], *, waits: bool
     ) -> Worker | None:
         """ncu with a worker in a folder of its own; None where nothing is to be captured.
 
-        A gated one loads its libraries while the variants are being checked and timed, which is
-        half of what a profiled process costs, and touches the GPU only when the gate opens.
+        One that waits loads its libraries while the variants are being checked and timed, which is
+        half of what a profiled process costs, and touches the GPU only when its turn comes.
         """
-        job = variants_job(self.study, self.plan, variants, (Phase.CAPTURE,), gated=gated)
+        job = variants_job(self.study, self.plan, variants, (Phase.CAPTURE,), waits=waits)
         if not job.variants:
             return None
         tool = machine.find_ncu()
@@ -481,11 +481,11 @@ class Measurement:
         enough = min(ENOUGH, len(self.plan.captured))
         while left and not self.result.interrupted:
             tried = [v for v in suspects if v in left][:1] or left
-            worker = ahead or self.start_capture(scratch, tried, gated=False)
+            worker = ahead or self.start_capture(scratch, tried, waits=False)
             assert worker is not None
             self.events.together, self.events.suspects = len(tried) > 1, []
             if worker is ahead:
-                worker.open_gate(left)
+                worker.give_turn(left)
             ahead = None
             outcome = worker.watch(limit, self.events.take)
             suspects += self.events.suspects

@@ -27,10 +27,10 @@ from workbench.run import machine
 from workbench.run.protocol import (
     CURRENT,
     EVENTS,
-    GATE,
     JOB,
     LOG,
     PARENT,
+    TURN,
     WHERE,
     CeilingsJob,
     Done,
@@ -42,8 +42,8 @@ from workbench.run.protocol import (
     Start,
     TrialJob,
     decode,
-    write_gate,
     write_job,
+    write_turn,
 )
 
 BUILDS = "builds"  # in the folder of a measurement: compiled kernels
@@ -235,7 +235,7 @@ class Worker:
     def __init__(
         self, scratch: Path, job: Job, prefix: list[str] | None = None, cubins: Path | None = None
     ) -> None:
-        for name in (EVENTS, CURRENT, GATE, LOG):
+        for name in (EVENTS, CURRENT, TURN, LOG):
             (scratch / name).unlink(missing_ok=True)
         write_job(scratch / JOB, job)
         module = MODULES.get(type(job), MAIN)
@@ -266,8 +266,8 @@ class Worker:
                 start_new_session=True,
             )
 
-    def open_gate(self, variants: list[str]) -> None:
-        write_gate(self.scratch, variants)
+    def give_turn(self, variants: list[str]) -> None:
+        write_turn(self.scratch, variants)
 
     def drain(self, on_event: Callable[[Event], None]) -> bool:
         text = self.log.new_text()

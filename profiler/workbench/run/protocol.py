@@ -1,8 +1,8 @@
 """Define what a worker is asked to do, and what it tells while it does it.
 
 The parent writes one job to ``job.json`` in the worker's folder. The worker appends one event a
-line to ``events.jsonl`` and keeps the name of whoever has the GPU in ``current``; a gated worker
-waits for ``gate.json``, which says which of its variants are still wanted.
+line to ``events.jsonl`` and keeps the name of whoever has the GPU in ``current``. A worker that
+waits looks for ``turn.json``, which says which of its variants are still wanted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from workbench.words import Parameter, Phase
 JOB = "job.json"
 EVENTS = "events.jsonl"
 CURRENT = "current"
-GATE = "gate.json"
+TURN = "turn.json"
 CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
@@ -73,7 +73,7 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     references: tuple[str, ...] = ()
     sources: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, str] = {}
-    gated: bool = False
+    waits: bool = False
     derived: dict[str, dict[str, Parameter]] = {}
     known: tuple[str, ...] = ()
     on_cpu: bool = False
@@ -85,7 +85,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
 
     The ``references`` are timed alone first, if ``references_alone``. ``controls`` have two
     groups of instances. At the power limit ``kernels_alone`` are timed alone besides; empty: those
-    that a session finds the fastest. The gate says which variants, and after these sessions which
+    that a session finds the fastest. Its turn says which variants, and after these sessions which
     of them once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
@@ -228,7 +228,7 @@ class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):
 
 
 class SessionsDone(_Event, frozen=True, kw_only=True, tag="sessions_done"):
-    """The sessions that were asked for are over; the worker waits at the gate."""
+    """The sessions that were asked for are over; the worker waits for its turn."""
 
     sessions: int
 
@@ -392,11 +392,11 @@ def read_job(path: Path) -> Job:
     return job
 
 
-def write_gate(folder: Path, variants: list[str]) -> None:
-    """Write the gate at once, since the worker looks for it all the time."""
-    hidden = folder / f".{GATE}"
+def write_turn(folder: Path, variants: list[str]) -> None:
+    """Write the turn at once, since the worker looks for it all the time."""
+    hidden = folder / f".{TURN}"
     hidden.write_bytes(msgspec.json.encode(variants))
-    hidden.rename(folder / GATE)
+    hidden.rename(folder / TURN)
 
 
 def write_calls(folder: Path, calls: Mapping[str, tuple[Call, ...]]) -> None:
@@ -411,5 +411,5 @@ def read_calls(folder: Path) -> dict[str, tuple[Call, ...]]:
     return msgspec.json.decode((folder / CALLS).read_bytes(), type=dict[str, tuple[Call, ...]])
 
 
-def read_gate(folder: Path) -> tuple[str, ...]:
-    return msgspec.json.decode((folder / GATE).read_bytes(), type=tuple[str, ...])
+def read_turn(folder: Path) -> tuple[str, ...]:
+    return msgspec.json.decode((folder / TURN).read_bytes(), type=tuple[str, ...])

@@ -38,7 +38,7 @@ from workbench.run.worker.startup import (
     import_ahead,
     import_libraries,
     job_of,
-    wait_at_gate,
+    wait_for_turn,
 )
 from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
 from workbench.study.model import base_name
@@ -75,7 +75,7 @@ class JobWorker:
         if self.job.on_cpu:
             self.load_reference()
             return self.each(Phase.CHECK, self.check_on_cpu)
-        if self.job.gated:
+        if self.job.waits:
             self.variants = wait_for_parent(self.folder, self.job)
         if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
             from workbench.run.worker.device import environment
@@ -300,7 +300,7 @@ def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     os.environ.update(ENVIRONMENT)
     import_libraries()
     import_ahead(folder / name for names in job.sources.values() for name in names)
-    return wait_at_gate()
+    return wait_for_turn()
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ from workbench.run.worker.startup import (
     import_libraries,
     job_of,
     keeping_bytecode,
-    wait_at_gate,
+    wait_for_turn,
 )
 from workbench.study.front_ends import is_compiling
 from workbench.study.params import add_shapes
@@ -84,7 +84,7 @@ class Server:
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
 
     def run(self) -> None:
-        variants = wait_at_gate()
+        variants = wait_for_turn()
         self.has_others = len(variants) > 1
         references = [name for name in variants if name in self.job.references]
         steps = [name for name in variants if name not in self.job.references]
@@ -93,7 +93,7 @@ class Server:
         left = self.sessions(variants, self.job.sessions)
         while left:
             self.journal.write(SessionsDone(sessions=self.done))
-            more = [v for v in wait_at_gate() if v in left]
+            more = [v for v in wait_for_turn() if v in left]
             left = self.sessions(more, self.job.sessions)
 
     def sessions(self, variants: Sequence[str], number: int) -> list[str]:

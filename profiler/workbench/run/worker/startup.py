@@ -1,4 +1,4 @@
-"""A worker before it measures: its parent, the gate it waits at, and imports ahead of a fork.
+"""A worker before it measures: its parent, the turn it waits for, and imports ahead of a fork.
 
 A session is a process of its own: each would import again what its variants import. For
 torch.compile that is six seconds on an H200's machine.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import GATE, PARENT, WHERE, Done, Hello, Job, read_gate, read_job
+from workbench.run.protocol import PARENT, TURN, WHERE, Done, Hello, Job, read_job, read_turn
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 from workbench.study.users_code import kept_whole
@@ -74,14 +74,14 @@ def _look(parent: Parent) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def wait_at_gate() -> tuple[str, ...]:
+def wait_for_turn() -> tuple[str, ...]:
     """Off the GPU; ends the process with its parent. The next time it waits again."""
     folder, parent = Path.cwd(), Parent()
-    while not (folder / GATE).is_file():
+    while not (folder / TURN).is_file():
         parent.require()
         time.sleep(POLL_SECONDS)
-    variants = read_gate(folder)
-    (folder / GATE).unlink()
+    variants = read_turn(folder)
+    (folder / TURN).unlink()
     return variants
 
 
