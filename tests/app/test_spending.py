@@ -20,7 +20,7 @@ from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.journal import SpentEntry
 from workbench.judge.findings import sentence
-from workbench.judge.open_verdicts import Run, by_kind, expected_seconds, refusal
+from workbench.judge.open_verdicts import NextRun, by_kind, expected_seconds, over_budget
 from workbench.run import gpu
 from workbench.run.gpu import Gpu, locked
 from workbench.run.measurement import MeasuredPlan
@@ -76,7 +76,7 @@ def spent(seconds: float, verb: str = "ablate", **known: Any) -> SpentEntry:
     return SpentEntry(**{**plain, "verb": verb, "seconds": seconds, **known})
 
 
-RUN = Run(verb="ablate", study="scale", shape="large", gpu=H200)
+RUN = NextRun(verb="ablate", study="scale", shape="large", gpu=H200)
 
 
 # ---- the ledger ----------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_what_a_run_will_take() -> None:
     ],
 )
 def test_a_run_that_would_pass_a_limit(budget: Budget, why: str) -> None:
-    found = refusal([spent(50), spent(50)], budget, RUN)
+    found = over_budget([spent(50), spent(50)], budget, RUN)
     assert (found is not None) == bool(why)
     if found is not None:
         assert why in sentence(found)

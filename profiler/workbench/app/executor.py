@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
     from workbench.evidence.journal import SpentEntry
     from workbench.evidence.store import EvidenceFolder
-    from workbench.judge.open_verdicts import Deciding, Run
+    from workbench.judge.open_verdicts import Deciding, NextRun
     from workbench.run.measurement import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
     from workbench.study.config import Config
@@ -177,18 +177,18 @@ class Executor(ABC):
             self.note(f"{line}; what that run cost is not counted")
         return list(found)
 
-    def begin(self, task: Task, gpu: str) -> Run:
+    def begin(self, task: Task, gpu: str) -> NextRun:
         """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
         from workbench.judge.findings import sentence
-        from workbench.judge.open_verdicts import Run, refusal
+        from workbench.judge.open_verdicts import NextRun, over_budget
 
-        run = Run(self.verb, task.study.name, task.plan.shape, gpu)
-        if no := refusal(self.ledger(task.payer), task.payer.config.budget, run):
+        run = NextRun(self.verb, task.study.name, task.plan.shape, gpu)
+        if no := over_budget(self.ledger(task.payer), task.payer.config.budget, run):
             hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
             raise GateFailed(sentence(no), hint=hint)
         return run
 
-    def charge(self, task: Task, run: Run, seconds: float) -> None:
+    def charge(self, task: Task, run: NextRun, seconds: float) -> None:
         """Put the GPU seconds of a run on the ledger."""
         from workbench.evidence import store
         from workbench.evidence.journal import SpentEntry

@@ -58,7 +58,7 @@ COMPUTED = {
 }
 STALL = "stall."  # before a reason, in the id of its figure
 ISSUING = "selected"
-Launches = Mapping[int, Mapping[str, float]]
+MetricsByLaunch = Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Figure:
     better: str = ""
 
 
-def longest(launches: Launches) -> Mapping[str, float]:
+def longest(launches: MetricsByLaunch) -> Mapping[str, float]:
     """The metrics of the longest launch; empty where there is none."""
     return max(launches.values(), key=lambda values: values.get(DURATION, 0.0), default={})
 
@@ -92,7 +92,7 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
     return {**collected, **{stall.id: stall for stall in stalls}}
 
 
-def figure(spec: FigureSpec, launches: Launches) -> Figure | None:
+def figure(spec: FigureSpec, launches: MetricsByLaunch) -> Figure | None:
     """None where some launch lacks the metric: "not collected", never zero. Counts, bytes and
     durations are summed, percentages weighted by duration, ratios taken of sums.
     """
@@ -112,13 +112,13 @@ def figure(spec: FigureSpec, launches: Launches) -> Figure | None:
     )
 
 
-def _collected(names: tuple[str, ...], launches: Launches) -> str | None:
+def _collected(names: tuple[str, ...], launches: MetricsByLaunch) -> str | None:
     """The first name that every launch has."""
     every = launches.values()
     return next((n for n in names if every and all(n in values for values in every)), None)
 
 
-def _aggregate(spec: FigureSpec, name: str, launches: Launches) -> tuple[float | None, str]:
+def _aggregate(spec: FigureSpec, name: str, launches: MetricsByLaunch) -> tuple[float | None, str]:
     """The value over all launches, and the metrics that it is made of."""
     values = [launch[name] for launch in launches.values()]
     if spec.aggregate == "sum":
@@ -132,7 +132,7 @@ def _aggregate(spec: FigureSpec, name: str, launches: Launches) -> tuple[float |
     return (added(values) / divisor if divisor else None), f"{name} / {per}"
 
 
-def _mean_by_duration(values: list[float], launches: Launches) -> float | None:
+def _mean_by_duration(values: list[float], launches: MetricsByLaunch) -> float | None:
     weights = [launch.get(DURATION, 0.0) for launch in launches.values()]
     if not all(weights):  # a duration is missing or zero: only equal values need no weights
         return values[0] if len(set(values)) == 1 else None
@@ -157,7 +157,7 @@ def _dram_bandwidth(figures: Mapping[str, Figure]) -> Figure | None:
     )
 
 
-def _samples(launches: Launches) -> Figure | None:
+def _samples(launches: MetricsByLaunch) -> Figure | None:
     """Warp state samples of all launches: a share of them has a standard error."""
     total = added(added(stall_samples(values).values()) for values in launches.values())
     label, unit = figure_label(SAMPLES)

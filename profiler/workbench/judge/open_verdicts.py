@@ -118,7 +118,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Run:
+class NextRun:
     """A run that is about to begin."""
 
     verb: str
@@ -141,14 +141,14 @@ def seconds_of(entries: Sequence[SpentEntry]) -> float:
     return added(float(entry.seconds) for entry in entries)
 
 
-def expected_seconds(entries: Sequence[SpentEntry], run: Run) -> float:
+def expected_seconds(entries: Sequence[SpentEntry], run: NextRun) -> float:
     """The median of earlier runs of the same kind; 0 where there was none: not known."""
     alike = [e for e in entries if (e.verb, e.study, e.gpu) == (run.verb, run.study, run.gpu)]
     here = [entry for entry in alike if entry.shape == run.shape] or alike
     return float(median(float(entry.seconds) for entry in here)) if here else 0.0
 
 
-def refusal(entries: Sequence[SpentEntry], budget: Budget, run: Run) -> Finding | None:
+def over_budget(entries: Sequence[SpentEntry], budget: Budget, run: NextRun) -> Finding | None:
     """Why a run may not begin; None where it may."""
     spent, expected = seconds_of(entries), expected_seconds(entries, run)
     limit = budget.max_gpu_seconds

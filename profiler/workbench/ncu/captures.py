@@ -31,7 +31,7 @@ from workbench.study.files import (
     write_bytes,
 )
 
-Launches = list[tuple[Tables, Sequence[str]]]
+LaunchTables = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
 # What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
 LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
@@ -43,7 +43,7 @@ class Unusable(ValueError):
 
 def tables_of(
     report: Path, kept: Path | None, sha256: str = "", tell: Callable[[str], None] | None = None
-) -> Launches:
+) -> LaunchTables:
     """Every launch of a report with its NVTX ranges, from its tables; where these are missing or
     damaged, from the report, and the tables are written again. Without ``kept`` from the report.
 
@@ -69,16 +69,16 @@ def tables_of(
     return tables
 
 
-def capture_of(every: Launches, wanted: Wanted, report: Path) -> Capture:
+def capture_of(every: LaunchTables, wanted: Wanted, report: Path) -> Capture:
     """The wanted launches. Raises BadCapture where there is none."""
     return Capture(report, tuple(wanted_of(every, wanted, report)))
 
 
 # By checksum: the shapes of a ladder share reports, and each is asked for on its own.
-_unpacked: dict[bytes, Launches] = {}
+_unpacked: dict[bytes, LaunchTables] = {}
 
 
-def _read(path: Path, report: Path, sha256: str) -> Launches:
+def _read(path: Path, report: Path, sha256: str) -> LaunchTables:
     """Raises Unusable for what is missing, damaged or of another report than that of ``sha256``."""
     if not stands(path):
         raise Unusable("is missing, and its report too")
@@ -112,7 +112,7 @@ def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
         yield tables, launch["ranges"]
 
 
-def _packed(tables: Launches, report: Path) -> bytes:
+def _packed(tables: LaunchTables, report: Path) -> bytes:
     rows = _rows(tables, report)
     body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
     of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
@@ -120,7 +120,7 @@ def _packed(tables: Launches, report: Path) -> bytes:
     return compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
 
 
-def _rows(tables: Launches, report: Path) -> list[dict[str, object]]:
+def _rows(tables: LaunchTables, report: Path) -> list[dict[str, object]]:
     try:
         return [
             {
@@ -150,7 +150,7 @@ class Reports:
     def __init__(self, *, from_tables: bool = True) -> None:
         self.from_tables = from_tables
         self.notes: dict[str, None] = {}  # what is wrong with a file and cost nothing
-        self._launches: dict[Path, Launches] = {}
+        self._launches: dict[Path, LaunchTables] = {}
         self._captures: dict[tuple[Path, Wanted], Capture] = {}
 
     def capture(self, folder: EvidenceFolder, name: str, sha256: str, wanted: Wanted) -> Capture:

@@ -21,7 +21,7 @@ from workbench.evidence.records import CheckOutcome
 from workbench.problems.given import Empty
 from workbench.run.worker.deviation import (
     NAN_REFERENCE,
-    Run,
+    RunFunction,
     elements_in_norm,
     largest,
     same_bits,
@@ -87,7 +87,11 @@ def multiple(relative: float, reference: float | None) -> float | None:
 
 
 def check_once(
-    study: ModuleType, run: Run, shape: Any, kind: Kind | None = None, peer: Run | None = None
+    study: ModuleType,
+    run: RunFunction,
+    shape: Any,
+    kind: Kind | None = None,
+    peer: RunFunction | None = None,
 ) -> ComparedCall:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
     comes after.
@@ -153,7 +157,7 @@ def beside(
     call: ComparedCall,
     errors: Errors,
     expected: Outputs,
-    peer: Run,
+    peer: RunFunction,
     inputs: Inputs,
     in_place: Sequence[str],
 ) -> ComparedCall:
@@ -236,7 +240,9 @@ def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> Che
     return structs.replace(worst, times_reference=ratios[output], output=output, kind=kind)
 
 
-def check_variant(study: ModuleType, run: Run, shape: Any, peer: Run | None = None) -> CheckOutcome:
+def check_variant(
+    study: ModuleType, run: RunFunction, shape: Any, peer: RunFunction | None = None
+) -> CheckOutcome:
     """The worst of two plain draws and of one of every adversarial kind of the study, and of more
     where few elements make up an output's norm.
     """
@@ -326,7 +332,7 @@ def changed_in_place(study: ModuleType, inputs: Inputs) -> tuple[str, ...]:
 class Calls:
     """Repeated calls of ``run`` on the same inputs."""
 
-    def __init__(self, run: Run, drawn: Inputs, in_place: Sequence[str]) -> None:
+    def __init__(self, run: RunFunction, drawn: Inputs, in_place: Sequence[str]) -> None:
         self.run, self.drawn, self.in_place = run, drawn, in_place
         self.inputs, self.buffers = dict(drawn), {}
         for name, value in drawn.items():

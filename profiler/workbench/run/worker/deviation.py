@@ -192,7 +192,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-Run = Callable[..., Any]
+RunFunction = Callable[..., Any]
 
 
 def tensors(out: Any) -> list[torch.Tensor]:
@@ -234,7 +234,7 @@ def largest(tensor: torch.Tensor) -> float:
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
-def shown(tensor: torch.Tensor) -> str:
+def tensor_words(tensor: torch.Tensor) -> str:
     """``float32[4096, 8192]``."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
@@ -249,7 +249,7 @@ def is_changed(after: Any, before: Any) -> bool:
     return isinstance(after, torch.Tensor) and not same_bits(after, before)
 
 
-def written(run: Run, inputs: Inputs) -> dict[str, tuple[str, ...]]:
+def written(run: RunFunction, inputs: Inputs) -> dict[str, tuple[str, ...]]:
     """Find the inputs that a call changes, and those of them that it only writes into: its result
     is the same whatever stood there.
     """
@@ -297,7 +297,7 @@ def error_of(out: Any, expected: Any, name: str) -> tuple[float, float, str]:
         )
     if [t.shape for t in ours] != [t.shape for t in theirs]:
         raise GateFailed(
-            f"{name} returns {', '.join(map(shown, ours))}, and the reference "
+            f"{name} returns {', '.join(map(tensor_words, ours))}, and the reference "
             f"{', '.join(str(list(t.shape)) for t in theirs)}",
             hint="do both compute the same of these inputs? --vs may name a call with arguments",
         )

@@ -21,7 +21,7 @@ from workbench.problems.given import Dotted, afterwards, larger, same_draws, wit
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
-    Run,
+    RunFunction,
     copied,
     copies,
     dtype_of,
@@ -32,8 +32,8 @@ from workbench.run.worker.deviation import (
     largest,
     require_judging,
     same_bits,
-    shown,
     size_of,
+    tensor_words,
     tensors,
     without_values,
     written,
@@ -119,8 +119,8 @@ class TrialRun:
             others = without(self.inputs(shape), changed_inputs["destinations"])
             self.add(shape, others, self.study.plain(others))
         return Learned(
-            inputs={n: shown(value) for n, value in tensor_inputs.items()},
-            outputs=tuple(map(shown, tensors(expected if seen is None else seen))),
+            inputs={n: tensor_words(value) for n, value in tensor_inputs.items()},
+            outputs=tuple(map(tensor_words, tensors(expected if seen is None else seen))),
             differs=self.differs,
             destinations=changed_inputs["destinations"],
             in_place=changed_inputs["in_place"],
@@ -377,11 +377,11 @@ class TrialRun:
     def known(self, name: str) -> str:
         return self.job.called if name == self.job.baseline else name
 
-    def load(self, name: str) -> Run:
+    def load(self, name: str) -> RunFunction:
         """The variant's ``run``. It raises GateFailed where a tensor that it returns, or was given,
         computes when it is looked at.
         """
-        run: Run = self.module(f"{name}.py", f"workbench_tried_{name}").run
+        run: RunFunction = self.module(f"{name}.py", f"workbench_tried_{name}").run
 
         def called(**inputs: Any) -> Any:
             out = run(**inputs)
