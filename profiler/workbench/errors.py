@@ -74,17 +74,17 @@ class Interrupted(KeyboardInterrupt):
 FEW, NEAR = 12, 4  # names that a hint lists where none is close: all of a few, or the nearest
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """A hint naming the closest of the known names; all of a few where none is close, and of many
     those nearest to it.
     """
-    names = list(known)
+    names = list(known_names)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean '{close[0]}'?"
     if len(names) <= FEW:
         return f"known: {', '.join(sorted(names))}" if names else "none is known here"
-    near = sorted(each for each in names if name.lower() in each.lower())
+    near = sorted(candidate for candidate in names if name.lower() in candidate.lower())
     near = near or difflib.get_close_matches(name, names, n=NEAR, cutoff=0)
     return f"nearest: {', '.join(near[:NEAR])}; there are {len(names)}"
 
@@ -94,5 +94,5 @@ def with_hint(why: str, hint: str) -> str:
     return f"{why}\nhint: {hint}" if hint else why
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    return UsageError(f"unknown {kind} '{name}'", hint=nearest(name, known))
+def unknown(kind: str, name: str, known_names: Iterable[str]) -> UsageError:
+    return UsageError(f"unknown {kind} '{name}'", hint=nearest(name, known_names))

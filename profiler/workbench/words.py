@@ -1,4 +1,4 @@
-"""What every room shares: states, verdicts, results, and a few constants."""
+"""Share what every package needs: states, verdicts, results, and a few constants."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def shown(computed: F) -> F:
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Each key's values, in the order in which the keys first come."""
-    found: dict[K, list[V]] = {}
+    values_by_key: dict[K, list[V]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        values_by_key.setdefault(key, []).append(value)
+    return values_by_key
 
 
 SCHEMA_VERSION = 1
@@ -55,7 +55,7 @@ class Status(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a worker is doing with a variant."""
+    """The work that a worker does with a variant."""
 
     BUILD = "build"
     CHECK = "check"
@@ -75,7 +75,7 @@ class CheckResult(StrEnum):
 
 
 class Regime(StrEnum):
-    """What surrounds a timed call."""
+    """The surroundings of a timed call."""
 
     CHAINED = "chained"  # between neighbours that write its inputs and read its output
     BACK_TO_BACK = "back to back"  # call after call: throughput
@@ -84,12 +84,12 @@ class Regime(StrEnum):
 
     @property
     def label(self) -> str:
-        """What a table for people calls it."""
+        """The name of a regime in a table for people."""
         return {"chained": "between kernels", "cold": "cold L2"}.get(self.value, self.value)
 
 
 class NodeKind(StrEnum):
-    """What a node of a CUDA graph does."""
+    """The kind of a node of a CUDA graph."""
 
     KERNEL = "kernel"
     MEMSET = "memset"
@@ -103,7 +103,7 @@ IN_TURN = (Regime.CHAINED, Regime.BACK_TO_BACK, Regime.COLD)  # those of a round
 
 
 class Origin(StrEnum):
-    """Where the figures of an output come from."""
+    """The source of an output's figures."""
 
     RECORDED = "recorded"
     MEASURED = "measured"
@@ -116,7 +116,7 @@ class GateState(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Of a step, as JSON has it; ``label`` is the same in cells and sentences."""
+    """The verdict on a step, as JSON has it; ``label`` is the same in cells and sentences."""
 
     BASELINE = "baseline"
     KEPT = "kept"
@@ -147,7 +147,7 @@ class TryVerdict(StrEnum):
 
 
 class Role(StrEnum):
-    """What a row does in the ladder of one shape."""
+    """The role of a row in the ladder of one shape."""
 
     STEP = "step"  # judged here
     START = "start"  # what a step starts from, for context: its own verdict is of another shape
@@ -169,7 +169,7 @@ class Written(StrEnum):
 
 
 class Known(StrEnum):
-    """What was recorded of a step when its predictions were first noted."""
+    """The state of a step's evidence when its predictions were first noted."""
 
     NOTHING = "nothing"
     CAPTURED = "captured"
@@ -188,7 +188,7 @@ class LineKind(StrEnum):
 
 
 class Move(StrEnum):
-    """What a variant did from one commit to another."""
+    """The change of a variant from one commit to another."""
 
     SAME = "same"
     FASTER = "faster"
@@ -200,7 +200,7 @@ class Move(StrEnum):
 
 
 class Cause(StrEnum):
-    """What a move is put down to."""
+    """The cause that a move is put down to."""
 
     SOURCE = "source"
     COMPILER = "compiler"
@@ -211,7 +211,7 @@ class Cause(StrEnum):
 
 
 class Stage(StrEnum):
-    """What keeps a kernel from being faster, in the order of a launch's life."""
+    """The limits of a kernel, in the order of a launch's life."""
 
     LAUNCH = "launch"  # head and tail of the launch, in which no SM works
     GRID = "grid"  # fewer blocks than SMs

@@ -159,7 +159,7 @@ def append(folder: EvidenceFolder, *entries: JournalRecord) -> None:
 
 
 def passed_over(folder: EvidenceFolder) -> list[str]:
-    """What is wrong with lines of the journal that count for nothing."""
+    """List what is wrong with lines of the journal that count for nothing."""
     try:
         return _entries(folder)[1]
     except WorkbenchError as error:

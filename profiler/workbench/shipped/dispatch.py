@@ -31,12 +31,12 @@ class Instances:
         nobody tells when a graph is gone.
         """
         key = self._key(device)
-        found = self._made.get(key)
-        if found is None:
+        instance = self._made.get(key)
+        if instance is None:
             with self._lock:
-                found = self._made.get(key) or self._load()
-                self._made[key] = found
-        return found
+                instance = self._made.get(key) or self._load()
+                self._made[key] = instance
+        return instance
 
     def _key(self, device: torch.device) -> tuple[int, ...]:
         index = device.index if device.index is not None else torch.cuda.current_device()
@@ -61,22 +61,22 @@ def _capture(stream: int) -> int:
 def tensors_of(result: Any, inputs: Inputs, in_place: Sequence[str]) -> list[Any]:
     """The tensors of a result in order, without inputs that were changed in place."""
     if isinstance(result, Mapping):
-        found = list(result.values())
+        results = list(result.values())
     elif isinstance(result, tuple | list):
-        found = list(result)
+        results = list(result)
     else:
-        found = [] if result is None else [result]
+        results = [] if result is None else [result]
     changed = [inputs[name] for name in in_place]
-    return [out for out in found if not any(out is one for one in changed)]
+    return [out for out in results if not any(out is value for value in changed)]
 
 
 def like(out: torch.Tensor, strided: Sequence[torch.Tensor]) -> torch.Tensor:
     """An empty tensor as the operator returns one: laid out as the first of the ``strided`` inputs
     of its extents and type, else in order.
     """
-    given = _pattern(out, strided)
-    if given is not None:
-        return torch.empty_like(given)
+    pattern = _pattern(out, strided)
+    if pattern is not None:
+        return torch.empty_like(pattern)
     return torch.empty(out.shape, dtype=out.dtype, device=out.device)
 
 
@@ -88,21 +88,22 @@ def settled(
     out: torch.Tensor, strided: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """The output in its layout, in memory of its own: copied only where it is not so already."""
-    given = _pattern(out, strided)
-    if given is None or given.is_contiguous():
+    pattern = _pattern(out, strided)
+    if pattern is None or pattern.is_contiguous():
         fits = out.is_contiguous()
     else:
-        fits = out.stride() == torch.empty_like(given, device="meta").stride()
+        fits = out.stride() == torch.empty_like(pattern, device="meta").stride()
     memory = out.untyped_storage().data_ptr()
-    own = all(memory != x.untyped_storage().data_ptr() for x in inputs)
-    return out if fits and own else like(out, strided).copy_(out)
+    is_own = all(memory != x.untyped_storage().data_ptr() for x in inputs)
+    return out if fits and is_own else like(out, strided).copy_(out)
 
 
 def aligned(tensor: torch.Tensor, *, strided: bool) -> torch.Tensor:
-    """As a variant was checked with it: in order unless it may be ``strided``, from a multiple of
-    16 bytes on, and no view of what would have to be negated or conjugated. Copied only where it is
-    not so already.
+    """Lay a tensor out as a variant was checked with it.
+
+    It is in order unless it may be ``strided``, starts at a multiple of 16 bytes, and is no view of
+    what would have to be negated or conjugated. It is copied only where it is not so already.
     """
-    found = tensor.resolve_conj().resolve_neg()
-    found = found if strided else found.contiguous()
-    return found if found.data_ptr() % 16 == 0 else found.clone()
+    resolved = tensor.resolve_conj().resolve_neg()
+    resolved = resolved if strided else resolved.contiguous()
+    return resolved if resolved.data_ptr() % 16 == 0 else resolved.clone()

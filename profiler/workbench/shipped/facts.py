@@ -1,10 +1,4 @@
-"""What a package knows of its variant: ``variant.json``, and the inputs it was checked for.
-
-A study says which inputs there are, and a variant refuses by itself what it does not support. What
-neither has thought of (fewer key heads than query heads, a type that no shape has) would be read as
-something else. So inputs that break a relation which held at every shape where the variant was
-correct go to the reference.
-"""
+"""Describe the variant of a package: ``variant.json``, and the inputs it was checked for."""
 
 from __future__ import annotations
 
@@ -58,16 +52,16 @@ class Facts:
 
     @property
     def schema(self) -> str:
-        """As ``torch.library`` writes it; ``strict`` is the operator's own."""
-        given = ", ".join(
-            f"{kind}{f'(a{at}!)' if name in self.in_place else ''} {self.in_schema(name)}"
-            for at, (name, kind) in enumerate(self.arguments)
+        """The schema as ``torch.library`` writes it; ``strict`` is the operator's own."""
+        arguments = ", ".join(
+            f"{kind}{f'(a{index}!)' if name in self.in_place else ''} {self.in_schema(name)}"
+            for index, (name, kind) in enumerate(self.arguments)
         )
         out = "Tensor" if len(self.outputs) == 1 else f"({', '.join([TENSOR] * len(self.outputs))})"
-        return f"({given}, bool strict) -> {out}"
+        return f"({arguments}, bool strict) -> {out}"
 
     def in_schema(self, name: str) -> str:
-        """What an argument is called there. Where some are changed in place, torch passes them by
+        """Name an argument in the schema. Where some are changed in place, torch passes them by
         name to functions that have names of their own (``mode``).
         """
         return f"{name}_" if self.in_place else name
@@ -83,10 +77,10 @@ def write(path: Path, facts: Facts) -> None:
 
 
 def read(path: Path) -> Facts:
-    found = json.loads(path.read_text("utf-8"))
-    domain = found.pop("domain")
+    data = json.loads(path.read_text("utf-8"))
+    domain = data.pop("domain")
     return Facts(
-        **{key: _frozen(value) for key, value in found.items()},
+        **{key: _frozen(value) for key, value in data.items()},
         domain=Domain(
             cases=tuple(
                 CheckedCase(**{k: _frozen(v) for k, v in case.items()}) for case in domain["cases"]
@@ -128,26 +122,26 @@ class CheckedCase:
     equal: tuple[tuple[Place, ...], ...]
     fixed: tuple[tuple[int, int, int], ...]
 
-    def why_not(self, names: Sequence[str], given: Sequence[Given]) -> str:
+    def why_not(self, names: Sequence[str], tensors: Sequence[Given]) -> str:
         """ "" for inputs that fit."""
-        types = tuple(each.dtype for each in given)
+        types = tuple(tensor.dtype for tensor in tensors)
         if types not in self.dtypes:
-            known = " or ".join(", ".join(each) for each in self.dtypes)
-            return f"{', '.join(types)} for {', '.join(names)}: it was checked for {known}"
-        for (first, at), *others in self.equal:
-            wanted = given[first].extents[at]
+            checked = " or ".join(", ".join(dtypes) for dtypes in self.dtypes)
+            return f"{', '.join(types)} for {', '.join(names)}: it was checked for {checked}"
+        for (first, dimension), *others in self.equal:
+            wanted = tensors[first].extents[dimension]
             for other, place in others:
-                if given[other].extents[place] != wanted:
+                if tensors[other].extents[place] != wanted:
                     return (
-                        f"{names[other]}.shape[{place}] is {given[other].extents[place]}, and "
-                        f"{names[first]}.shape[{at}] is {wanted}: it was only checked where they "
-                        "are the same"
+                        f"{names[other]}.shape[{place}] is {tensors[other].extents[place]}, and "
+                        f"{names[first]}.shape[{dimension}] is {wanted}: it was only checked where "
+                        "they are the same"
                     )
-        for which, at, extent in self.fixed:
-            if given[which].extents[at] != extent:
+        for which, dimension, extent in self.fixed:
+            if tensors[which].extents[dimension] != extent:
                 return (
-                    f"{names[which]}.shape[{at}] is {given[which].extents[at]}: it was only "
-                    f"checked for {extent}"
+                    f"{names[which]}.shape[{dimension}] is {tensors[which].extents[dimension]}: it "
+                    f"was only checked for {extent}"
                 )
         return ""
 
@@ -163,26 +157,26 @@ class Domain:
     strided: tuple[str, ...] = ()
 
     def why_not(
-        self, names: Sequence[str], given: Sequence[Given], values: Mapping[str, Scalar]
+        self, names: Sequence[str], tensors: Sequence[Given], values: Mapping[str, Scalar]
     ) -> str:
         """Why inputs are none of those that the variant was checked for; "" where they are."""
-        ranks = tuple(len(each.extents) for each in given)
+        ranks = tuple(len(tensor.extents) for tensor in tensors)
         case = next((case for case in self.cases if case.ranks == ranks), None)
         if case is None:
-            known = " or ".join(str(each.ranks) for each in self.cases)
-            return f"tensors of {ranks} dimensions: it was checked for {known}"
-        if any(0 in each.extents for each in given):
+            checked = " or ".join(str(tensor.ranks) for tensor in self.cases)
+            return f"tensors of {ranks} dimensions: it was checked for {checked}"
+        if any(0 in tensor.extents for tensor in tensors):
             return "a tensor without elements"
         for name, value in values.items():
             allowed = self.values.get(name, ())
             if allowed and value not in allowed:
-                known = ", ".join(map(repr, allowed))
-                return f"{name}={value!r}: it was only checked for {known}"
-        return case.why_not(names, given)
+                checked = ", ".join(map(repr, allowed))
+                return f"{name}={value!r}: it was only checked for {checked}"
+        return case.why_not(names, tensors)
 
 
 def given_of(tensor: torch.Tensor) -> Given:
-    """What a tensor is to a domain."""
+    """Describe a tensor for a domain."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     return Given(dtype, tuple(tensor.shape), tensor.is_contiguous())
 
@@ -192,11 +186,11 @@ def inferred(
 ) -> Domain:
     """From the inputs of some calls, each its tensors and its other values."""
     cases = []
-    for ranks in dict.fromkeys(tuple(len(g.extents) for g in given) for given, _ in calls):
-        of = [g for g, _ in calls if tuple(len(each.extents) for each in g) == ranks]
+    for ranks in dict.fromkeys(tuple(len(g.extents) for g in tensors) for tensors, _ in calls):
+        of = [g for g, _ in calls if tuple(len(tensor.extents) for tensor in g) == ranks]
         cases.append(_case(ranks, of))
     scalars = {name: [values[name] for _, values in calls] for name in calls[0][1]}
-    strided = [n for at, n in enumerate(names) if any(not g[at].in_order for g, _ in calls)]
+    strided = [n for index, n in enumerate(names) if any(not g[index].in_order for g, _ in calls)]
     return Domain(
         cases=tuple(cases),
         values={name: _allowed(values) for name, values in scalars.items()},
@@ -208,17 +202,17 @@ def _allowed(values: Iterable[Scalar]) -> tuple[Scalar, ...]:
     """A number that was another at every shape may be any; a truth value or a word is one of
     those that there were.
     """
-    found = tuple(dict.fromkeys(values))
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in found)
-    return () if numbers and len(found) > 1 else found
+    distinct = tuple(dict.fromkeys(values))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in distinct)
+    return () if numbers and len(distinct) > 1 else distinct
 
 
 def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> CheckedCase:
-    places = [(which, at) for which, rank in enumerate(ranks) for at in range(rank)]
+    places = [(which, dimension) for which, rank in enumerate(ranks) for dimension in range(rank)]
     by_extents: dict[tuple[int, ...], list[Place]] = {}
-    for which, at in places:
-        extents = tuple(given[which].extents[at] for given in calls)
-        by_extents.setdefault(extents, []).append((which, at))
+    for which, dimension in places:
+        extents = tuple(tensors[which].extents[dimension] for tensors in calls)
+        by_extents.setdefault(extents, []).append((which, dimension))
     fixed = [
         (*place, extents[0])
         for extents, group in by_extents.items()
@@ -227,7 +221,7 @@ def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[Given]]) -> CheckedCa
     ]
     return CheckedCase(
         ranks=ranks,
-        dtypes=tuple(dict.fromkeys(tuple(each.dtype for each in given) for given in calls)),
+        dtypes=tuple(dict.fromkeys(tuple(tensor.dtype for tensor in tensors) for tensors in calls)),
         equal=tuple(
             tuple(group)
             for extents, group in by_extents.items()

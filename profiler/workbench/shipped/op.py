@@ -73,18 +73,20 @@ class Operator:
         return dict(self._counts)
 
     def reference(self, **inputs: Any) -> list[torch.Tensor]:
-        """What answers where the variant does not, called alone: its tensors; what the study's own
-        function gives in float64 in the type of the first input.
+        """Compute what answers where the variant does not, called alone.
+
+        Its tensors, which the study's own function gives in float64, are in the type of the first
+        input.
         """
         facts = self.facts
         if facts.reference:
             return tensors_of(self._reference_run()(**inputs), inputs, facts.in_place)
-        found = tensors_of(self.study.reference(**inputs), inputs, ())
+        results = tensors_of(self.study.reference(**inputs), inputs, ())
         kind = next((x.dtype for x in inputs.values() if _is_floating(x)), torch.float64)
-        found = [x.to(kind) if _is_floating(x) else x for x in found]
-        for name, value in zip(facts.in_place, found[len(facts.outputs) :], strict=False):
+        results = [x.to(kind) if _is_floating(x) else x for x in results]
+        for name, value in zip(facts.in_place, results[len(facts.outputs) :], strict=False):
             inputs[name].copy_(value)
-        return found[: len(facts.outputs)]
+        return results[: len(facts.outputs)]
 
     @property
     def study(self) -> ModuleType:
@@ -92,11 +94,11 @@ class Operator:
         return importlib.import_module(f"{self._package}.study")
 
     # ---- the operator ------------------------------------------------------------------------
-    def call(self, *given: Any) -> Any:
-        """What the operator does: its arguments, and last whether it is ``strict``. Raises
+    def call(self, *arguments: Any) -> Any:
+        """Call the operator with its arguments, and last whether it is ``strict``. Raises
         NotImplementedError where it is and the variant does not support the inputs.
         """
-        inputs, strict = self._named(given), bool(given[-1])
+        inputs, strict = self._named(arguments), bool(arguments[-1])
         tensors = [inputs[name] for name in self.facts.tensors]
         with without_autocast(tensors):
             result = self._answered(inputs, tensors, strict)
@@ -123,9 +125,9 @@ class Operator:
             result = self.reference(**inputs)
         return result
 
-    def fake(self, *given: Any) -> Any:
+    def fake(self, *arguments: Any) -> Any:
         """The outputs of a call without their values: those of the reference."""
-        inputs = self._named(given)
+        inputs = self._named(arguments)
         if not self.facts.outputs:
             return None
         outputs = getattr(self.study, "outputs", None)
@@ -145,24 +147,24 @@ class Operator:
         is computed again.
         """
         saved = iter(ctx.saved_tensors)
-        given = [next(saved) if other is None else other for other in ctx.others]
-        inputs = self._named(given)
+        arguments = [next(saved) if other is None else other for other in ctx.others]
+        inputs = self._named(arguments)
         wanted = [name for name, need in zip(inputs, ctx.needs_input_grad, strict=False) if need]
-        own = getattr(self.study, "backward", None)
+        own_backward = getattr(self.study, "backward", None)
         with without_autocast([inputs[name] for name in self.facts.tensors]):
-            if own is not None:
-                found = own(gradients, **inputs)
+            if own_backward is not None:
+                gradients_by_name = own_backward(gradients, **inputs)
             else:
-                found = self._through_reference(inputs, wanted, gradients)
-        return (*(found.get(name) if name in wanted else None for name in inputs), None)
+                gradients_by_name = self._through_reference(inputs, wanted, gradients)
+        return (*(gradients_by_name.get(name) if name in wanted else None for name in inputs), None)
 
     # ---- who answers -------------------------------------------------------------------------
-    def _named(self, given: Sequence[Any]) -> Inputs:
-        found = {name: x for (name, _), x in zip(self.facts.arguments, given, strict=False)}
+    def _named(self, arguments: Sequence[Any]) -> Inputs:
+        by_name = {name: x for (name, _), x in zip(self.facts.arguments, arguments, strict=False)}
         for name in self.facts.tensors:
-            if found[name] is None:
+            if by_name[name] is None:
                 raise TypeError(f"{self.facts.package}: '{name}' is None, and no tensor")
-        return found
+        return by_name
 
     def _why_not(self, tensors: Sequence[torch.Tensor], inputs: Inputs) -> str:
         if why := elsewhere(tensors) or self._without.get(tensors[0].device, ""):
@@ -174,24 +176,24 @@ class Operator:
         if key not in self._refused:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
-            given: list[Given] = [given_of(x) for x in tensors]
+            described: list[Given] = [given_of(x) for x in tensors]
             named = dict(zip(self._others, others, strict=True))
-            self._refused[key] = self.facts.domain.why_not(self.facts.tensors, given, named)
+            self._refused[key] = self.facts.domain.why_not(self.facts.tensors, described, named)
         return self._refused[key]
 
     def _ours(self, inputs: Inputs, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         facts = self.facts
         strided = set(facts.domain.strided)
-        own = {
+        owned = {
             name: aligned(x, strided=name in strided) if isinstance(x, torch.Tensor) else x
             for name, x in inputs.items()
         }
         with on_device(tensors[0].device):
             module = self._instances.at(tensors[0].device)
-            result = tensors_of(module.run(**own), own, facts.in_place)
+            result = tensors_of(module.run(**owned), owned, facts.in_place)
             for name in facts.in_place:
-                if own[name] is not inputs[name]:
-                    inputs[name].copy_(own[name])
+                if owned[name] is not inputs[name]:
+                    inputs[name].copy_(owned[name])
         if len(result) != len(facts.outputs):
             raise RuntimeError(f"{facts.variant} returned {len(result)} tensors")
         self._counts[facts.variant] += 1
@@ -215,14 +217,18 @@ class Operator:
             ]
             if not pairs:
                 return {}
-            outputs, given = zip(*pairs, strict=True)
-            found = torch.autograd.grad(
-                outputs, [inputs[n] for n in wanted], given, create_graph=again, allow_unused=True
+            outputs, given_gradients = zip(*pairs, strict=True)
+            results = torch.autograd.grad(
+                outputs,
+                [inputs[n] for n in wanted],
+                given_gradients,
+                create_graph=again,
+                allow_unused=True,
             )
-        return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, results, strict=True))
 
     def _packed(self, outputs: Sequence[torch.Tensor]) -> Any:
-        """As the operator's schema has them."""
+        """Return results as the operator's schema has them."""
         if not outputs:
             return None
         return outputs[0] if len(self.facts.outputs) == 1 else tuple(outputs)
