@@ -77,7 +77,7 @@ RENAMED: dict[str, str | None] = {
     r"(.*)/comparison/(launch|following_duration)(?=/)": r"\1/comparison/largest_changes/\2",
     r"/moved/": None,
     r".*/share_of_(tensor_path_peak|nearest_roof)$": None,
-    r".*/(build|tables/\d+)/schema_version$": None,
+    r"(.*/(build|tables/\d+))?/schema_version$": None,
 }
 # The one verdict of today for each step that was "rejected": a wrong output, an error beyond the
 # limit, or else its interval, all below 1 or all below the least speedup.
