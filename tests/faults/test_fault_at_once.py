@@ -141,6 +141,32 @@ def test_of_two_that_keep_a_study_at_once_the_second_is_refused(root: Path) -> N
     assert (into / "kernels/scale/study.py").stat() == before
 
 
+def test_a_study_that_was_half_kept_is_kept_by_the_same_command(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into, keep = of_keep(root)
+    rename = Path.rename
+
+    def killed(path: Path, to: Path) -> Path:
+        if to == into / "kernels/scale":
+            raise KeyboardInterrupt
+        return rename(path, to)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", killed)
+            with pytest.raises(KeyboardInterrupt):
+                keep()
+        assert [path.name for path in into.glob("*/*")] == ["scale"]
+    try_.require_none(into, "scale")  # before anything is measured
+    keep()
+    assert {path.name for path in into.glob("*/scale/*")} == {
+        *("study.py", "baseline.py", "baseline.cu", "ablation.toml")
+    }
+    with pytest.raises(UsageError, match="is there already"):
+        try_.require_none(into, "scale")
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [(Rank.FOLDER, Rank.FOLDER), (Rank.FOLDER, Rank.GPU), (Rank.GPU, Rank.SCRATCH)],

@@ -277,9 +277,13 @@ def require_free(name: str, project: Path | None) -> Path:
     return workspace.root
 
 
+KEEPING = ".keeping"  # in ablations/NAME until kernels/NAME is there: left by what was killed
+
+
 def require_none(root: Path, study: str) -> None:
-    for folder in (root / "kernels" / study, root / "ablations" / study):
-        if stands(folder):
+    kernels, ablations = root / "kernels" / study, root / "ablations" / study
+    for folder in (kernels, ablations):
+        if stands(folder) and (stands(kernels) or not stands(ablations / KEEPING)):
             raise UsageError(
                 f"{shown_path(folder)} is there already", hint="keep it under another name"
             )
@@ -295,10 +299,15 @@ def kept(done: Attempt, root: Path) -> Path:
         for path in (path for part in parts for path in sorted((done.folder / part).rglob("*"))):
             if path.is_file() and "__pycache__" not in path.parts:
                 write_bytes(copy / path.relative_to(done.folder), path.read_bytes())
+        mark = parts[0] / KEEPING
+        write_bytes(copy / mark, b"")
         for part in parts:
             require_inside(root / part, root)
             (root / part).parent.mkdir(exist_ok=True)
+            if stands(root / part):
+                (root / part).rename(copy / "left")
             (copy / part).rename(root / part)
+        (root / mark).unlink()
     return root / "kernels" / done.study
 
 
