@@ -387,7 +387,11 @@ def get_inputs():
 """
 ENDS = {
     "a module": ("x.py:f", "import os; os._exit(0)\ndef f(x):\n    return x\n", "x.py:1 ends its"),
-    "a function": ("x.py:f", "def f(x):\n    raise KeyboardInterrupt\n", "x.py:2 ends its process"),
+    "a function": (
+        "x.py:f",
+        "import ctypes\ndef f(x):\n    ctypes.CDLL(None).syscall(231, 0)\n",
+        "x.py:f ended its process (exit 0)",
+    ),
     "a crash": (
         "x.py:f",
         "import ctypes\ndef f(x):\n    ctypes.string_at(0)\n",

@@ -538,6 +538,12 @@ def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path:
             "`workbench doctor` may say why",
         ),
         ({}, ToolFailed, "the worker stopped: exit -9", "`workbench doctor` may say why"),
+        (
+            {"current": "x.py:f", "returncode": 0},
+            UsageError,
+            "x.py:f ended its process (exit 0)",
+            "fix it, or run the file alone",
+        ),
     ],
 )
 def test_a_worker_that_stopped_says_why_and_what_to_do(

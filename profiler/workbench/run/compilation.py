@@ -163,17 +163,16 @@ def _culprit(outcome: WorkerEnd) -> Failed:
 
 
 def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
-    """Return the error of a worker that ended with no variant to blame: its own, if it has one."""
+    """Return the error of a worker that ended without an answer: its own, if it has one."""
     hint = "`workbench doctor` may say why"
-    if outcome.line:
-        return UsageError(f"the code {outcome.why()}", hint="fix this line, or run the file alone")
     if broken := outcome.of(Broken):
         error = broken[0].error.error()
         return type(error)(f"the worker stopped: {error.message}", hint=error.hint or hint)
+    if outcome.line or outcome.current:
+        message = f"{outcome.current or 'the code'} {outcome.why()}"
+        return UsageError(message, hint=f"fix {outcome.line or 'it'}, or run the file alone")
     tail = outcome.said.splitlines()[-5:]
     how = "nothing came any more" if outcome.silent_for else f"exit {outcome.returncode}"
-    if not outcome.returncode:
-        how = "code that it ran ended it with exit code 0 before there was an answer"
     return ToolFailed("\n".join([f"the worker stopped: {how}", *tail]), hint=hint)
 
 

@@ -141,7 +141,8 @@ class WorkerEnd:
             place = f" ({place})" if place else ""
             return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{place}{text}"
         place = f"{place}, " if place else ""
-        return f"crashed its process ({place}exit {self.returncode}){text}"
+        what = "crashed" if self.returncode else "ended"
+        return f"{what} its process ({place}exit {self.returncode}){text}"
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

@@ -122,9 +122,8 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     with scratch_folder(study, builds, extensions=True) as scratch:
         outcome = run_worker(scratch, job, bounds.TRIAL_SECONDS, lambda event: None)
     if outcome.silent_for and not outcome.of(Learned):
-        line = f" ({outcome.line})" if outcome.line else ""
         raise GateFailed(
-            f"nothing came back for {bounds.TRIAL_SECONDS:g} s{line}",
+            f"nothing came back for {bounds.TRIAL_SECONDS:g} s ({outcome.line or job.called})",
             hint="does it wait for something?",
         )
     if outcome.too_large and not outcome.of(Learned):

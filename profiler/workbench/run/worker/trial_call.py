@@ -420,6 +420,7 @@ class TrialRun:
 
 def main() -> None:
     with job_of(TrialJob) as (job, journal), on_cpu() if job.device == "cpu" else nullcontext():
+        journal.current(job.called)
         journal.write(TrialRun(job).run())
 
 
