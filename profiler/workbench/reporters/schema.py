@@ -20,8 +20,9 @@ from workbench.render.as_json import VERSION, Data, shown_names
 from workbench.words import Change, CheckResult, Status, TryVerdict, Verdict
 
 Ratio = tuple[float | None, float | None, float | None] | None
+Anything = dict[str, msgspec.Raw]  # of any JSON
 Keys = Mapping[str, tuple[Any, str]]  # type and meaning
-Objects = list[Data]
+Objects = list[Anything]
 Texts = list[str]
 Numbers = dict[str, float | None]
 
@@ -65,9 +66,9 @@ STEP: Keys = {
     "verdict": (_words(Verdict, CheckResult, TryVerdict), "see the skill"),
     "microseconds": (float | None, "time per call inside a CUDA graph"),
     "speedup_over_parent": (Ratio, "ratio of times, with its 95 % interval; above 1 is faster"),
-    "speedup_over_fastest": (Data | None, "of: the fastest reference; regime; ratio"),
-    "accuracy": (Data | None, "error over the reference's, and where it is largest"),
-    "memory": (Data | None, "bandwidth of the busiest level"),
+    "speedup_over_fastest": (Anything | None, "of: the fastest reference; regime; ratio"),
+    "accuracy": (Anything | None, "error over the reference's, and where it is largest"),
+    "memory": (Anything | None, "bandwidth of the busiest level"),
     "achieved_occupancy_pct": (float | None, "achieved occupancy"),
     "deciding_speedup": (Ratio, "the ratio that decides, if more sessions came for it"),
     "why": (str, "where a wrong step is wrong, or why a bug fix is kept"),
@@ -78,7 +79,7 @@ STEP: Keys = {
     "problem": (str, "why figures are missing"),
     "state": (_words(Status, CheckResult), "of the evidence, if it is not current"),
     "capture": (Status, "damaged or stale"),
-    "judged": (Data, "the verdict's own shape, ratio and gates, if it is another shape"),
+    "judged": (Anything, "the verdict's own shape, ratio and gates, if it is another shape"),
     "failed": (Objects, "gates, checks or builds that did not pass, each with why"),
     "next": (list[NextKind] | None, "kinds of change, the best first; null: not profiled"),
     "next_command": (str, "the command that goes on from here"),
@@ -89,7 +90,7 @@ STEP: Keys = {
 }
 LADDER: Keys = {
     "variants": (Objects, "rows of the ladder, or steps"),
-    "best": (Data, "the best step"),
+    "best": (Anything, "the best step"),
     "references": (Numbers, "microseconds of each reference"),
     "warnings": (Texts, "warnings"),
     "provisional": (bool, "three sessions only: no result"),
@@ -109,7 +110,7 @@ PAIR: Keys = {
     "before": (str, "the first of two"),
     "after": (str, "the second of two"),
     "speedup": (Ratio, "time before over time after"),
-    "factors": (Data | None, "the ratio as a product of five"),
+    "factors": (Anything | None, "the ratio as a product of five"),
     "stalls_us": (Objects, "stall time before and after"),
     "warnings": (Texts, "warnings"),
     "kernels": (Objects, "kernels of a report, each with its launches"),
@@ -153,7 +154,6 @@ def schema(verb: str) -> Data:
     kinds, defs = msgspec.json.schema_components(
         [kind for kind, _ in told.values()],
         ref_template="#/$defs/{name}",
-        schema_hook=lambda kind: {},
     )
     known = zip(told.items(), kinds, strict=True)
     record: Data = {key: {} for key in shown_names(RECORDS[verb])} if verb in RECORDS else {}
