@@ -14,7 +14,7 @@ from workbench.render.chart.charts import memory_chart, stall_pair
 from workbench.render.chart.roofline import NO_ARITHMETIC, Mark, draw, mark, roofs
 from workbench.render.chart.stalls import pair as stalls_of
 from workbench.render.chart.svg import KEPT, Canvas, Drawing
-from workbench.render.document import advice, launches, pair, variant, why
+from workbench.render.document import launches, pair
 from workbench.render.document.blocks import (
     Block,
     Document,
@@ -48,38 +48,17 @@ def show_page(
     report: Report, groups: Sequence[LaunchGroup], profiled: Sequence[LaunchProfile]
 ) -> PageContent:
     """The launches of one report; ``profiled`` are the typical ones of the first groups."""
-    names = [_name(each) for each in profiled]
-    kernels = dict(zip(names, profiled, strict=True))
-    charts = [_roofline(report.name, kernels)]
-    steps = []
+    kernels, charts, steps = {_name(each): each for each in profiled}, [], []
     for (name, each), group in zip(kernels.items(), groups, strict=False):
-        details, key = each.details, f"memory-{each.details.launch.index}"
-        charts.append(memory_chart(key, report.name, {name: details.figures}))
-        blocks: list[Block] = [
-            *advice.first_look(details.advice, details.hottest),
-            charts[-1].block,
-            paragraph("Top bottlenecks:"),
-            *launches.bottlenecks(details),
-            *variant.profile(details.figures, details.stalls, details.occupancy_limiters, ()),
-        ]
-        time = microseconds(group.microseconds)
-        count = len(group.launches)
-        steps.append(_step(details, name, blocks, time if count == 1 else f"{time} in {count}"))
-    table: list[Block] = [
-        launches.group_table(groups),
-        *launches.untimed(groups),
-        charts[0].block,
-    ]
-    document = _document(report.name, [launches.about(report)], table, steps, len(groups))
-    return PageContent(
-        "workbench show",
-        ", ".join(report.gpus),
-        document,
-        charts,
-        {name: each.side for name, each in kernels.items()},
-        {},
-        {name: each.details.figures for name, each in kernels.items()},
-        names[0] if names else "",
+        key, count = f"memory-{each.details.launch.index}", len(group.launches)
+        charts.append(memory_chart(key, report.name, {name: each.details.figures}))
+        blocks = [charts[-1].block, *launches.details(each.details).blocks]
+        time = microseconds(group.microseconds) + f" in {count}" * (count > 1)
+        steps.append(_step(each.details, name, blocks, time))
+    table = [launches.group_table(groups), *launches.untimed(groups)]
+    head = [launches.about(report)]
+    return _page(
+        [report], head, table, steps, len(groups), kernels, charts, {}, next(iter(kernels), "")
     )
 
 
@@ -92,49 +71,33 @@ def diff_page(
     """Two reports, with the first pairs of launches read whole; the largest gain is open."""
     before, after = reports
     kernels: dict[str, LaunchProfile] = {}
-    changes, steps, gains = {}, [], {}
     charts: list[Drawing] = []
+    changes, steps, gains = {}, [], {}
     for both, *sides in read:
         names = [f"{side}, {_name(one)}" for side, one in zip(SIDES, sides, strict=True)]
-        kernels |= dict(zip(names, sides, strict=True))
+        own = dict(zip(names, sides, strict=True))
+        kernels |= own
         name, key = names[1], str(sides[1].details.launch.index)
         changes[name] = StepDiff(both.lines, (names[0], name))
-        figures = {name: one.details.figures for name, one in zip(names, sides, strict=True)}
+        figures = {side: one.details.figures for side, one in own.items()}
         drawn = [memory_chart(f"memory-{key}", after.name, figures)]
         if shown := stalls_of(both.comparison):
             drawn.insert(0, stall_pair(f"stall-time-{key}", after.name, shown))
-        account = why.account(both.comparison)
-        launches_ = LaunchPair(both.before.launch, both.after.launch, BY_HAND)
-        rest = pair.kernels(launches_, both, SIDES, source=True).blocks[len(account) :]
-        blocks = [
-            *account,
-            *(each.block for each in drawn),
-            *_diff(both, names),
-            *rest,
-        ]
+        launched = LaunchPair(both.before.launch, both.after.launch, BY_HAND)
+        rest = pair.kernels(launched, both, SIDES, source=True).blocks
+        blocks = [*(each.block for each in drawn), *_diff(both, names), *rest]
         old, new = (one.details.launch.microseconds for one in sides)
         gains[name] = old / new if old and new else 0.0
         steps.append(_step(sides[1].details, name, blocks, times(new, old)))
         charts += drawn
-    charts.insert(0, _roofline(after.name, kernels))
     head: list[Block] = [
         *(launches.about(each, side) for each, side in zip(reports, SIDES, strict=True)),
         *pair.comparable(warnings),
         *launches.unmatched(matching, (before.name, after.name)),
     ]
-    table: list[Block] = [launches.pair_table(matching.groups), charts[0].block]
-    title = f"{before.name} → {after.name}"
-    document = _document(title, head, table, steps, len(matching.groups))
-    return PageContent(
-        "workbench diff",
-        ", ".join(dict.fromkeys((*before.gpus, *after.gpus))),
-        document,
-        charts,
-        {name: each.side for name, each in kernels.items()},
-        changes,
-        {name: each.details.figures for name, each in kernels.items()},
-        max(gains, key=gains.__getitem__, default=""),
-    )
+    table = [launches.pair_table(matching.groups)]
+    opened, count = max(gains, key=gains.__getitem__, default=""), len(matching.groups)
+    return _page(reports, head, table, steps, count, kernels, charts, changes, opened)
 
 
 def _name(profiled: LaunchProfile) -> str:
@@ -142,22 +105,40 @@ def _name(profiled: LaunchProfile) -> str:
 
 
 def _step(details: Details, name: str, blocks: Sequence[Block], badge: str) -> Section:
-    launch = details.launch
+    launch, kind = details.launch, Marking.BASELINE
     title = line(code(launches.kernel(launch, launches.TITLE_WIDTH)))
-    kind = Marking.BASELINE
     return Section(f"launch-{launch.index}", title, tuple(blocks), kind, name, badge)
 
 
-def _document(
-    title: str, head: Sequence[Block], table: Sequence[Block], steps: Sequence[Section], total: int
-) -> Document:
+def _page(
+    reports: Sequence[Report],
+    head: Sequence[Block],
+    table: Sequence[Block],
+    steps: Sequence[Section],
+    total: int,
+    kernels: Mapping[str, LaunchProfile],
+    charts: Sequence[Drawing],
+    changes: Mapping[str, StepDiff],
+    opened: str,
+) -> PageContent:
+    """``total`` kernels or pairs, of which those with the most time are ``steps``."""
+    roofline = _roofline(reports[-1].name, kernels)
     left = [paragraph(f"The {MOST} with the most time are shown.")] if total > len(steps) else []
     sections = (
         Section("result", (), tuple(head)),
-        Section("launches", words("Launches"), tuple(table)),
+        Section("launches", words("Launches"), (*table, roofline.block)),
         Section("kernels", words("Kernels: limits, memory, stalls"), (*left, *steps)),
     )
-    return Document(words(title), sections)
+    return PageContent(
+        "workbench diff" if len(reports) > 1 else "workbench show",
+        ", ".join(dict.fromkeys(gpu for report in reports for gpu in report.gpus)),
+        Document(words(" → ".join(report.name for report in reports)), sections),
+        [roofline, *charts],
+        {name: each.side for name, each in kernels.items()},
+        changes,
+        {name: each.details.figures for name, each in kernels.items()},
+        opened,
+    )
 
 
 def _diff(both: PairRead, names: Sequence[str]) -> list[Block]:

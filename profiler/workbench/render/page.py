@@ -49,12 +49,12 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.phrases import in_turn_and_alone, kind, table_size, took
+from workbench.render.document.phrases import kind, table_size
 from workbench.render.document.variant import figure_value
-from workbench.render.numbers import fine, harmless, percent, with_unit
+from workbench.render.numbers import harmless, percent, with_unit
 from workbench.render.templates import rendered
 from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import ABSENT, BETWEEN, LineKind
+from workbench.words import ABSENT, LineKind
 
 if TYPE_CHECKING:
     import jinja2
@@ -95,7 +95,6 @@ class PageContent:
     changes: Mapping[str, StepDiff]
     figures: Mapping[str, Mapping[str, Figure]]
     opened: str = ""
-    tiles: tuple[Mapping[str, str], ...] = ()
 
 
 def render_page(
@@ -122,7 +121,6 @@ def render_page(
         changes,
         {name: row.figures for name, row in rows.items()},
         opened_first(ablation),
-        tuple(tiles(ablation)),
     )
     return render(content, environment)
 
@@ -160,7 +158,6 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
         nav=_nav(sections, after),
         code_title=CODE,
         result=Markup(writer.blocks(head)),
-        tiles=content.tiles,
         opened=content.opened,
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
@@ -239,26 +236,6 @@ def _data(content: PageContent, files: PageFiles) -> dict[str, object]:
         "heat": heat(sides, files, names),
         "diffs": {name: list(_changed(change, files)) for name, change in content.changes.items()},
     }
-
-
-def tiles(ablation: Ablation) -> Iterator[dict[str, str]]:
-    """The best variant and its speed; the result counts verdicts and predictions."""
-    best = ablation.best
-    if best is None or best.time is None:
-        return
-    yield {"label": f"best: {best.variant}", "value": took(best), "note": BETWEEN}
-    for ratio, name in (
-        (best.claimed, best.chained.fastest),
-        (best.over_baseline, ablation.rows[0].variant),
-    ):
-        if ratio is not None and name not in ("", best.variant):
-            note = f"interval {ABSENT}"
-            if ratio.low is not None and ratio.high is not None:
-                note = f"{fine(ratio.low)} to {fine(ratio.high)}, {ratio.level}\u00a0% interval"
-            if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
-                note = both if ratio is best.claimed else note
-            label = f"speed relative to {name}"
-            yield {"label": label, "value": fine(ratio.ratio), "note": note}
 
 
 LIKENESS = {LineKind.CHANGED: 1, LineKind.COSMETIC: 2}

@@ -192,7 +192,7 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
     other = f", captured at {brief_shape(at or ablation.shape, ablation)}" if at else ""
     if row.judged_at and not at:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
-    yield paragraph(strong("Why."), f" {why.brief_equation(parts)}, {why.durations(parts)}{other}.")
+    yield paragraph(strong("Why."), f" {why.equation(parts)}, {why.durations(parts)}{other}.")
     place = f" at {brief_shape(at, ablation)}" if at else ""
     yield evidence(pair, (f"{parent_of(row)}{place}", f"{row.variant}{place}"))
     if pair.largest_changes.launch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.derive.factors import Factor, SpeedupFactors
+from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import StallTime, added
 from workbench.derive.largest_changes import FigureChange
 from workbench.judge.comparison import Comparison
@@ -22,39 +22,25 @@ from workbench.render.numbers import factor, number, signed, with_unit
 from workbench.words import NONE
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
-# Of a factor: its name above one, below one, and without a comparison.
+# Of a factor: its name above one, and below one.
 WORDS = {
-    "instructions": ("fewer instructions", "more instructions", "instructions"),
-    "issue_rate": ("higher issue rate", "lower issue rate", "issue rate"),
-    "balance": ("more SMs", "fewer SMs", "SMs"),
-    "busiest": ("shorter start and end", "longer start and end", "start and end"),
-    "active": ("more time active", "less time active", "time active"),
-    "clock": ("higher clock", "lower clock", "clock"),
+    "instructions": ("fewer instructions", "more instructions"),
+    "issue_rate": ("higher issue rate", "lower issue rate"),
+    "balance": ("more SMs", "fewer SMs"),
+    "busiest": ("shorter start and end", "longer start and end"),
+    "active": ("more time active", "less time active"),
+    "clock": ("higher clock", "lower clock"),
 }
 STALLS_SHOWN = 6
 SURPRISE_SHOWN = 99
 UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
 
 
-def brief_equation(parts: SpeedupFactors) -> str:
+def equation(parts: SpeedupFactors) -> str:
     """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
     changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
-    lines = [f"{factor(part.gain)} ({_word(part)})" for part in changed]
+    lines = [f"{factor(part.gain)} ({WORDS[part.id][part.gain < 1]})" for part in changed]
     return f"{factor(parts.ratio)} = {' × '.join(lines) or 'nothing that changed'}"
-
-
-def _word(part: Factor) -> str:
-    more, less, name = WORDS[part.id]
-    if abs(part.gain - 1) < UNCHANGED:
-        return f"same {name}"
-    return less if part.gain < 1 else more
-
-
-def equation(parts: SpeedupFactors) -> str:
-    """``4.65x = 1.22x (fewer instructions) × 3.87x (higher issue rate) × ...``."""
-    lines = [f"{factor(part.gain)} ({_word(part)})" for part in parts.factors]
-    residual = 100 * abs(parts.residual - 1)
-    return f"{factor(parts.ratio)} = {' × '.join(lines)} (residual {residual:.2f} %)"
 
 
 def durations(parts: SpeedupFactors) -> str:
