@@ -55,6 +55,7 @@ def list_fails(capsys: Capture, root: Path, *words: str) -> None:
             ["study.py:4 could not be imported: E"],
         ),
         ("def f():\n    f()\nf()\n", ["study.py:2 could not be imported", "RecursionError"]),
+        ("import sys\nsys.settrace(print)\n", ["study.py:2 could not", "sys.settrace: it would"]),
     ],
 )
 def test_a_study_that_raises_or_exits_is_named_with_its_line(
@@ -63,6 +64,18 @@ def test_a_study_that_raises_or_exits_is_named_with_its_line(
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_text(text + STUDY)
     list_fails(capsys, tmp_path, *words)
+
+
+def test_an_audit_hook_of_a_study_is_not_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without an end would be called after the study's own time limit."""
+    monkeypatch.setenv("HEARD", "")
+    make(tmp_path, {"baseline": GOOD})
+    hook = "import os, sys\nsys.addaudithook(lambda *_: os.environ.update(HEARD='1'))\n"
+    study_file(tmp_path).write_text(hook + STUDY)
+    assert main(["list", "--project", str(tmp_path)]) == 0
+    assert os.environ["HEARD"] == ""
 
 
 def test_an_endless_import_is_stopped(

@@ -144,15 +144,20 @@ def prints_to_stderr() -> Iterator[None]:
                 os.close(kept)
 
 
-# What ends a process, of libc, and events of Python's audit that may end or replace one.
+# What ends a process, of libc; events of Python's audit that may end or replace one; and those of
+# a function that runs from then on in all that the verb does, where no time limit ends it.
 ENDS = ("_exit", "_Exit", "exit", "quick_exit", "abort")
 EVENTS = ("ctypes.dlsym", "os.exec", "os.kill", "os.killpg")
+STAYING = ("sys.addaudithook", "sys.settrace", "sys.setprofile")
 _whole = 0  # the process that is kept whole
 
 
 def _refuse(event: str, values: tuple[Any, ...]) -> None:
-    if event not in EVENTS or os.getpid() != _whole or not is_users(_caller()):
+    stays = event in STAYING and answered.running()
+    if not (stays or event in EVENTS) or os.getpid() != _whole or not is_users(_caller()):
         return
+    if stays:  # of an audit hook, Python swallows the error and does not add it
+        raise PermissionError(f"{event}: it would be called in the rest of the verb")
     match event, values:
         case "ctypes.dlsym", (_, name):
             if name in ENDS:
