@@ -28,9 +28,12 @@ from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, shown_names
 from workbench.render.columns import Where
 from workbench.render.document.advice import CATALOGUE
+from workbench.reporters.schema import ANSWERS, EVERY
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
+from workbench.words import Stage
 
+SKILL = Path(__file__).parents[1] / "starters" / "agents" / "reference.md"
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
@@ -115,6 +118,51 @@ def keys(record: type, inner: tuple[str, ...] = ()) -> str:
         if f.encode_name not in inner
     )
     return f"{summary}\n\n{listed('key, type, default, meaning', rows)}"
+
+
+LIMITS = {
+    Stage.LAUNCH: "head and tail of the launch, in which no SM works",
+    Stage.GRID: "fewer blocks than SMs",
+    Stage.TAIL: "the last wave of blocks is not full",
+    Stage.IMBALANCE: "SMs are done at different times",
+    Stage.MEMORY: "`dram`, `l2`, `l1`: its bandwidth; `sectors`: uncoalesced accesses; `shared`: "
+    "bank conflicts; `local`: spilled registers; `atomics`",
+    Stage.PIPE: "`tensor`, `fma`, `xu` or `lsu`: the rate of an execution unit",
+    Stage.ISSUE: "the number of instructions",
+    Stage.LATENCY: "a stall reason of Nsight Compute, such as `long_scoreboard`, for which warps "
+    "wait; `warps`: too few of them",
+}
+EXAMPLE = """## One worked example
+
+Recorded on an H100, in the study `transpose` of the workbench's checkout:
+
+1. `workbench advise baseline --brief` prints `"limit": "memory.sectors"` and
+   `"at": "kernels/transpose/baseline.cu:8"`. First in `next` is the kind `coalesce`, with
+   `"why": "78 % of the sectors are more than its data needs, most of them written"`.
+2. Open line 8. It stores a column: 32 lanes write to 32 rows.
+3. `workbench new tiled --from baseline --change 'through a tile in shared memory'
+   --predict 'time=0.2..0.4'`. Edit the copy: neighbouring lanes read and write neighbours.
+4. `workbench ablate tiled --brief` prints `"verdict": "kept"`, and a ratio of 3.79: the time is
+   0.26 of its parent's.
+5. `limit` is now `memory.shared`, for bank conflicts. The next step, `padded`, is kept at 1.57.
+"""
+
+
+def skill() -> str:
+    """The reference file of the skill for coding agents."""
+    kinds = [(f"`{change}`", recipe.title, recipe.how) for change, recipe in CATALOGUE.items()]
+    limits = [(f"`{stage}`", LIMITS[stage]) for stage in Stage]
+    meanings = {key: text for keys in (EVERY, *ANSWERS.values()) for key, (_, text) in keys.items()}
+    keys = [(f"`{key}`", text) for key, text in meanings.items()]
+    return (
+        "# Reference of the workbench skill\n\n"
+        f"## Kinds of change: `kind` of `next`\n\n{listed('kind, in words, what to do', kinds)}"
+        "## Limits: `limit` is a stage, a dot and a detail\n\n"
+        f"{listed('stage, meaning or details', limits)}"
+        "## Keys\n\n`workbench schema VERB` prints their types. "
+        "An error has `code`, `exit_code`, `message` and `hint`.\n\n"
+        f"{listed('key, meaning', keys)}{EXAMPLE}"
+    )
 
 
 def classes() -> Iterator[type]:
@@ -246,4 +294,4 @@ def written() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    write(written())
+    write({**written(), SKILL: skill()})

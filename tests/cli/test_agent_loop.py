@@ -20,7 +20,6 @@ import pytest
 
 from answers import Capsys, Patch
 from standin import StandIn, stand_in_for_jobs
-from workbench.app.new import AGENTS
 from workbench.cli.main import main
 from workbench.render import brief
 from workspaces import ROOT
@@ -134,7 +133,7 @@ def test_a_scripted_agent_keeps_a_step_and_no_fake(tmp_path: Path, capsys: Capsy
 
 PLACEHOLDERS = {"FILE.py:FUNCTION": "row.py:softmax", "4096,8192": "8,16", "DIR": "."}
 GUIDES = {
-    "SKILL.md": ROOT / "starters" / "agents" / AGENTS["SKILL.md"].name,
+    "SKILL.md": ROOT / "starters" / "agents" / "SKILL.md",
     "agents.md": ROOT / "docs" / "agents.md",
 }
 

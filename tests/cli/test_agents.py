@@ -19,18 +19,21 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from tools import reference
 
 from answers import Capsys, Patch
 from standin import StandIn
 from test_children import until
-from workbench.app.new import AGENTS
+from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp, warm
 from workbench.cli.main import VERBS, command, main
 from workbench.render import brief
+from workbench.reporters.schema import ANSWERS
 from workbench.run.protocol import SessionsJob
+from workbench.words import Change, Stage
 from workspaces import FIXTURE, GOOD, make
 
-SKILL = AGENTS["SKILL.md"]
+SKILL = Path(".agents/skills/workbench/SKILL.md")
 
 
 def test_init_writes_the_loop_in_sixty_lines(tmp_path: Path) -> None:
@@ -43,6 +46,20 @@ def test_init_writes_the_loop_in_sixty_lines(tmp_path: Path) -> None:
     assert len(head[2]) <= 1024
     assert str(SKILL) in (tmp_path / "AGENTS.md").read_text()
     names_only_what_exists(text)
+    for name in AGENTS:
+        assert (tmp_path / name).is_file()
+    copy = tmp_path / ".claude" / "skills" / "workbench" / "SKILL.md"
+    assert copy.read_text() == text
+    server = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["workbench"]
+    assert {server["command"], *server["args"]} == {"workbench", "mcp"}
+
+
+def test_the_reference_of_the_skill_has_every_kind_limit_and_key() -> None:
+    """``python -m tools.reference`` writes it."""
+    text = (starters() / "agents" / "reference.md").read_text()
+    assert text == reference.skill()
+    for word in (*Change, *Stage, *(key for keys in ANSWERS.values() for key in keys)):
+        assert f"`{word}`" in text
 
 
 def test_a_workspace_that_exists_gets_them_and_keeps_its_own(tmp_path: Path) -> None:
@@ -171,7 +188,7 @@ def test_the_skill_and_the_reports_are_resources() -> None:
         return [listed, await client.read_resource("workbench://skill")]
 
     listed, skill = without_verbs(asked)
-    assert listed[0] == "workbench://skill"
+    assert listed[:2] == ["workbench://skill", "workbench://reference"]
     assert skill.contents[0].text.startswith("---\nname: workbench")
 
 

@@ -135,9 +135,15 @@ def with_step(path: Path, text: str, added: str) -> str:
     )
 
 
-AGENTS = {  # what `init --agents` adds: file of the starters, place in the workspace
-    "AGENTS.md": Path("AGENTS.md"),
-    "SKILL.md": Path(".agents", "skills", "workbench", "SKILL.md"),
+SKILL = Path("skills", "workbench")
+AGENTS = {  # what `init --agents` adds: place in the workspace, file of the starters
+    Path("AGENTS.md"): "AGENTS.md",
+    Path(".mcp.json"): "mcp.json",
+    **{
+        Path(home) / SKILL / name: name
+        for home in (".agents", ".claude")
+        for name in ("SKILL.md", "reference.md")
+    },
 }
 AGENTS_FOLDER, COMMON = "agents", "common"  # what all templates have
 IGNORED = ".gitignore"
@@ -197,7 +203,7 @@ class NewWorkspace:
 def for_agents() -> dict[Path, bytes]:
     """The files for coding agents by their place in a workspace."""
     folder = starters() / AGENTS_FOLDER
-    return {place: (folder / name).read_bytes() for name, place in AGENTS.items()}
+    return {place: (folder / name).read_bytes() for place, name in AGENTS.items()}
 
 
 def add_agents(root: Path) -> list[Path]:

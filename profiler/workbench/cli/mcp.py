@@ -270,10 +270,12 @@ async def call(
 
 def resources() -> dict[str, Path]:
     """The skill, and the report of each study of the workspace, by their addresses."""
-    from workbench.app.new import AGENTS, starters
+    from workbench.app.new import AGENTS_FOLDER, starters
     from workbench.study.workspace import find_workspace
 
-    known = {"workbench://skill": starters() / "agents" / AGENTS["SKILL.md"].name}
+    skill = starters() / AGENTS_FOLDER
+    known = {"workbench://skill": skill / "SKILL.md"}
+    known["workbench://reference"] = skill / "reference.md"
     with suppress(UsageError):
         reports = find_workspace(None).root / "reports"
         for path in sorted(reports.glob("*/OPTIMIZATION_REPORT.md")):

@@ -20,7 +20,7 @@ def data(result: NewWorkspace | tuple[Path, list[Path]]) -> object:
 
 def lines(result: NewWorkspace | tuple[Path, list[Path]]) -> list[str]:
     if not isinstance(result, NewWorkspace):
-        left = [name for name in AGENTS.values() if name not in result[1]]
+        left = [name for name in AGENTS if name not in result[1]]
         said = [f"wrote {name}" for name in result[1]]
         return [*said, *(f"left alone, since it was there: {name}" for name in left)]
     root, template = resolved(result.folder), result.template
