@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -18,10 +18,11 @@ from workbench.derive.figures import Figure, figures, stall_samples
 from workbench.evidence.store import captures_at, evidence_folders
 from workbench.judge.advice_rules import Advice, AdvisedKernel, advise, subject
 from workbench.judge.bottlenecks import bottlenecks_of
+from workbench.judge.findings import sentence
 from workbench.load import load
-from workbench.ncu.capture import Capture
+from workbench.ncu.capture import Capture, load_capture
 from workbench.study.workspace import find_workspace
-from workspaces import ROOT
+from workspaces import RAW, ROOT
 
 MEGA = 1e6
 PIPES = {"Tensor": "tensor_pipe", "FMA": "fma_pipe", "XU": "xu_pipe", "LSU": "lsu_pipe"}
@@ -61,6 +62,7 @@ def launches() -> tuple[Launch, ...]:
 
 
 def _launches() -> Iterator[Launch]:
+    yield from _of_capture(RAW.name, load_capture(RAW))
     workspace = find_workspace(ROOT)
     for name in workspace.studies():
         study = workspace.study(name)
@@ -221,6 +223,48 @@ def test_bank_conflicts_are_at_least_those_of_loads_and_stores() -> None:
     ]
     assert told
     assert all(conflicts > least for conflicts, least in told)
+
+
+def test_every_sentence_with_a_share_is_audited() -> None:
+    """Each share is one of figures that other tests here compare with what ncu says. Stalls take at
+    most their share of the samples: SMs that do nothing have none.
+    """
+    stated: dict[str, int] = {}
+    for launch in launches():
+        for one in launch.advice:
+            told, code = one.why.values, one.why.code.removeprefix("advice.")
+            assert 0 <= one.saved < 1, launch.name
+            if "%" not in sentence(one.why):
+                continue
+            stated[code] = stated.get(code, 0) + 1
+            share = told["share"]
+            assert isinstance(share, float)
+            if code == "busy":
+                assert 100 * share == pytest.approx(launch.value(f"{told['pipe']}_pipe"))
+                waits = PIPE_WAITS.get(str(told["pipe"]), ("math_pipe_throttle",))
+                waited = float(str(told["share_waited"]))
+                assert waited <= ROUNDED + sampled(launch, waits), launch.name
+            elif code == "waits":
+                assert share <= ROUNDED + sampled(launch, one.limit.counters), launch.name
+                assert one.limit.value == pytest.approx(100 * sampled(launch, one.limit.reasons))
+            elif code == "bank_conflicts":
+                passes = MEGA * launch.value("shared_conflicts") / (launch.kernel.sms or 0)
+                assert share == pytest.approx(min(1, passes / launch.value("cycles")))
+            else:
+                assert code == "wasted_sectors", sentence(one.why)  # tested above
+    assert {code: count > 5 for code, count in stated.items()} == dict.fromkeys(
+        ("busy", "waits", "bank_conflicts", "wasted_sectors"), True
+    )
+
+
+ROUNDED = 5e-4  # counters of one pass beside samples of another
+PIPE_WAITS = {"lsu": ("lg_throttle", "mio_throttle")}
+
+
+def sampled(launch: Launch, reasons: Iterable[str]) -> float:
+    """The share of the stall samples that some reasons have."""
+    known = (launch.figures.get(f"stall.{reason}") for reason in reasons)
+    return sum(figure.value for figure in known if figure) / 100
 
 
 WITHIN = 15  # points: samples of one pass beside counters of another

@@ -579,7 +579,8 @@ def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
     metric = "l1tex__m_l1tex2xbar_write_bytes.sum"
     waits = subject.waits("lg_throttle", "drain", "mio_throttle")
     limit = Limit(Stage.MEMORY, "atomics", waits, metric, atomic, "MB", GLOBAL)
-    message = f"{atomic:.0f} MB of atomics reach L2: sum in registers or shared memory first"
+    amount = f"{atomic:.0f}" if atomic >= 10 else f"{atomic:.2g}"
+    message = f"{amount} MB of atomics reach L2: sum in registers or shared memory first"
     why = finding("advice.atomics", message, megabytes=atomic)
     yield Candidate(limit, Change.REUSE, waits, NAMED, why, frozenset((*LEVELS, "lsu")))
 
