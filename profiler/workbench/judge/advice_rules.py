@@ -415,7 +415,7 @@ def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
 def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
     metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
     limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
-    why = finding("advice.head_and_tail", "no SM works in its head and tail")
+    why = finding("advice.head_and_tail", "no SM works at its start and end")
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.app.checked import CheckedStudy, CheckRow
@@ -21,7 +22,7 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.render.numbers import factor, number, percent
-from workbench.words import ABSENT, NONE, CheckResult, Status
+from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 
 
 def brief(found: CheckedStudy) -> dict[str, object]:
@@ -77,16 +78,55 @@ CHECKED: list[Field[CheckRow]] = [
     field("kind", "inputs", lambda c: c.kind or NONE, rank=3),
     field("why", "why", lambda c: c.why, rank=2),
 ]
-Group = tuple[str, Sequence[CheckRow]]
-SUMMARY: list[Field[Group]] = [
-    field("variant", "variant", lambda g: g[0]),
-    numeric("correct", "correct", lambda g: _correct(g[1]), unit="shapes"),
-    numeric("error", "worst error", lambda g: _error(_hardest(g[1]))),
-    numeric("used", "of the tolerance", lambda g: _used(_hardest(g[1]))),
-    numeric("times", "error ÷ reference's", lambda g: _times(_least_accurate(g[1]))),
-    field("wrong", "other results", lambda g: _wrong(g[1]), rank=1),
-    field("at", "worst at", lambda g: _place(_hardest(g[1])), rank=2),
-    numeric("declined", "unsupported", lambda g: _declined(g[1]), rank=3, unit="shapes"),
+
+
+@dataclass(frozen=True)
+class VariantChecks:
+    """All checks of a variant."""
+
+    variant: str
+    checks: Sequence[CheckRow]
+
+    def count(self, status: CheckResult) -> int:
+        return sum(check.status == status for check in self.checks)
+
+    @property
+    def correct(self) -> str:
+        """``6 of 6``: what a variant declines is no part of the whole."""
+        return f"{self.count(CheckResult.CORRECT)} of {len(self.checks) - self.declined}"
+
+    @property
+    def declined(self) -> int:
+        return self.count(CheckResult.UNSUPPORTED)
+
+    @property
+    def hardest(self) -> CheckRow | None:
+        measured = [check for check in self.checks if check.used is not None]
+        return max(measured, key=lambda check: check.used or 0.0, default=None)
+
+    @property
+    def least_accurate(self) -> CheckRow | None:
+        known = [check for check in self.checks if check.times_reference is not None]
+        return max(known, key=lambda check: check.times_reference or 0.0, default=None)
+
+    @property
+    def wrong(self) -> str:
+        """By status and reason; those that were not looked at are reported too."""
+        parts = reasons(self.checks)
+        missing = Counter(c.status for c in self.checks if c.status in (ABSENT, Status.STALE))
+        parts += [f"{status} at {count}" for status, count in missing.items()]
+        return "; ".join(parts) or NONE
+
+
+SUMMARY: list[Field[VariantChecks]] = [
+    field("variant", "variant", lambda g: g.variant),
+    numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
+    numeric("error", "worst error", lambda g: _error(g.hardest)),
+    numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
+    numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
+    field("wrong", "other results", lambda g: g.wrong, rank=1),
+    field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
+    numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
 ]
 
 
@@ -94,18 +134,13 @@ def checks(found: Sequence[CheckRow], *, wide: bool) -> Table:
     """One row a variant, or ``wide`` one a variant and shape."""
     if wide:
         return table("checks", CHECKED, found, key=lambda c: c.variant, kind=lambda c: _kind([c]))
-    groups: dict[str, list[CheckRow]] = {}
-    for check in found:
-        groups.setdefault(check.variant, []).append(check)
-    return table("checks", SUMMARY, groups.items(), key=lambda g: g[0], kind=lambda g: _kind(g[1]))
+    groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in found).items()]
+    return table("checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks))
 
 
 def reasons(checks: Sequence[CheckRow]) -> list[str]:
     """What is wrong with a variant, each reason once: one that does not compile does so nowhere."""
-    shapes: dict[tuple[str, str], list[str]] = {}
-    for check in checks:
-        if check.wrong:
-            shapes.setdefault((check.status, check.why), []).append(check.shape)
+    shapes = grouped(((c.status, c.why), c.shape) for c in checks if c.wrong)
     return [
         f"{status} at {'every shape' if len(at) == len(checks) > 1 else ', '.join(at)}: {why}"
         for (status, why), at in shapes.items()
@@ -116,25 +151,6 @@ def _kind(checks: Sequence[CheckRow]) -> Marking:
     return Marking.REJECTED if any(check.wrong for check in checks) else Marking.PLAIN
 
 
-def _count(checks: Sequence[CheckRow], status: CheckResult) -> int:
-    return sum(check.status == status for check in checks)
-
-
-def _correct(checks: Sequence[CheckRow]) -> str:
-    """``6 of 6``: what a variant declines is no part of the whole."""
-    whole = len(checks) - _count(checks, CheckResult.UNSUPPORTED)
-    return f"{_count(checks, CheckResult.CORRECT)} of {whole}"
-
-
-def _declined(checks: Sequence[CheckRow]) -> str:
-    return str(_count(checks, CheckResult.UNSUPPORTED))
-
-
-def _hardest(checks: Sequence[CheckRow]) -> CheckRow | None:
-    measured = [check for check in checks if check.used is not None]
-    return max(measured, key=lambda check: check.used or 0.0, default=None)
-
-
 def _error(worst: CheckRow | None) -> Cell:
     return figure_cell(worst.max_abs if worst else None)
 
@@ -143,25 +159,8 @@ def _used(worst: CheckRow | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
 
 
-def _least_accurate(checks: Sequence[CheckRow]) -> CheckRow | None:
-    known = [check for check in checks if check.times_reference is not None]
-    return max(known, key=lambda check: check.times_reference or 0.0, default=None)
-
-
 def _times(check: CheckRow | None) -> Cell:
     if check is None or check.times_reference is None:
         return figure_cell(None)
     note = "varies" if check.varies else ""
     return figure_cell(check.times_reference, factor(check.times_reference), note)
-
-
-def _place(worst: CheckRow | None) -> str:
-    return worst.shape if worst else NONE
-
-
-def _wrong(checks: Sequence[CheckRow]) -> str:
-    """By status and reason; those that were not looked at are reported too."""
-    parts = reasons(checks)
-    missing = Counter(c.status for c in checks if c.status in (ABSENT, Status.STALE))
-    parts += [f"{status} at {count}" for status, count in missing.items()]
-    return "; ".join(parts) or NONE

@@ -24,7 +24,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.numbers import number, printable, printable_lines
-from workbench.words import NONE, Move
+from workbench.words import NONE, Move, grouped
 
 TIERS = ("compiler", "counters", "times")
 SHOWN = 12  # findings, where not all are asked for
@@ -86,10 +86,7 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
         yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN and not wide:
         yield paragraph(f"and {len(moved) - SHOWN} more: --wide shows all")
-    also: dict[str, list[str]] = {}
-    for change in listed:
-        for found in change.also:
-            also.setdefault(sentence(found), []).append(change.variant)
+    also = grouped((sentence(finding), c.variant) for c in listed for finding in c.also)
     for text, variants in also.items():
         yield paragraph(joined(list(map(code, variants))), f": {text}")
 

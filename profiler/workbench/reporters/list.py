@@ -23,7 +23,7 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.study.model import base_name
-from workbench.words import NONE, Status
+from workbench.words import NONE, Status, grouped
 
 KINDS = ("build", "check", "timing", "capture")  # of evidence
 SHOWN = 4  # shapes, where not all are asked for
@@ -101,11 +101,8 @@ def _places(evidence: Sequence[EvidenceState]) -> str:
 
 def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
     """The variant of each module without parameters, else its first, and how many others it has."""
-    modules: dict[str, list[Listed]] = {}
-    for one in variants:
-        modules.setdefault(base_name(one.variant), []).append(one)
     found = []
-    for name, every in modules.items():
+    for name, every in grouped((base_name(each.variant), each) for each in variants).items():
         first = next((one for one in every if one.variant == name), every[0])
         more = f" (+{len(every) - 1})" if len(every) > 1 else ""
         found.append(replace(first, variant=first.variant + more))
@@ -138,11 +135,11 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
 
 def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
     """Every variant with the state of each kind of its evidence."""
-    fields: list[Field[str]] = [
-        field("variant", "variant", lambda name: name),
-        field("build", "build", lambda name: known[name]["build"]),
-        field("check", "check", lambda name: known[name]["check"]),
-        field("timing", "timing", lambda name: known[name]["timing"]),
-        field("capture", "capture", lambda name: known[name]["capture"]),
+    fields: list[Field[tuple[str, Mapping[str, Status]]]] = [
+        field("variant", "variant", lambda item: item[0]),
+        *(
+            field(kind, kind, lambda item, kind=kind: item[1][kind])  # type: ignore[misc]
+            for kind in ("build", "check", "timing", "capture")
+        ),
     ]
-    return table("states", fields, known, key=lambda name: name)
+    return table("states", fields, known.items(), key=lambda item: item[0])

@@ -20,7 +20,7 @@ from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, changes, limits, step, timings
+from workbench.render.document import advice, changes, limits, step
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -259,7 +259,7 @@ def method(ablation: Ablation) -> list[Block]:
     if ablation.score.total:
         points.append(words(f"Predictions: {step.results(ablation.score)}."))
     blocks: list[Block] = [Bullets(tuple(points))]
-    notes = (*_alike(ablation), *said.stale(ablation), *sessions(ablation))
+    notes = (*_alike(ablation), *said.stale(ablation))
     if notes:
         blocks.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
     known = Fold(words("Environment"), (environment(ablation),))
@@ -275,12 +275,6 @@ def _alike(ablation: Ablation) -> Iterator[Text]:
         for shape in sorted(ablation.shapes, key=len, reverse=True):  # names may begin alike
             text = text.replace(shape, shape_name(shape, ablation))
         yield words(f"{text}{more}")
-
-
-def sessions(ablation: Ablation) -> tuple[Text, ...]:
-    """What the A/A controls and the interference check show."""
-    controls = timings.control_words(ablation.timing) if ablation.timing else ""
-    return tuple(map(words, [*_company(ablation), *filter(None, [controls])]))
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -330,15 +324,6 @@ def _regimes(facts: TimingFacts | None) -> str:
             "values, and calls have them in turn: none finds in L2 what the one before has read."
         )
     return text
-
-
-def _company(ablation: Ablation) -> list[str]:
-    """Whether the reference suffers from what it is timed beside."""
-    if ablation.timing is None or not ablation.reference:
-        return []
-    beside = ablation.timing.interference
-    text = sentence(beside.finding("interference.undisturbed")) if beside else ABSENT
-    return [f"The reference in a session without any variant: {text}."]
 
 
 def recorded(ablation: Ablation) -> str:

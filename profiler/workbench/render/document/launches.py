@@ -29,7 +29,7 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.render.numbers import number, percent, times
-from workbench.words import ABSENT
+from workbench.words import ABSENT, grouped
 
 KERNEL_WIDTH = 60
 TITLE_WIDTH = 200
@@ -190,9 +190,7 @@ def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:
     """Sentences naming the launches that only one report has."""
     blocks: list[Block] = []
     for name, launches in zip(names, (matching.only_before, matching.only_after), strict=True):
-        kinds: dict[str, list[Launch]] = {}
-        for launch in launches:
-            kinds.setdefault(f"{kernel(launch)} ({_shape(launch)})", []).append(launch)
+        kinds = grouped((f"{kernel(launch)} ({_shape(launch)})", launch) for launch in launches)
         blocks += [
             paragraph(f"only in {name}: {text}, launch {indices(members)}")
             for text, members in kinds.items()

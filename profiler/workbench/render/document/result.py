@@ -33,7 +33,7 @@ from workbench.render.document.phrases import (
     with_cycles,
 )
 from workbench.render.numbers import factor, interval, number, ratio
-from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict
+from workbench.words import ABSENT, GateState, Origin, Regime, Status, Verdict, grouped
 
 MOST_FAILURES = 13
 NAMES = (
@@ -133,13 +133,10 @@ def _basis(ablation: Ablation) -> str:
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
     """Which references are more than a kernel, in one sentence each kind of call."""
-    by_call: dict[str, dict[str, None]] = {}
-    for row in ablation.references:
-        if call := call_of(row):
-            by_call.setdefault(call, {})[row.variant] = None
+    known = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
     return tuple(
         line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
-        for call, of in by_call.items()
+        for call, of in grouped(known).items()
     )
 
 
