@@ -52,7 +52,8 @@ def show_page(
     for (name, each), group in zip(kernels.items(), groups, strict=False):
         key, count = f"memory-{each.details.launch.index}", len(group.launches)
         charts.append(memory_chart(key, report.name, {name: each.details.figures}))
-        blocks = [charts[-1].block, *launches.details(each.details).blocks]
+        limit, *rest = launches.details(each.details).blocks
+        blocks = [limit, charts[-1].block, *rest]
         time = microseconds(group.microseconds) + f" in {count}" * (count > 1)
         steps.append(_step(each.details, name, blocks, time))
     table = [launches.group_table(groups), *launches.untimed(groups)]
