@@ -69,7 +69,7 @@ def test_occupancy_limiters_that_tie_are_all_named() -> None:
     ("edit", "why"),
     [
         (("[shared_memory]", "[duration]"), "[duration]: another entry has this id"),
-        (('aggregate = "sum"', 'aggregate = "sum"\nunit = "s"'), "[duration]: Cannot overwrite"),
+        (("scale = 1e-3", 'scale = 1e-3\nunit = "s"'), "[duration]: Cannot overwrite"),
         (('unit = "µs"', ""), "[duration]: Object missing required field `unit`"),
         (("better", "beter"), "[duration]: Object contains unknown field `beter`"),
         (('["gpu__time_duration.sum"]', "[]"), "[duration]: names needs at least one metric"),

@@ -29,7 +29,6 @@ METRIC = """
 label = "Threads of the grid"
 names = ["launch__thread_count"]
 unit = "thread"
-aggregate = "sum"
 noise = "launch"
 meaning = "threads of all launches"
 """

@@ -21,8 +21,8 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: str
     names: tuple[str, ...]
     unit: str
-    aggregate: str
     meaning: str
+    aggregate: str = "sum"
     per: tuple[str, ...] = ()
     scale: float = 1.0
     better: str = ""
