@@ -56,6 +56,9 @@ RENAMED: dict[str, str | None] = {
     r".*/track_record/": None,
     # Sectors of loads and stores were divided by those of loads alone.
     r".*/memory\.sectors/coalesce/gain_up_to$": None,
+    # Bank conflicts have their own advice, and near DRAM's bandwidth instructions do not matter.
+    r".*/advice/latency\.short_scoreboard/reuse/gain_up_to$": None,
+    r".*/versions/chosen/advice/issue/less-work/gain_up_to$": None,
     r"(.*)/gain_up_to$": r"\1/estimated_gain",
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
     r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,

@@ -149,14 +149,14 @@ class Measured:
         known = replace(self.target, shape=shape).load(names)
         return ShapeTimes(known, main_timing(known, names))
 
-    def advice(self, shape: str, variant: str) -> set[tuple[str, str, float | None]]:
-        """Limit, kind of change and gain of all advice by the capture at a shape."""
+    def advice(self, shape: str, variant: str) -> set[tuple[str, str]]:
+        """Limit and kind of change of all advice by the capture at a shape."""
         here = replace(self.target, shape=shape).load([variant], captures=True)
         capture = here.variants[variant].capture
         if capture is None:
             return set()
         of = subject(capture, None, self.ceilings, self.target.study.work(shape))
-        return {(a.limit.id, a.change, brief.number(a.gain)) for a in advise(of) or ()}
+        return {(a.limit.id, str(a.change)) for a in advise(of) or ()}
 
 
 def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
@@ -178,10 +178,10 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
     if shape not in str(told["evidence"]).split("/"):
         yield "evidence"
     known = measured.advice(shape, variant)
-    kinds = [(one["kind"], one["estimated_gain"]) for one in told["next"] or ()]
-    if not {*kinds} <= {(kind, gain) for _, kind, gain in known}:
+    kinds = [one["kind"] for one in told["next"] or ()]
+    if not {*kinds} <= {kind for _, kind in known}:
         yield "next"
-    if kinds and (told["limit"], *kinds[0]) not in known:
+    if kinds and (told["limit"], kinds[0]) not in known:
         yield "limit"
 
 

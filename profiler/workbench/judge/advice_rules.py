@@ -275,6 +275,7 @@ def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
     )
 
 
+FULL = 0.8  # of a bandwidth: what moves as many bytes has little to gain
 BOUND = 0.6  # of a bandwidth, a pipe's rate, or of the issue slots
 BUSY = 0.3  # of a pipe: with another as busy, the two may take turns
 TURNS = 0.7  # of the time, both together
@@ -388,7 +389,7 @@ def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     slots = subject.busy.get(ISSUE, 0.0)
-    if subject.budget is None or slots < HEAVY:
+    if subject.budget is None or slots < HEAVY or _is_stream(subject):
         return
     share = subject.budget.issuing
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
@@ -399,6 +400,11 @@ def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     relieved = frozenset((ISSUE, "fma", "lsu"))
     saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
     yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)
+
+
+def _is_stream(subject: AdvisedKernel) -> bool:
+    """Whether so much of DRAM's bandwidth is in use that nothing else is worth much."""
+    return DRAM in subject.used and subject.used[DRAM].share >= FULL
 
 
 FEW_WAVES = 8  # with more, a last wave that is not full is lost among them
@@ -415,7 +421,9 @@ def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
 def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
     metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
     limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
-    why = finding("advice.head_and_tail", "no SM works at its start and end")
+    message = f"no SM works at its start and end, {percent(share)} of the duration"
+    message += "" if subject.launches > 1 else "; only its caller can fuse it"
+    why = finding("advice.head_and_tail", message, share=share)
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
     else:
@@ -492,9 +500,10 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
     else:
         saved, why = share * HALF, finding("advice.half_the_bytes", "at most half of the bytes")
     if level == DRAM and not again:
-        message = "if its input or output stayed on the GPU: at most half of the bytes"
+        message = "only its caller can fuse it, and save at most half of the bytes"
         whole = finding("advice.stays_on_gpu", message)
-        yield Candidate(limit, Change.FUSE, saved, ONE_WAY, whole, REFETCHED)
+        sure = ONE_WAY / 2 if _is_stream(subject) else ONE_WAY
+        yield Candidate(limit, Change.FUSE, saved, sure, whole, REFETCHED)
         if subject.work and subject.work.dtype in WIDE:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
         return
@@ -542,10 +551,9 @@ def _mostly(subject: AdvisedKernel, excess: float, sectors: float) -> str | None
 
 def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Passes of shared memory that bank conflicts add, as far as warps wait for it."""
-    conflicts, cycles = subject.value("shared_conflicts"), subject.value("cycles")
-    if not conflicts or not cycles or not subject.sms:
+    share, conflicts = _conflict_share(subject), subject.value("shared_conflicts")
+    if not share or not conflicts:
         return
-    share = min(1.0, conflicts * 1e6 / subject.sms / cycles)
     metric = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
     counters = (WAVEFRONTS,) if subject.total(WAVEFRONTS) else SHARED
     limit = Limit(Stage.MEMORY, "shared", share, metric, conflicts * 1e6, "conflicts", counters)
@@ -553,6 +561,14 @@ def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     why = finding("advice.bank_conflicts", message, share=share)
     saved = min(share, subject.waits(*SHARED))
     yield Candidate(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))
+
+
+def _conflict_share(subject: AdvisedKernel) -> float:
+    """The share of the cycles in which shared memory serves bank conflicts; 0 if unknown."""
+    conflicts, cycles = subject.value("shared_conflicts"), subject.value("cycles")
+    if not conflicts or not cycles or not subject.sms:
+        return 0.0
+    return min(1.0, conflicts * 1e6 / subject.sms / cycles)
 
 
 def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
@@ -667,7 +683,7 @@ def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
     why, busy = _waits(limit), subject.busy
     if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
         yield Candidate(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
-    elif subject.has_shared is not False:
+    elif subject.has_shared is not False and _conflict_share(subject) < WASTED:
         relieved = frozenset(("lsu",))
         yield Candidate(limit, Change.REUSE, limit.share, ONE_WAY, why, relieved)
         yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)

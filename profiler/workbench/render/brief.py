@@ -244,7 +244,6 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
             {
                 "kind": one.change,
                 "how": CATALOGUE[one.change].how,
-                "estimated_gain": number(one.gain),
                 "why": short(sentence(one.why)),
                 "at": _place(one.spot),
                 **({"tried_here": here} if here else {}),
