@@ -35,12 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("few", "many"), default="few", help="cases a property")
 
 
-@pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed
+@pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed, and the time limit is set
 def pytest_configure(config: pytest.Config) -> None:
     many = config.getoption("--faults") == "many"
     property_cases.configure(many=many)
     if many and config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
+    if many and config.getoption("timeout", None) is None:
+        config.option.timeout = 3600  # of thousands of cases, each with its own limit
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # keep the order of pytest_collection_modifyitems
     scratch = Path(tempfile.gettempdir()).resolve()
