@@ -225,6 +225,13 @@ def test_bank_conflicts_are_at_least_those_of_loads_and_stores() -> None:
     assert all(conflicts > least for conflicts, least in told)
 
 
+def busiest(launch: Launch) -> float:
+    """The share of the cycles in which the busiest SM is active, over all launches of the call."""
+    every = launch.capture.metrics.by_launch.values()
+    active = sum(known["smsp__cycles_active.max"] for known in every)
+    return active / sum(known["gpc__cycles_elapsed.avg"] for known in every)
+
+
 def test_every_sentence_with_a_share_is_audited() -> None:
     """Each share is one of figures that other tests here compare with what ncu says. Stalls take at
     most their share of the samples: SMs that do nothing have none.
@@ -250,10 +257,12 @@ def test_every_sentence_with_a_share_is_audited() -> None:
             elif code == "bank_conflicts":
                 passes = MEGA * launch.value("shared_conflicts") / (launch.kernel.sms or 0)
                 assert share == pytest.approx(min(1, passes / launch.value("cycles")))
+            elif code == "head_and_tail":  # the factor is in test_agreement.py
+                assert share == pytest.approx(1 - busiest(launch))
             else:
                 assert code == "wasted_sectors", sentence(one.why)  # tested above
     assert {code: count > 5 for code, count in stated.items()} == dict.fromkeys(
-        ("busy", "waits", "bank_conflicts", "wasted_sectors"), True
+        ("busy", "waits", "bank_conflicts", "wasted_sectors", "head_and_tail"), True
     )
 
 
