@@ -5,27 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.app.judge import judged
+from workbench.app.machine_code import (
+    CUBIN,
+    code_of_binaries,
+    code_of_reports,
+    code_of_variants,
+)
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import pairs, require_pairs
 from workbench.app.target import in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import show
-from workbench.errors import CannotTell, UsageError
+from workbench.cli.streams import executor
+from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
-from workbench.study.files import for_shell
 
 
 def run(options: DiffOptions) -> None:
-    files = [name for name in (options.before, options.after) if is_report(name)]
+    names = [options.before, options.after]
+    if all(name.endswith(CUBIN) for name in names):
+        return show(options, code_of_binaries(*map(Path, names)))
+    files = [name for name in names if is_report(name) or name.endswith(CUBIN)]
     if len(files) == 2:
         return reports(read_report(Path(options.before)), read_report(Path(options.after)), options)
     if files:
         raise UsageError(
-            f"{files[0]} is a report, the other is not",
-            hint=f"`workbench show {for_shell(files[0])}` shows it; `diff` takes two reports",
+            f"{files[0]} is a file, the other is none of its kind",
+            hint="`diff` takes two reports, two cubin files, or two variants",
         )
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
@@ -41,6 +50,8 @@ def variants(options: DiffOptions) -> None:
     one, other = target.variants(names)
     if one == other:
         raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
+    if options.sass:
+        return show(options, code_of_variants(executor("diff"), target, [one, other]))
     ladder, evidence = judged(target, [one, other], sources=True)
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
@@ -58,6 +69,9 @@ def variants(options: DiffOptions) -> None:
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
     matching = pairs(before, after, options.kernel, options.launch)
+    if options.sass:
+        show(options, code_of_reports(before, after, matching))
+        return require_pairs(matching)
     known = warnings(before, after, matching)
     result = ReportPairResult(before, after, matching, known)
     if options.open_:

@@ -367,14 +367,17 @@ class ShowOptions(Briefed, Recorded):
 class DiffOptions(Briefed, Recorded):
     """Explain the time difference of two variants or captures.
 
-    With --source, print the cost of each line.
+    With --source, print the cost of each line; with --sass, what became of the machine code.
 
     Example: workbench diff fix6 fix7 --source
     """
 
-    before: str = argument("A", "Variant or .ncu-rep file before.", autocompletion=OfVariants)
-    after: str = argument("B", "Variant or .ncu-rep file after.", autocompletion=OfVariants)
+    before: str = argument(
+        "A", "Variant, .ncu-rep or .cubin file before.", autocompletion=OfVariants
+    )
+    after: str = argument("B", "Variant, .ncu-rep or .cubin file after.", autocompletion=OfVariants)
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
+    sass: bool = flag("--sass", "Print the diff of the machine code with the cost of each kind.")
     kernel: Kernel = None
     launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
     open_: bool = flag("--open", OPEN)

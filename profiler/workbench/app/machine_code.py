@@ -1,0 +1,171 @@
+"""The machine code of two variants, reports or CUDA binaries, side by side."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from workbench.app.executor import Executor
+from workbench.app.show import current_capture, instructions_of
+from workbench.app.target import Target
+from workbench.children import temporary_folder
+from workbench.cuda.compiler import CUBINS
+from workbench.cuda.disassembly import Instructions, disassembled
+from workbench.derive.machine_code import CodeDiff, machine_code_diff
+from workbench.derive.matching import Matching
+from workbench.derive.source_diff import InstructionCost, Listing
+from workbench.errors import UsageError, WorkbenchError
+from workbench.ncu.capture import load_capture
+from workbench.ncu.report_file import Launch, Report
+from workbench.run.compilation import build_only
+from workbench.run.protocol import Built, Failed
+from workbench.study.files import contents
+
+CUBIN = ".cubin"
+ARCH = "sm_90a"
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """The code of a kernel, or of all kernels of a variant, on both sides."""
+
+    kernel: str
+    diff: CodeDiff
+
+
+@dataclass(frozen=True)
+class MachineCodeResult:
+    """``before`` and ``after`` are names; ``origin`` says where the code is from. ``only_before``
+    and ``only_after`` are kernels that the other side has not.
+    """
+
+    before: str
+    after: str
+    origin: str
+    kernels: tuple[KernelCode, ...]
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+
+
+def code_of_variants(executor: Executor, target: Target, names: Sequence[str]) -> MachineCodeResult:
+    """Of both captures; where one is missing, of both variants compiled now. Raises as
+    ``build_only`` and ``disassembled``.
+    """
+    before, after = names
+    try:
+        captures = [current_capture(target, name)[2] for name in names]
+        listings = [instructions_of(c, n) for c, n in zip(captures, names, strict=True)]
+    except WorkbenchError as error:
+        return _compiled(executor, target, before, after, error)
+    code = KernelCode(f"{before} → {after}", machine_code_diff(*listings))
+    shape = f"captures at {target.shape} on {target.folder.gpu}"
+    return MachineCodeResult(before, after, shape, (code,))
+
+
+def _compiled(
+    executor: Executor, target: Target, before: str, after: str, why: WorkbenchError
+) -> MachineCodeResult:
+    with temporary_folder() as cubins, executor.reporter.progress() as hear:
+        limit = target.workspace.config.limits.seconds_per_step
+        events = build_only(target.study, [before, after], ARCH, limit, hear, cubins)
+        for event in events:
+            if isinstance(event, Failed):
+                raise UsageError(
+                    f"{event.variant} cannot be compiled here: {event.error.message}",
+                    hint=event.error.hint or why.hint,
+                )
+        binaries = kept_cubins(cubins)
+        sides = [_functions(event, binaries) for event in events if isinstance(event, Built)]
+    for name, side in zip((before, after), sides, strict=True):
+        if not side:
+            raise UsageError(
+                f"{name} has no CUDA kernel of its own, and no capture with instructions",
+                hint=f"`workbench profile {quote(name)}` where there is a GPU",
+            )
+    if set(sides[0]) != set(sides[1]):  # other macros: those of one kernel pair by their order
+        sides = [_numbered(side) for side in sides]
+    return _paired(before, after, f"compiled for {ARCH}: {why.message}", *sides)
+
+
+def kept_cubins(folder: Path) -> dict[str, bytes]:
+    """Digest of a kernel's machine code to the binary that has it, of a folder of builds."""
+    binaries = {}
+    for path in sorted(folder.glob(CUBINS)):
+        kept = json.loads(contents(path))
+        for kernel in kept["report"]["kernels"]:
+            if kernel["code"]:
+                binaries[kernel["code"]] = base64.b64decode(kept["cubin"])
+    return binaries
+
+
+def _functions(built: Built, binaries: Mapping[str, bytes]) -> dict[str, Listing]:
+    """By kernel, with the macros that it was compiled with."""
+    return {
+        f"{kernel.kernel} {defines}".strip(): listing_of(
+            disassembled(binaries[kernel.code], kernel.source)[kernel.kernel]
+        )
+        for kernel, defines in zip(built.kernels, built.defines, strict=True)
+        if kernel.code in binaries
+    }
+
+
+def _numbered(side: Mapping[str, Listing]) -> dict[str, Listing]:
+    codes = enumerate(side.items(), start=1)
+    return {f"{name.partition(' ')[0]} #{number}": code for number, (name, code) in codes}
+
+
+def listing_of(code: Instructions) -> Listing:
+    """Instructions that nothing was counted of."""
+    return Listing(
+        tuple(
+            InstructionCost(0, address, text, ("", 0), None, None, None, None)
+            for address, text in code
+        ),
+        None,
+    )
+
+
+def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
+    """Of two cubin files: functions of one name belong together, or the only one of each."""
+    sides = [
+        {name: listing_of(code) for name, code in disassembled(contents(p), p.name).items()}
+        for p in (before, after)
+    ]
+    return _paired(before.name, after.name, "cubin files", *sides)
+
+
+def _paired(
+    before: str, after: str, origin: str, old: Mapping[str, Listing], new: Mapping[str, Listing]
+) -> MachineCodeResult:
+    if len(old) == len(new) == 1 and set(old) != set(new):
+        ((one, listing),), ((other, listing_after),) = old.items(), new.items()
+        code = KernelCode(f"{one} → {other}", machine_code_diff(listing, listing_after))
+        return MachineCodeResult(before, after, origin, (code,))
+    shared = [name for name in old if name in new]
+    return MachineCodeResult(
+        before,
+        after,
+        origin,
+        tuple(KernelCode(name, machine_code_diff(old[name], new[name])) for name in shared),
+        tuple(name for name in old if name not in new),
+        tuple(name for name in new if name not in old),
+    )
+
+
+def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:
+    """Of the launches that match; raises UsageError where a report has no instructions."""
+
+    def listing(report: Report, launch: Launch) -> Listing:
+        return instructions_of(load_capture(report.path, (launch.index,)), launch.kernel)
+
+    kernels = []
+    for group in matching.groups:
+        old, new = group.typical.before, group.typical.after
+        diff = machine_code_diff(listing(before, old), listing(after, new))
+        name = " → ".join(dict.fromkeys((old.kernel, new.kernel)))
+        kernels.append(KernelCode(name, diff))
+    return MachineCodeResult(before.name, after.name, "reports", tuple(kernels))

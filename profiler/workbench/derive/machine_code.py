@@ -1,0 +1,403 @@
+"""The difference of two kernels' machine code, with what the instructions cost. Pure.
+
+    diff = machine_code_diff(before, after)     two Listings
+    diff.rows       both codes aligned, instruction by instruction
+    diff.kinds      how many instructions of each kind, how often they ran, what they waited
+    summary(diff.kinds)  "8 HGMMA in place of 64 HMMA; 168 fewer IMAD"
+
+The alignment maximises a score over the whole kernel (Needleman and Wunsch, 1970, without a penalty
+for gaps): 4 for a pair with the same text, 3 where registers differ alone, 2 where constants or
+addresses do. Instructions of another opcode or with operands of other kinds never pair.
+
+An address in the kernel says nothing by itself: the target of a branch is the same if both targets
+stand at the same place of the alignment. The names of a register mean nothing either, but another
+name at the same place may mean another value: those pairs are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.derive.figures import added, totals
+from workbench.derive.source_diff import InstructionCost, Listing
+from workbench.words import grouped
+
+MOST_CELLS = 40_000_000  # of the table of scores, at two bytes; beyond it the codes are cut in two
+CONTEXT = 2  # unchanged instructions shown on both sides of a change
+_PREDICATE = re.compile(r"^@!?U?P[\dT]+\s+")
+_REGISTER = re.compile(r"(?<![\w.])(U?[RP]|SB|B)(?:\d+|[ZT])(?![\w])")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN)(?!\w)")
+_TARGET = re.compile(r"0x[0-9a-f]+(?=\)?$)|`?\(\.L_\w+\)")
+# What jumps, or names a place where warps meet again: CUDA Binary Utilities, instruction set.
+_JUMPS = ("BRA", "BSSY", "CALL", "JMP", "SSY", "PBK", "WARPSYNC")
+_ENDS = ("BRA", "BRX", "EXIT", "JMP", "JMX", "RET")
+# Kinds of which one does the work of another, newer ones last.
+FAMILIES = (
+    ("HMMA", "HGMMA"),
+    ("IMMA", "IGMMA"),
+    ("QMMA", "QGMMA"),
+    ("LDG", "LDGSTS", "UBLKCP", "UTMALDG"),
+    ("STG", "UTMASTG"),
+    ("BAR", "SYNCS"),
+)
+MEANINGS = {
+    "HMMA": "tensor core, a warp",
+    "HGMMA": "tensor core, a warpgroup",
+    "IMMA": "tensor core, integers",
+    "QGMMA": "tensor core, 8 bits",
+    "LDG": "load, global memory",
+    "STG": "store, global memory",
+    "LDGSTS": "copy, global to shared memory",
+    "UTMALDG": "TMA, global to shared memory",
+    "UTMASTG": "TMA, shared to global memory",
+    "UBLKCP": "bulk copy",
+    "LDS": "load, shared memory",
+    "STS": "store, shared memory",
+    "LDSM": "matrix load, shared memory",
+    "STSM": "matrix store, shared memory",
+    "LDL": "load, local memory (spill)",
+    "STL": "store, local memory (spill)",
+    "MUFU": "special function",
+    "BAR": "barrier of the block",
+    "SYNCS": "barrier in shared memory",
+    "SHFL": "exchange in a warp",
+    "RED": "atomic",
+    "ATOMG": "atomic, global memory",
+}
+
+
+class Change(StrEnum):
+    """How an instruction differs: not at all, in registers, in a constant, in where it jumps to, or
+    in its place; or it is in one code alone.
+    """
+
+    SAME = "same"
+    REGISTER = "register"
+    CONSTANT = "constant"
+    TARGET = "target"
+    MOVED = "moved"
+    REMOVED = "removed"
+    ADDED = "added"
+
+
+class Row(NamedTuple):
+    """An instruction of both codes, or of one. A moved one has two rows, each with one side."""
+
+    before: InstructionCost | None
+    after: InstructionCost | None
+    change: Change
+
+
+@dataclass(frozen=True)
+class KindCount:
+    """Instructions of one kind. ``executed`` counts warps, ``microseconds`` are stall time under
+    ncu; None is not collected.
+    """
+
+    kind: str
+    before: int
+    after: int
+    executed_before: float | None
+    executed_after: float | None
+    microseconds_before: float | None
+    microseconds_after: float | None
+
+    @property
+    def difference(self) -> int:
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class CodeHunk:
+    """Rows that changed, with some around them."""
+
+    rows: tuple[Row, ...]
+
+    def microseconds(self, side: str) -> float | None:
+        """Stall time of the ``before`` or ``after`` side's changed rows; None is not collected."""
+        costs = (getattr(row, side) for row in self.rows if row.change != Change.SAME)
+        return _sum(cost.microseconds for cost in costs if cost is not None)
+
+
+@dataclass(frozen=True)
+class CodeDiff:
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def counts(self) -> Mapping[Change, int]:
+        """A moved instruction counts once."""
+        counts = Counter(row.change for row in self.rows)
+        counts[Change.MOVED] //= 2
+        return counts
+
+    @property
+    def is_same(self) -> bool:
+        return all(row.change == Change.SAME for row in self.rows)
+
+    @cached_property
+    def kinds(self) -> tuple[KindCount, ...]:
+        return kind_counts(
+            [row.before for row in self.rows if row.before],
+            [row.after for row in self.rows if row.after],
+        )
+
+    @cached_property
+    def hunks(self) -> tuple[CodeHunk, ...]:
+        """In the order of the code. Other registers alone make no hunk."""
+        changed = [
+            number
+            for number, row in enumerate(self.rows)
+            if row.change not in (Change.SAME, Change.REGISTER)
+        ]
+        spans: list[list[int]] = []
+        for number in changed:
+            start, stop = max(0, number - CONTEXT), min(len(self.rows), number + CONTEXT + 1)
+            if spans and start <= spans[-1][1]:
+                spans[-1][1] = stop
+            else:
+                spans.append([start, stop])
+        return tuple(CodeHunk(self.rows[start:stop]) for start, stop in spans)
+
+
+def kind_counts(
+    before: Iterable[InstructionCost], after: Iterable[InstructionCost]
+) -> tuple[KindCount, ...]:
+    """How many instructions of each kind both codes have; what differs most comes first."""
+    sides = [grouped((kind_of(cost.sass), cost) for cost in side) for side in (before, after)]
+    counts = [
+        KindCount(
+            kind,
+            *(len(side.get(kind, ())) for side in sides),
+            *(_sum(cost.executed for cost in side.get(kind, ())) for side in sides),
+            *(_sum(cost.microseconds for cost in side.get(kind, ())) for side in sides),
+        )
+        for kind in sorted({*sides[0], *sides[1]})
+    ]
+    return tuple(sorted(counts, key=lambda count: -abs(count.difference)))
+
+
+def summary(kinds: Sequence[KindCount], most: int = 4) -> str:
+    """The largest differences in the number of instructions, as one line; "" for none."""
+    left = {kind.kind: kind for kind in kinds if kind.difference}
+    parts = []
+    for family in FAMILIES:
+        gone = [left[kind] for kind in family if kind in left and not left[kind].after]
+        come = [left[kind] for kind in family if kind in left and not left[kind].before]
+        if len(gone) == len(come) == 1:
+            (old,), (new,) = gone, come
+            parts.append(f"{new.after:,} {new.kind} in place of {old.before:,} {old.kind}")
+            del left[old.kind], left[new.kind]
+    for kind in left.values():
+        word = "more" if kind.difference > 0 else "fewer"
+        parts.append(f"{abs(kind.difference):,} {word} {kind.kind}")
+    return "; ".join(parts[:most])
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return added(numbers) if numbers else None
+
+
+def kind_of(sass: str) -> str:
+    """``HGMMA`` of ``@P0 HGMMA.64x64x16.F32 R24, gdesc[UR16], R24``."""
+    return _PREDICATE.sub("", sass).partition(" ")[0].partition(".")[0]
+
+
+def machine_code_diff(before: Listing, after: Listing) -> CodeDiff:
+    """The difference of two variants. Kernels pair by their order; a kernel that is launched
+    several times counts once, with what all its launches cost.
+    """
+    kernels = _kernels(before), _kernels(after)
+    rows: list[Row] = []
+    for number in range(max(map(len, kernels))):
+        sides = [side[number] if number < len(side) else () for side in kernels]
+        rows += _aligned(*sides)
+    return CodeDiff(tuple(rows))
+
+
+def _kernels(listing: Listing) -> list[tuple[InstructionCost, ...]]:
+    every: dict[tuple[str, ...], list[tuple[InstructionCost, ...]]] = defaultdict(list)
+    for _, launch in groupby(listing.instructions, key=lambda cost: cost.launch):
+        code = tuple(launch)
+        every[tuple(cost.sass for cost in code)].append(code)
+    return [
+        tuple(map(_together, zip(*launches, strict=True))) if len(launches) > 1 else launches[0]
+        for launches in every.values()
+    ]
+
+
+def _together(costs: tuple[InstructionCost, ...]) -> InstructionCost:
+    """One instruction with what it cost in all launches."""
+    names = ("executed", "samples", "share", "microseconds")
+    sums = {name: _sum(getattr(cost, name) for cost in costs) for name in names}
+    stalls = totals(item for cost in costs for item in cost.stalls.items())
+    return replace(costs[0], stalls=stalls, **sums)  # type: ignore[arg-type]
+
+
+class _Forms(NamedTuple):
+    """What instructions are compared by, as numbers: texts, without the names of registers, and
+    without constants too. ``targets`` are indices of the instructions that they jump to.
+    """
+
+    texts: npt.NDArray[np.int32]
+    without_registers: npt.NDArray[np.int32]
+    bare: npt.NDArray[np.int32]
+    targets: list[int | None]
+    blocks: list[int]
+
+
+def _forms(code: Sequence[InstructionCost], ids: dict[str, int]) -> _Forms:
+    at_address = {cost.address: index for index, cost in enumerate(code)}
+    texts, registers, bare = [], [], []
+    targets: list[int | None] = []
+    for cost in code:
+        text, target = cost.sass.rstrip(" ;"), None
+        if kind_of(text) in _JUMPS and (match := _TARGET.search(text)) is not None:
+            target = at_address.get(int(match[0], 16)) if match[0].startswith("0x") else None
+            text = f"{text[: match.start()]}<target>" if target is not None else text
+        masked = _REGISTER.sub(r"\1", text)
+        targets.append(target)
+        texts.append(text)
+        registers.append(masked)
+        bare.append(_NUMBER.sub("#", masked))
+    starts = {target for target in targets if target is not None}
+    blocks, block = [], 0
+    for index, text in enumerate(texts):
+        block += index in starts
+        blocks.append(block)
+        block += kind_of(text) in _ENDS
+    texts_, registers_, bare_ = (
+        np.array([ids.setdefault(text, len(ids)) for text in column], np.int32)
+        for column in (texts, registers, bare)
+    )
+    return _Forms(texts_, registers_, bare_, targets, blocks)
+
+
+def _aligned(before: Sequence[InstructionCost], after: Sequence[InstructionCost]) -> Iterator[Row]:
+    ids: dict[str, int] = {}
+    one, other = _forms(before, ids), _forms(after, ids)
+    pairs = _pairs(one, other, (0, len(before)), (0, len(after)))
+    moved = _moved(one, other, pairs)
+    places = np.array([(-1, -1), *pairs, (len(before), len(after))])
+    i = j = 0
+    for stop_i, stop_j in [*pairs, (len(before), len(after))]:
+        for index in range(i, stop_i):
+            yield Row(before[index], None, Change.MOVED if index in moved else Change.REMOVED)
+        for index in range(j, stop_j):
+            is_moved = index in moved.values()
+            yield Row(None, after[index], Change.MOVED if is_moved else Change.ADDED)
+        if stop_i < len(before) and stop_j < len(after):
+            change = _change(one, other, stop_i, stop_j, places)
+            yield Row(before[stop_i], after[stop_j], change)
+        i, j = stop_i + 1, stop_j + 1
+
+
+def _change(one: _Forms, other: _Forms, i: int, j: int, places: npt.NDArray[np.int64]) -> Change:
+    if one.without_registers[i] != other.without_registers[j]:
+        return Change.CONSTANT
+    if one.texts[i] != other.texts[j]:
+        return Change.REGISTER
+    target, target_after = one.targets[i], other.targets[j]
+    if target is None or target_after is None:
+        return Change.SAME
+    # The first pair from each target on: what was put in front of it belongs to its block.
+    pair = np.searchsorted(places[:, 0], target)
+    return Change.SAME if pair == np.searchsorted(places[:, 1], target_after) else Change.TARGET
+
+
+def _pairs(
+    one: _Forms, other: _Forms, rows: tuple[int, int], columns: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Indices that belong together, rising, for these ranges of both codes."""
+    (i, stop_i), (j, stop_j) = rows, columns
+    head, tail = [], []
+    while i < stop_i and j < stop_j and one.texts[i] == other.texts[j]:
+        head.append((i, j))
+        i, j = i + 1, j + 1
+    while i < stop_i and j < stop_j and one.texts[stop_i - 1] == other.texts[stop_j - 1]:
+        stop_i, stop_j = stop_i - 1, stop_j - 1
+        tail.append((stop_i, stop_j))
+    height, width = stop_i - i, stop_j - j
+    if height * width > MOST_CELLS:
+        cut = _anchor(one.texts[i:stop_i], other.texts[j:stop_j])
+        middle = i + cut[0], j + cut[1]
+        between = [
+            *_pairs(one, other, (i, middle[0]), (j, middle[1])),
+            *_pairs(one, other, (middle[0], stop_i), (middle[1], stop_j)),
+        ]
+    else:
+        between = _best(one, other, (i, stop_i), (j, stop_j)) if height and width else []
+    return [*head, *between, *reversed(tail)]
+
+
+def _anchor(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32]) -> tuple[int, int]:
+    """Where to cut both in two: at a text that both have once, next to the middle of the first."""
+    uniques = (np.unique(codes, return_counts=True) for codes in (one, other))
+    shared = np.intersect1d(*(texts[counts == 1] for texts, counts in uniques))
+    middle = len(one) // 2
+    places = [int(np.flatnonzero(one == text)[0]) for text in shared]
+    if not places:
+        return middle, len(other) // 2
+    place = min(places, key=lambda index: abs(index - middle))
+    return max(1, place), max(1, int(np.flatnonzero(other == one[place])[0]))
+
+
+def _best(
+    one: _Forms, other: _Forms, rows: tuple[int, int], columns: tuple[int, int]
+) -> list[tuple[int, int]]:
+    height, width = rows[1] - rows[0], columns[1] - columns[0]
+    size = np.uint16 if 4 * min(height, width) < 2**16 else np.uint32
+    scores = np.zeros((height + 1, width + 1), size)
+    mine, theirs = (
+        (forms.bare[place], forms.without_registers[place], forms.texts[place])
+        for forms, place in ((one, slice(*rows)), (other, slice(*columns)))
+    )
+    for i in range(height):
+        bare, registers, texts = (
+            left[i] == right for left, right in zip(mine, theirs, strict=True)
+        )
+        gain = (2 * bare + registers + texts).astype(size)
+        best = np.maximum(scores[i, 1:], scores[i, :-1] + gain)
+        np.maximum.accumulate(best, out=scores[i + 1, 1:])
+    pairs = []
+    i, j = height, width
+    while i and j:
+        if scores[i, j] == scores[i - 1, j]:
+            i -= 1
+        elif scores[i, j] == scores[i, j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            pairs.append((rows[0] + i, columns[0] + j))
+    return pairs[::-1]
+
+
+def _moved(one: _Forms, other: _Forms, pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Instructions that stand at another place of the same block, but for their registers."""
+    partners = {(one.blocks[i], other.blocks[j]) for i, j in pairs}
+    paired = {i for i, _ in pairs}, {j for _, j in pairs}
+    free: dict[int, list[int]] = defaultdict(list)
+    for j in range(len(other.blocks)):
+        if j not in paired[1]:
+            free[int(other.without_registers[j])].append(j)
+    moved = {}
+    for i in range(len(one.blocks)):
+        if i in paired[0]:
+            continue
+        places = free.get(int(one.without_registers[i]), [])
+        for j in places:
+            if (one.blocks[i], other.blocks[j]) in partners:
+                places.remove(j)
+                moved[i] = j
+                break
+    return moved

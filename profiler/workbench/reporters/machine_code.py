@@ -1,0 +1,244 @@
+"""``diff --sass``: the machine code of two variants, reports or binaries, side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from workbench.app.machine_code import KernelCode, MachineCodeResult
+from workbench.derive.machine_code import (
+    MEANINGS,
+    Change,
+    CodeDiff,
+    CodeHunk,
+    KindCount,
+    Row,
+    kind_of,
+    summary,
+)
+from workbench.derive.source_diff import InstructionCost, base
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    LinesBlock,
+    Section,
+    code,
+    field,
+    numeric,
+    paragraph,
+    strong,
+    table,
+)
+from workbench.render.numbers import clip, count, number, printable
+from workbench.render.source_lines import LEAST, STYLES, Pieces
+from workbench.words import NONE
+
+KINDS, HUNKS = 12, 8  # shown where not all are asked for
+FOLDED = 4  # so many that cost less than the share are one line
+SHOWN_SHARE = 0.005
+SIGNS = {Change.REMOVED: "-", Change.ADDED: "+"}
+SAID = {
+    Change.SAME: "the same",
+    Change.REGISTER: "with other registers",
+    Change.CONSTANT: "with another constant",
+    Change.TARGET: "jumping elsewhere",
+    Change.MOVED: "moved in their block",
+    Change.REMOVED: "removed",
+    Change.ADDED: "added",
+}
+
+
+def shown(value: float | None, as_text: Any = count) -> str:
+    return NONE if value is None else as_text(value)
+
+
+STATIC: list[Field[KindCount]] = [
+    field("kind", "instruction", lambda k: code(k.kind)),
+    field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
+    numeric("before", "before", lambda k: f"{k.before:,}"),
+    numeric("after", "after", lambda k: f"{k.after:,}"),
+]
+COUNTED: list[Field[KindCount]] = [
+    numeric("executed_before", "warps ran before", lambda k: shown(k.executed_before), rank=1),
+    numeric("executed_after", "warps ran after", lambda k: shown(k.executed_after), rank=1),
+    numeric("us_before", "stall µs before", lambda k: shown(k.microseconds_before, number), rank=1),
+    numeric("us_after", "stall µs after", lambda k: shown(k.microseconds_after, number), rank=1),
+]
+
+
+def sizes(diff: CodeDiff) -> tuple[int, int]:
+    """The number of instructions before and after."""
+    kinds = diff.kinds
+    return sum(kind.before for kind in kinds), sum(kind.after for kind in kinds)
+
+
+def verdict(diff: CodeDiff) -> str:
+    before, after = sizes(diff)
+    if diff.is_same:
+        return f"the same machine code: {before:,} instructions"
+    changes = summary(diff.kinds) or "no other number of any kind"
+    return f"{before:,} → {after:,} instructions: {changes}"
+
+
+def counts(diff: CodeDiff) -> str:
+    return ", ".join(f"{diff.counts[c]:,} {SAID[c]}" for c in Change if diff.counts.get(c))
+
+
+def blocks(result: MachineCodeResult, options: Any) -> Iterator[Block]:
+    title = strong(f"machine code of {result.before} → {result.after}")
+    yield paragraph(title, f" ({result.origin})")
+    if len(result.kernels) == 1:
+        yield from _kernel(result.kernels[0], options.wide)
+        return
+    for kernel in result.kernels:
+        yield Section("kernel", code(kernel.kernel), tuple(_kernel(kernel, options.wide)))
+    for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
+        if kernels:
+            yield paragraph(f"only in {name}: {', '.join(kernels)}")
+
+
+def _kernel(kernel: KernelCode, wide: bool) -> Iterator[Block]:
+    diff = kernel.diff
+    yield paragraph(strong(verdict(diff)))
+    if diff.is_same:
+        return
+    yield paragraph(counts(diff))
+    kinds = [k for k in diff.kinds if k.difference or (wide and k.before)]
+    if kinds:
+        has_costs = any(kind.executed_before is not None for kind in diff.kinds)
+        fields = [*STATIC, *(COUNTED if has_costs else ())]
+        yield table("kinds", fields, kinds if wide else kinds[:KINDS], key=lambda k: k.kind)
+    if diff.hunks:
+        yield LinesBlock(lambda width: _hunks(diff, None if wide else HUNKS, width))
+
+
+def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Pieces]:
+    """The costliest first; without costs, in the order of the code."""
+    hunks = sorted(diff.hunks, key=lambda hunk: -_cost(hunk))
+    for hunk in hunks[:most]:
+        yield [("", "")]
+        sides = (f"{shown(hunk.microseconds(side), number)}" for side in ("before", "after"))
+        yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
+        for rows in _parts(hunk):
+            if len(rows) > FOLDED:
+                yield [(clip(f"{'':19}{_folded(rows)}", width), "dim")]
+            else:
+                yield from (pieces for row in rows for pieces in _lines(row, width))
+    if most is not None and len(hunks) > most:
+        yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
+
+
+def _parts(hunk: CodeHunk) -> Iterator[Sequence[Row]]:
+    """Rows one after the other that changed alike and cost nothing are folded where many."""
+
+    def key(row: Row) -> tuple[Change, bool]:
+        costs = [cost.share or 0.0 for cost in row[:2] if cost is not None]
+        return row.change, max(costs) >= SHOWN_SHARE
+
+    for (change, costs), rows in groupby(hunk.rows, key):
+        listed = list(rows)
+        is_whole = costs or change not in (Change.REMOVED, Change.ADDED)
+        yield from ([row] for row in listed) if is_whole else [listed]
+
+
+def _folded(rows: Sequence[Row]) -> str:
+    kinds = Counter(kind_of(cost.sass) for row in rows for cost in row[:2] if cost is not None)
+    named = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
+    more = ", ..." if len(kinds) > 5 else ""
+    return f"{SIGNS[rows[0].change]} {len(rows)} instructions: {named}{more}"
+
+
+def _cost(hunk: CodeHunk) -> float:
+    return max(hunk.microseconds("before") or 0.0, hunk.microseconds("after") or 0.0)
+
+
+def _place(hunk: CodeHunk) -> str:
+    """Both addresses, and the source line that most of its changed instructions belong to."""
+    sides = [
+        [cost for cost in side if cost is not None]
+        for side in zip(*((row.before, row.after) for row in hunk.rows), strict=True)
+    ]
+    addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
+    places = [c.place for row in hunk.rows if row.change != Change.SAME for c in row[:2] if c]
+    file, number_ = max(set(places), key=places.count, default=("", 0))
+    return f"{addresses}, {base(file)}:{number_}" if file else addresses
+
+
+def _lines(row: Row, width: int | None) -> Iterator[Pieces]:
+    """An unchanged instruction is a line; another is one of each side, with what changed."""
+    if row.change in (Change.SAME, Change.REGISTER):
+        yield _line(" ", row.after, row, width)
+        return
+    for sign, cost in (("-", row.before), ("+", row.after)):
+        if cost is not None:
+            yield _line(sign, cost, row, width)
+
+
+def _line(sign: str, cost: InstructionCost | None, row: Row, width: int | None) -> Pieces:
+    assert cost is not None
+    share = cost.share or 0.0
+    gutter = f"{100 * share:5.1f} %" if share >= LEAST else " " * 7
+    word = row.change if row.change in (Change.CONSTANT, Change.TARGET, Change.MOVED) else ""
+    head = f"{gutter}  {cost.address:#06x} {word:<9}"
+    text = f"{sign} {printable(cost.sass)}"
+    return [(head, "dim"), (clip(text, None if width is None else width - len(head)), STYLES[sign])]
+
+
+def data(result: MachineCodeResult) -> dict[str, object]:
+    return {
+        "before": result.before,
+        "after": result.after,
+        "origin": result.origin,
+        "kernels": [
+            {
+                **_short(kernel),
+                "kinds": kernel.diff.kinds,
+                "changed": [
+                    {"change": row.change, "before": _side(row.before), "after": _side(row.after)}
+                    for row in kernel.diff.rows
+                    if row.change != Change.SAME
+                ],
+            }
+            for kernel in result.kernels
+        ],
+        "only_before": result.only_before,
+        "only_after": result.only_after,
+    }
+
+
+def _side(cost: InstructionCost | None) -> dict[str, object] | None:
+    if cost is None:
+        return None
+    file, number_ = cost.place
+    return {
+        "address": cost.address,
+        "sass": cost.sass,
+        "file": file,
+        "line": number_,
+        "executed": cost.executed,
+        "samples": cost.samples,
+        "microseconds": cost.microseconds,
+    }
+
+
+def _short(kernel: KernelCode) -> dict[str, object]:
+    before, after = sizes(kernel.diff)
+    return {
+        "kernel": kernel.kernel,
+        "same": kernel.diff.is_same,
+        "instructions_before": before,
+        "instructions_after": after,
+        "summary": summary(kernel.diff.kinds),
+        "counts": {change: n for change, n in kernel.diff.counts.items() if n},
+    }
+
+
+def brief(result: MachineCodeResult) -> dict[str, object]:
+    return {
+        "before": result.before,
+        "after": result.after,
+        "origin": result.origin,
+        "kernels": [_short(kernel) for kernel in result.kernels],
+    }
