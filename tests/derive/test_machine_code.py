@@ -10,8 +10,9 @@ import pytest
 from workbench.app.machine_code import listing_of
 from workbench.cuda.disassembly import parsed
 from workbench.derive import machine_code
-from workbench.derive.machine_code import Change, CodeDiff, kind_of, machine_code_diff, summary
+from workbench.derive.machine_code import Change, CodeDiff, machine_code_diff, summary
 from workbench.derive.source_diff import Listing
+from workbench.ncu.disassembly import kind_of
 
 STEP = 16
 CODE = (
@@ -53,7 +54,7 @@ def inserted(index: int, text: str) -> tuple[str, ...]:
     [
         pytest.param(CODE, {}, id="nothing"),
         pytest.param(edited(3, "LDG.E.CONSTANT R4, desc[UR4][R2.64]"), {"removed": 1, "added": 1}),
-        pytest.param(edited(7), {"removed": 1, "target": 1}, id="one less, and the branch as it was"),
+        pytest.param(edited(7), {"removed": 1, "target": 1}, id="one less, same address"),
         pytest.param(inserted(7, "FADD R5, R5, 1"), {"added": 1}, id="one more, branch as before"),
         pytest.param(edited(7, "FADD R7, R5, 1"), {"register": 1}, id="register"),
         pytest.param(edited(6, "FMUL R5, R4, 3"), {"constant": 1}, id="constant"),
@@ -97,7 +98,7 @@ def test_kinds_are_counted_and_one_in_place_of_another_is_said() -> None:
     before = ("HMMA.16816.F32 R4, R8, R12, R4",) * 512 + ("IMAD R1, R2, R3, R4",) * 170
     after = ("@P0 HGMMA.64x64x16.F32 R24, gdesc[UR16], R24",) * 64 + ("IMAD R1, R2, R3, R4",) * 2
     diff = machine_code_diff(listing(before), listing(after))
-    assert summary(diff.kinds) == "64 HGMMA in place of 512 HMMA; 168 fewer IMAD"
+    assert summary(*diff.numbers) == "64 HGMMA in place of 512 HMMA; 168 fewer IMAD"
     assert [(kind.kind, kind.difference) for kind in diff.kinds] == [
         ("HMMA", -512), ("IMAD", -168), ("HGMMA", 64),
     ]  # fmt: skip
@@ -110,8 +111,9 @@ def test_what_launches_of_one_kernel_cost_is_added() -> None:
     twice = Listing((costs[0], *rest, costs[1], *(replace(cost, launch=1) for cost in rest)), 1.0)
     diff = machine_code_diff(twice, listing(CODE))
     assert diff.is_same
-    assert diff.rows[0].before and diff.rows[0].before.executed == 20.0
-    assert diff.rows[0].before.microseconds == 2.0
+    first_row = diff.rows[0].before
+    assert first_row
+    assert (first_row.executed, first_row.microseconds) == (20.0, 2.0)
 
 
 def test_labels_of_the_disassembler_become_addresses() -> None:

@@ -3,7 +3,6 @@
     diff = machine_code_diff(before, after)     two Listings
     diff.rows       both codes aligned, instruction by instruction
     diff.kinds      how many instructions of each kind, how often they ran, what they waited
-    summary(diff.kinds)  "8 HGMMA in place of 64 HMMA; 168 fewer IMAD"
 
 The alignment maximises a score over the whole kernel (Needleman and Wunsch, 1970, without a penalty
 for gaps): 4 for a pair with the same text, 3 where registers differ alone, 2 where constants or
@@ -30,11 +29,11 @@ import numpy.typing as npt
 
 from workbench.derive.figures import added, totals
 from workbench.derive.source_diff import InstructionCost, Listing
+from workbench.ncu.disassembly import kind_of
 from workbench.words import grouped
 
 MOST_CELLS = 40_000_000  # of the table of scores, at two bytes; beyond it the codes are cut in two
 CONTEXT = 2  # unchanged instructions shown on both sides of a change
-_PREDICATE = re.compile(r"^@!?U?P[\dT]+\s+")
 _REGISTER = re.compile(r"(?<![\w.])(U?[RP]|SB|B)(?:\d+|[ZT])(?![\w])")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN)(?!\w)")
 _TARGET = re.compile(r"0x[0-9a-f]+(?=\)?$)|`?\(\.L_\w+\)")
@@ -151,6 +150,13 @@ class CodeDiff:
             [row.after for row in self.rows if row.after],
         )
 
+    @property
+    def numbers(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many instructions of each kind both codes have."""
+        kinds = self.kinds
+        before = {kind.kind: kind.before for kind in kinds if kind.before}
+        return before, {kind.kind: kind.after for kind in kinds if kind.after}
+
     @cached_property
     def hunks(self) -> tuple[CodeHunk, ...]:
         """In the order of the code. Other registers alone make no hunk."""
@@ -186,31 +192,33 @@ def kind_counts(
     return tuple(sorted(counts, key=lambda count: -abs(count.difference)))
 
 
-def summary(kinds: Sequence[KindCount], most: int = 4) -> str:
-    """The largest differences in the number of instructions, as one line; "" for none."""
-    left = {kind.kind: kind for kind in kinds if kind.difference}
+def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) -> str:
+    """The largest differences in the number of instructions of a kind, as one line; "" for none."""
+    kinds = sorted({*before, *after})
+    left = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in kinds}
     parts = []
     for family in FAMILIES:
-        gone = [left[kind] for kind in family if kind in left and not left[kind].after]
-        come = [left[kind] for kind in family if kind in left and not left[kind].before]
+        gone = [kind for kind in family if kind in before and kind not in after]
+        come = [kind for kind in family if kind in after and kind not in before]
         if len(gone) == len(come) == 1:
             (old,), (new,) = gone, come
-            parts.append(f"{new.after:,} {new.kind} in place of {old.before:,} {old.kind}")
-            del left[old.kind], left[new.kind]
-    for kind in left.values():
-        word = "more" if kind.difference > 0 else "fewer"
-        parts.append(f"{abs(kind.difference):,} {word} {kind.kind}")
+            parts.append(f"{after[new]:,} {new} in place of {before[old]:,} {old}")
+            del left[old], left[new]
+    for kind, difference in sorted(left.items(), key=lambda item: -abs(item[1])):
+        if difference:
+            parts.append(f"{abs(difference):,} {'more' if difference > 0 else 'fewer'} {kind}")
     return "; ".join(parts[:most])
+
+
+def sizes_and_summary(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """``1,070 → 716 instructions: 5 UTMALDG in place of 19 LDG; 145 fewer IMAD``."""
+    sizes = f"{sum(before.values()):,} → {sum(after.values()):,} instructions"
+    return f"{sizes}: {summary(before, after) or 'as many of each kind'}"
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return added(numbers) if numbers else None
-
-
-def kind_of(sass: str) -> str:
-    """``HGMMA`` of ``@P0 HGMMA.64x64x16.F32 R24, gdesc[UR16], R24``."""
-    return _PREDICATE.sub("", sass).partition(" ")[0].partition(".")[0]
 
 
 def machine_code_diff(before: Listing, after: Listing) -> CodeDiff:

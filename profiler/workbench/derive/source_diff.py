@@ -32,7 +32,7 @@ from types import MappingProxyType
 
 from workbench.derive.figures import DURATION, ISSUING, added, totals
 from workbench.ncu.capture import Capture, ColumnTable
-from workbench.ncu.disassembly import Code
+from workbench.ncu.disassembly import Code, kinds_of
 from workbench.words import LineKind, grouped, shown
 
 INSTRUCTIONS, SECTORS, WAVEFRONTS = (
@@ -421,13 +421,15 @@ def base(file: str) -> str:
 class ProfiledSource:
     """One side of a diff; ``texts`` by file name in the line table. ``why`` there are no ``costs``:
     no capture, or no source lines. ``skipped`` is a function to leave out: two kernels of one file
-    are compared by leaving out of each side the other's.
+    are compared by leaving out of each side the other's. ``capture`` is where the costs are
+    from.
     """
 
     texts: Mapping[str, str]
     costs: LineCosts | None = None
     why: str = ""
     skipped: str = ""
+    capture: Capture | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -552,6 +554,12 @@ class SourceDiff:
     totals: tuple[Cost, Cost]
     durations: tuple[float | None, float | None] = (None, None)
     why: tuple[str, str] = ("", "")
+    captures: tuple[Capture | None, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def kinds(self) -> tuple[Mapping[str, int], ...]:
+        """Instructions by kind, before and after; empty where they are not known."""
+        return tuple(kinds_of(capture.code) if capture else {} for capture in self.captures)
 
     @property
     def hunks(self) -> tuple[Hunk, ...]:
@@ -811,7 +819,7 @@ def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     if not costs.has_lines:
         return ProfiledSource(texts, None, "no_lines")
-    return ProfiledSource(texts, costs)
+    return ProfiledSource(texts, costs, capture=capture)
 
 
 def imported(texts: Mapping[str, str], capture: Capture) -> ProfiledSource:
@@ -841,6 +849,7 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
         totals=(old.total, new.total),
         durations=(old.duration, new.duration),
         why=(before.why, after.why),
+        captures=(before.capture, after.capture),
     )
 
 

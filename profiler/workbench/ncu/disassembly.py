@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -142,6 +142,20 @@ def _relative(instruction: Instruction, first: int, last: int) -> str:
         return f"{address - first:#x}" if first <= address <= last else match[0]
 
     return _ADDRESS.sub(moved, instruction.text)
+
+
+_PREDICATE = re.compile(r"@!?U?P[\dT]+\s+")
+
+
+def kind_of(sass: str) -> str:
+    """``HGMMA`` of ``@P0 HGMMA.64x64x16.F32 R24, gdesc[UR16], R24``."""
+    return _PREDICATE.sub("", sass, count=1).partition(" ")[0].partition(".")[0]
+
+
+def kinds_of(codes: Iterable[Code | None]) -> dict[str, int]:
+    """How many instructions of each kind the kernels of some launches have, each kernel once."""
+    kernels = {code.sass for code in codes if code is not None}
+    return Counter(kind_of(sass) for kernel in kernels for sass in kernel)
 
 
 def packed(code: Code) -> dict[str, object]:

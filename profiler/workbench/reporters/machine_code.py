@@ -15,10 +15,11 @@ from workbench.derive.machine_code import (
     CodeHunk,
     KindCount,
     Row,
-    kind_of,
+    sizes_and_summary,
     summary,
 )
 from workbench.derive.source_diff import InstructionCost, base
+from workbench.ncu.disassembly import kind_of
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -68,18 +69,11 @@ COUNTED: list[Field[KindCount]] = [
 ]
 
 
-def sizes(diff: CodeDiff) -> tuple[int, int]:
-    """The number of instructions before and after."""
-    kinds = diff.kinds
-    return sum(kind.before for kind in kinds), sum(kind.after for kind in kinds)
-
-
 def verdict(diff: CodeDiff) -> str:
-    before, after = sizes(diff)
+    before, after = diff.numbers
     if diff.is_same:
-        return f"the same machine code: {before:,} instructions"
-    changes = summary(diff.kinds) or "no other number of any kind"
-    return f"{before:,} → {after:,} instructions: {changes}"
+        return f"the same machine code: {sum(before.values()):,} instructions"
+    return sizes_and_summary(before, after)
 
 
 def counts(diff: CodeDiff) -> str:
@@ -224,13 +218,13 @@ def _side(cost: InstructionCost | None) -> dict[str, object] | None:
 
 
 def _short(kernel: KernelCode) -> dict[str, object]:
-    before, after = sizes(kernel.diff)
+    before, after = kernel.diff.numbers
     return {
         "kernel": kernel.kernel,
         "same": kernel.diff.is_same,
-        "instructions_before": before,
-        "instructions_after": after,
-        "summary": summary(kernel.diff.kinds),
+        "instructions_before": sum(before.values()),
+        "instructions_after": sum(after.values()),
+        "summary": summary(before, after),
         "counts": {change: n for change, n in kernel.diff.counts.items() if n},
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import ISSUING, UNSAMPLED
+from workbench.derive.machine_code import sizes_and_summary
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
 from workbench.judge.comparison import Comparison
 from workbench.judge.gates import shows_bug
@@ -282,6 +283,8 @@ def _lines(changes: SourceDiff, *names: str) -> Iterator[Block]:
     if not changes.has_costs:
         yield paragraph(hunks.absences(changes, (names[0], names[1])))
         return
+    if changes.kinds and all(changes.kinds):
+        yield paragraph(strong("Machine code."), " ", sizes_and_summary(*changes.kinds), ".")
     told = {hunk.number for hunk, _ in shown}
     edits = [hunk for hunk in hunks.active(changes) if hunk.number in told]
     rest = [hunk for hunk in hunks.active(changes) if hunk.number not in told]
