@@ -18,7 +18,7 @@ import pytest
 from answers import Patch
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run import compilation, side_jobs
-from workbench.run.process import WorkerEnd
+from workbench.run.process import BUILDS, WorkerEnd
 from workbench.run.protocol import EVENTS, Broken, Done, Event, Job, TrialJob, VariantsJob, decode
 from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.job_worker import JobWorker
@@ -31,7 +31,7 @@ def in_folder(scratch: Path) -> Iterator[None]:
     """What is imported from the folder is forgotten afterwards."""
     path, known = list(sys.path), set(sys.modules)
     with ONE_AT_A_TIME, contextlib.chdir(scratch), pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CUBIN_FOLDER, str(scratch))
+        patch.setenv(CUBIN_FOLDER, str(scratch / BUILDS))
         yield
     sys.path[:] = path
     for name in sys.modules.keys() - known:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
+from workbench.app.machine_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
 from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
 from workbench.app.target import require_arch
 from workbench.children import temporary_folder
-from workbench.errors import UsageError, WorkbenchError, unknown
+from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
     VariantChange,
     changed_rules,
@@ -20,8 +21,9 @@ from workbench.judge.commits import (
     judge_change,
     with_controls,
 )
-from workbench.judge.findings import finding
+from workbench.judge.findings import Finding, finding
 from workbench.run import machine
+from workbench.run.protocol import Built
 from workbench.run.repository import Commit, Repository, older, repository_of
 from workbench.study.files import resolved
 from workbench.study.sources import plain_digest
@@ -166,6 +168,33 @@ def compare(
     return StudyChanges(head.study.name, (*ruled, *with_controls(changes, unchanged)))
 
 
+def with_machine_code(
+    executor: Executor, changes: StudyChanges, sides: tuple[Side, Side], cubins: Path
+) -> StudyChanges:
+    """With a finding for each kernel whose machine code changed, where nvdisasm is installed."""
+    told = []
+    for change in changes.changes:
+        old, new = (side.built.get(change.variant) for side in sides)
+        if isinstance(old, Built) and isinstance(new, Built) and codes(old) != codes(new):
+            try:
+                result = code_of_builds(old, new, cubins, "")
+            except EnvironmentLacks as error:
+                executor.note(f"{error.message}; {error.hint}")
+                return changes
+            change = replace(change, also=(*change.also, *map(_finding, result.kernels)))
+        told.append(change)
+    return replace(changes, changes=tuple(told))
+
+
+def codes(built: Built) -> list[str]:
+    return sorted(kernel.code for kernel in built.kernels)
+
+
+def _finding(kernel: KernelCode) -> Finding:
+    text = f"{kernel.kernel}: {kernel.diff.sentence()}"
+    return finding("commit.machine_code", text, text=text)
+
+
 @dataclass(frozen=True)
 class Gated:
     """All variants of two commits, study by study; ``tier`` is how far they were compared."""
@@ -226,10 +255,11 @@ def gate(
         cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(executor, [each.sides for each in known if each.sides], arch, cubins)
-        compared = [
-            compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
-            if each.sides
-            else each.alone
-            for each in known
-        ]
+        compared = []
+        for each in known:
+            if each.sides is None:
+                compared.append(each.alone)
+                continue
+            changes = compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
+            compared.append(with_machine_code(executor, changes, each.sides, cubins))
     return Gated(commits[0], commits[1], tier, tuple(compared))

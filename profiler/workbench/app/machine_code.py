@@ -18,12 +18,14 @@ from workbench.cuda.disassembly import Instructions, disassembled
 from workbench.derive.machine_code import CodeDiff, machine_code_diff
 from workbench.derive.matching import Matching
 from workbench.derive.source_diff import InstructionCost, Listing
-from workbench.errors import UsageError, WorkbenchError
+from workbench.errors import UsageError
 from workbench.ncu.capture import load_capture
 from workbench.ncu.report_file import Launch, Report
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.files import contents
+from workbench.study.model import Study
+from workbench.study.workspace import Workspace, including
 
 CUBIN = ".cubin"
 ARCH = "sm_90a"
@@ -51,44 +53,47 @@ class MachineCodeResult:
     only_after: tuple[str, ...] = ()
 
 
-def code_of_variants(executor: Executor, target: Target, names: Sequence[str]) -> MachineCodeResult:
-    """Of both captures; where one is missing, of both variants compiled now. Raises as
-    ``build_only`` and ``disassembled``.
+def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResult:
+    """Of the captures of two variants. Raises EnvironmentLacks or CannotTell where one is missing
+    or stale, and UsageError where it has no instructions.
     """
-    before, after = names
-    try:
-        captures = [current_capture(target, name)[2] for name in names]
-        listings = [instructions_of(c, n) for c, n in zip(captures, names, strict=True)]
-    except WorkbenchError as error:
-        return _compiled(executor, target, before, after, error)
+    listings = [instructions_of(current_capture(target, n)[2], n) for n in (before, after)]
     code = KernelCode(f"{before} → {after}", machine_code_diff(*listings))
-    shape = f"captures at {target.shape} on {target.folder.gpu}"
-    return MachineCodeResult(before, after, shape, (code,))
+    origin = f"captures at {target.shape} on {target.folder.gpu}"
+    return MachineCodeResult(before, after, origin, (code,))
 
 
-def _compiled(
-    executor: Executor, target: Target, before: str, after: str, why: WorkbenchError
+def compiled_code(
+    executor: Executor, workspace: Workspace, study: Study, names: Sequence[str], why: str
 ) -> MachineCodeResult:
+    """Of two variants that are compiled now; ``why`` there are no captures. Raises UsageError where
+    one does not compile, and as ``build_only`` and ``disassembled``.
+    """
+    study, names = including(study, list(names))
     with temporary_folder() as cubins, executor.reporter.progress() as hear:
-        limit = target.workspace.config.limits.seconds_per_step
-        events = build_only(target.study, [before, after], ARCH, limit, hear, cubins)
+        limit = workspace.config.limits.seconds_per_step
+        events = build_only(study, names, ARCH, limit, hear, cubins)
         for event in events:
             if isinstance(event, Failed):
-                raise UsageError(
-                    f"{event.variant} cannot be compiled here: {event.error.message}",
-                    hint=event.error.hint or why.hint,
-                )
-        binaries = kept_cubins(cubins)
-        sides = [_functions(event, binaries) for event in events if isinstance(event, Built)]
-    for name, side in zip((before, after), sides, strict=True):
+                message = f"{event.variant} cannot be compiled here: {event.error.message}"
+                raise UsageError(message, hint=event.error.hint)
+        before, after = (event for event in events if isinstance(event, Built))
+        return code_of_builds(before, after, cubins, f"compiled for {ARCH}: {why}")
+
+
+def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> MachineCodeResult:
+    """Of two builds whose binaries are kept in a folder. Raises as ``disassembled``."""
+    binaries = kept_cubins(cubins)
+    sides = [_functions(built, binaries) for built in (before, after)]
+    for built, side in zip((before, after), sides, strict=True):
         if not side:
             raise UsageError(
-                f"{name} has no CUDA kernel of its own, and no capture with instructions",
-                hint=f"`workbench profile {quote(name)}` where there is a GPU",
+                f"{built.variant} has no CUDA kernel of its own, and no capture with instructions",
+                hint=f"`workbench profile {quote(built.variant)}` where there is a GPU",
             )
     if set(sides[0]) != set(sides[1]):  # other macros: those of one kernel pair by their order
         sides = [_numbered(side) for side in sides]
-    return _paired(before, after, f"compiled for {ARCH}: {why.message}", *sides)
+    return _paired(before.variant, after.variant, origin, *sides)
 
 
 def kept_cubins(folder: Path) -> dict[str, bytes]:

@@ -8,12 +8,13 @@ from workbench.app.judge import judged
 from workbench.app.machine_code import (
     CUBIN,
     code_of_binaries,
+    code_of_captures,
     code_of_reports,
-    code_of_variants,
+    compiled_code,
 )
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import pairs, require_pairs
-from workbench.app.target import in_place, require_current, stale_of
+from workbench.app.target import find_study, in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor
@@ -46,12 +47,11 @@ def run(options: DiffOptions) -> None:
 
 def variants(options: DiffOptions) -> None:
     names = [options.before, options.after]
+    if options.sass:
+        return machine_code(options, names)
     target = options.target(names)
     one, other = target.variants(names)
-    if one == other:
-        raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
-    if options.sass:
-        return show(options, code_of_variants(executor("diff"), target, [one, other]))
+    require_two(one, other)
     ladder, evidence = judged(target, [one, other], sources=True)
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
@@ -65,6 +65,25 @@ def variants(options: DiffOptions) -> None:
     paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
     show(options, PairResult(ladder, found, changes, paths))
     require_current(stale_of(ladder, [one, other]))
+
+
+def require_two(one: str, other: str) -> None:
+    if one == other:
+        raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
+
+
+def machine_code(options: DiffOptions, names: list[str]) -> None:
+    try:
+        target = options.target(names)
+        one, other = target.variants(names)
+        require_two(one, other)
+        result = code_of_captures(target, one, other)
+    except (EnvironmentLacks, CannotTell) as error:
+        require_two(*names)
+        here = executor("diff")
+        workspace, study = find_study(here, options.project, options.study)
+        result = compiled_code(here, workspace, study, names, error.message)
+    show(options, result)
 
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:

@@ -37,6 +37,7 @@ CONTEXT = 2  # unchanged instructions shown on both sides of a change
 _REGISTER = re.compile(r"(?<![\w.])(U?[RP]|SB|B)(?:\d+|[ZT])(?![\w])")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN)(?!\w)")
 _TARGET = re.compile(r"0x[0-9a-f]+(?=\)?$)|`?\(\.L_\w+\)")
+PADDING = "NOP"  # after the end of the code
 # What jumps, or names a place where warps meet again: CUDA Binary Utilities, instruction set.
 _JUMPS = ("BRA", "BSSY", "CALL", "JMP", "SSY", "PBK", "WARPSYNC")
 _ENDS = ("BRA", "BRX", "EXIT", "JMP", "JMX", "RET")
@@ -87,6 +88,17 @@ class Change(StrEnum):
     MOVED = "moved"
     REMOVED = "removed"
     ADDED = "added"
+
+
+SAID = {
+    Change.SAME: "the same",
+    Change.REGISTER: "with other registers",
+    Change.CONSTANT: "with another constant",
+    Change.TARGET: "jumping elsewhere",
+    Change.MOVED: "moved in their block",
+    Change.REMOVED: "removed",
+    Change.ADDED: "added",
+}
 
 
 class Row(NamedTuple):
@@ -157,6 +169,20 @@ class CodeDiff:
         before = {kind.kind: kind.before for kind in kinds if kind.before}
         return before, {kind.kind: kind.after for kind in kinds if kind.after}
 
+    def in_words(self) -> str:
+        """How the instructions of both codes belong together."""
+        counts = ((self.counts[change], said) for change, said in SAID.items())
+        return ", ".join(f"{count:,} {said}" for count, said in counts if count)
+
+    def sentence(self) -> str:
+        """What became of the code, in one line."""
+        before, after = self.numbers
+        if self.is_same:
+            return f"the same machine code, {sum(before.values()):,} instructions"
+        if before == after:
+            return f"{sum(before.values()):,} instructions: {self.in_words()}"
+        return sizes_and_summary(before, after)
+
     @cached_property
     def hunks(self) -> tuple[CodeHunk, ...]:
         """In the order of the code. Other registers alone make no hunk."""
@@ -194,7 +220,7 @@ def kind_counts(
 
 def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) -> str:
     """The largest differences in the number of instructions of a kind, as one line; "" for none."""
-    kinds = sorted({*before, *after})
+    kinds = sorted({*before, *after} - {PADDING})
     left = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in kinds}
     parts = []
     for family in FAMILIES:
@@ -204,7 +230,7 @@ def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) 
             (old,), (new,) = gone, come
             parts.append(f"{after[new]:,} {new} in place of {before[old]:,} {old}")
             del left[old], left[new]
-    for kind, difference in sorted(left.items(), key=lambda item: -abs(item[1])):
+    for kind, difference in sorted(left.items(), key=lambda k: (-abs(k[1]), k[0] not in MEANINGS)):
         if difference:
             parts.append(f"{abs(difference):,} {'more' if difference > 0 else 'fewer'} {kind}")
     return "; ".join(parts[:most])

@@ -15,7 +15,6 @@ from workbench.derive.machine_code import (
     CodeHunk,
     KindCount,
     Row,
-    sizes_and_summary,
     summary,
 )
 from workbench.derive.source_diff import InstructionCost, base
@@ -40,15 +39,6 @@ KINDS, HUNKS = 12, 8  # shown where not all are asked for
 FOLDED = 4  # so many that cost less than the share are one line
 SHOWN_SHARE = 0.005
 SIGNS = {Change.REMOVED: "-", Change.ADDED: "+"}
-SAID = {
-    Change.SAME: "the same",
-    Change.REGISTER: "with other registers",
-    Change.CONSTANT: "with another constant",
-    Change.TARGET: "jumping elsewhere",
-    Change.MOVED: "moved in their block",
-    Change.REMOVED: "removed",
-    Change.ADDED: "added",
-}
 
 
 def shown(value: float | None, as_text: Any = count) -> str:
@@ -69,17 +59,6 @@ COUNTED: list[Field[KindCount]] = [
 ]
 
 
-def verdict(diff: CodeDiff) -> str:
-    before, after = diff.numbers
-    if diff.is_same:
-        return f"the same machine code: {sum(before.values()):,} instructions"
-    return sizes_and_summary(before, after)
-
-
-def counts(diff: CodeDiff) -> str:
-    return ", ".join(f"{diff.counts[c]:,} {SAID[c]}" for c in Change if diff.counts.get(c))
-
-
 def blocks(result: MachineCodeResult, options: Any) -> Iterator[Block]:
     title = strong(f"machine code of {result.before} → {result.after}")
     yield paragraph(title, f" ({result.origin})")
@@ -95,10 +74,10 @@ def blocks(result: MachineCodeResult, options: Any) -> Iterator[Block]:
 
 def _kernel(kernel: KernelCode, wide: bool) -> Iterator[Block]:
     diff = kernel.diff
-    yield paragraph(strong(verdict(diff)))
+    yield paragraph(strong(diff.sentence()))
     if diff.is_same:
         return
-    yield paragraph(counts(diff))
+    yield paragraph(diff.in_words())
     kinds = [k for k in diff.kinds if k.difference or (wide and k.before)]
     if kinds:
         has_costs = any(kind.executed_before is not None for kind in diff.kinds)

@@ -1,0 +1,159 @@
+"""``diff --sass`` and what gate says of other machine code."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from answers import Capsys, Patch
+from app.test_gate import MODULE
+from git_repository import repository
+from workbench.app.machine_code import code_of_binaries, kept_cubins
+from workbench.cli.main import main
+from workbench.cuda.compiler import CUBIN_FOLDER, Source
+from workbench.derive.machine_code import Change
+from workspaces import FIXTURE, GOOD, make
+
+SOURCE = """extern "C" __global__ void scale(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2.5f * x[i] + 1.0f;
+}
+"""
+
+
+@cache
+def binary(text: str, folder: Path) -> bytes:
+    (source := folder / "kernel.cu").write_text(text)
+    return bytes(Source(source, "scale", {}, ()).compile("sm_90a")[1].code)
+
+
+@pytest.fixture
+def cubin(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    def compiled(name: str, text: str = SOURCE) -> Path:
+        (path := tmp_path / f"{name}.cubin").write_bytes(
+            binary(text, tmp_path_factory.getbasetemp())
+        )
+        return path
+
+    return compiled
+
+
+def test_two_builds_of_one_source_are_the_same(cubin: Callable[..., Path]) -> None:
+    shifted = f"// another line\n\n{SOURCE}"
+    (kernel,) = code_of_binaries(cubin("one"), cubin("other", shifted)).kernels
+    assert kernel.kernel == "scale"
+    assert kernel.diff.is_same
+    assert kernel.diff.sentence().startswith("the same machine code, ")
+    assert kernel.diff.numbers[0]["EXIT"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "instead", "changes", "kinds"),
+    [
+        ("+ 1.0f", "+ 3.0f", {Change.CONSTANT}, set()),
+        ("* x[i] +", "* x[i] -", {Change.CONSTANT}, set()),
+        ("out[i] =", "out[i] +=", None, {"LDG"}),
+        ("2.5f * x[i] + 1.0f", "rsqrtf(x[i])", None, {"MUFU"}),
+    ],
+)
+def test_a_change_of_the_source_is_found_in_its_machine_code(
+    words: str, instead: str, changes: set[Change] | None, kinds: set[str], cubin: Any
+) -> None:
+    edited = SOURCE.replace(words, instead)
+    (kernel,) = code_of_binaries(cubin("one"), cubin("other", edited)).kernels
+    differing = {row.change for row in kernel.diff.rows} - {Change.SAME, Change.REGISTER}
+    assert differing == changes if changes else Change.ADDED in differing
+    before, after = kernel.diff.numbers
+    assert {kind for kind in kinds if after.get(kind, 0) > before.get(kind, 0)} == kinds
+
+
+def test_cubins_on_the_command_line(cubin: Callable[..., Path], capsys: Capsys) -> None:
+    files = [str(cubin("one")), str(cubin("other", SOURCE.replace("1.0f", "3.0f")))]
+    assert main(["diff", *files, "--sass"]) == 0
+    text = capsys.readouterr().out
+    assert "1 with another constant" in text
+    assert "+ " in text
+    assert "warps ran" not in text  # nothing was counted
+    assert main(["diff", *files, "--brief"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert (kernel["same"], kernel["summary"], kernel["counts"]["constant"]) == (False, "", 1)
+
+
+def test_what_is_no_cubin(tmp_path: Path, cubin: Callable[..., Path], capsys: Capsys) -> None:
+    (tmp_path / "text.cubin").write_text("ELF?")
+    assert main(["diff", str(cubin("one")), str(tmp_path / "text.cubin")]) == 2
+    assert "text.cubin is no CUDA binary" in capsys.readouterr().err
+    assert main(["diff", str(cubin("one")), "fix1", "--project", str(FIXTURE)]) == 2
+    assert "two cubin files" in capsys.readouterr().err
+
+
+def test_a_cut_cubin_and_a_missing_tool(
+    cubin: Callable[..., Path], tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    whole = cubin("one")
+    (cut := tmp_path / "cut.cubin").write_bytes(whole.read_bytes()[:900])
+    assert main(["diff", str(whole), str(cut)]) == 4
+    error = capsys.readouterr().err
+    assert "nvdisasm could not read cut.cubin" in error
+    assert "  ran: " in error
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sys.path", [])
+    assert main(["diff", str(whole), str(whole)]) == 3
+    assert "pip install nvidia-cuda-nvdisasm" in capsys.readouterr().err
+
+
+def test_variants_by_their_captures(capsys: Capsys) -> None:
+    where = ("--study", "transpose", "--project", str(FIXTURE))
+    assert main(["diff", "baseline", "tiled", "--sass", *where, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (kernel,) = told["kernels"]
+    assert "captures at" in told["origin"]
+    counted = [kind for kind in kernel["kinds"] if kind["executed_after"]]
+    assert counted
+    changed = kernel["changed"]
+    assert {row["change"] for row in changed} <= set(Change) - {Change.SAME}
+    assert any(row["after"] and row["after"]["line"] for row in changed)
+    assert main(["diff", "baseline", "tiled", "--sass", *where]) == 0
+    assert "stall µs before" in capsys.readouterr().out
+
+
+def test_variants_without_captures_are_compiled(
+    tmp_path: Path, capsys: Capsys, builds_here: None
+) -> None:
+    root = make(tmp_path / "ws", {"baseline": GOOD, "fast": GOOD.replace("2", "3")})
+    for name in ("baseline", "fast"):
+        (root / "kernels" / "scale" / f"{name}.py").write_text(MODULE.format(name=name))
+    assert main(["diff", "baseline", "fast", "--sass", "--brief", "--project", str(root)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["origin"].startswith("compiled for sm_90a: no evidence is recorded for scale")
+    assert [kernel["same"] for kernel in told["kernels"]] == [False]
+
+
+def test_gate_says_what_the_machine_code_became(
+    tmp_path: Path, capsys: Capsys, builds_here: None
+) -> None:
+    root = make(tmp_path / "repo", {"baseline": GOOD})
+    (root / "kernels" / "scale" / "baseline.py").write_text(MODULE.format(name="baseline"))
+    scale = repository(root)
+    scale.edit("kernels/scale/baseline.cu", "2 * x[i]", "rsqrtf(x[i])")
+    assert main(["gate", "HEAD~1", "--tier", "0", "--json", "--project", str(root)]) == 5
+    (change,) = json.loads(capsys.readouterr().out)["studies"][0]["changes"]
+    (found,) = change["also"]
+    assert found["code"] == "commit.machine_code"
+    assert "more MUFU" in found["message"]
+
+
+def test_binaries_of_a_folder_of_builds(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv(CUBIN_FOLDER, str(tmp_path))
+    (source := tmp_path / "one.cu").write_text(SOURCE)
+    report, code = Source(source, "scale", {}, ()).compile("sm_90a")
+    (kernel,) = report.kernels
+    assert kept_cubins(tmp_path) == {kernel.code: bytes(code.code)}
+    kept = json.loads(next(tmp_path.glob("*.build.json")).read_bytes())
+    assert base64.b64decode(kept["cubin"]) == bytes(code.code)
