@@ -30,7 +30,7 @@ def run(options: DiffOptions) -> None:
     if all(name.endswith(CUBIN) for name in names):
         return show(options, code_of_binaries(*map(Path, names)))
     files = [name for name in names if is_report(name) or name.endswith(CUBIN)]
-    if len(files) == 2:
+    if all(map(is_report, names)):
         return reports(read_report(Path(options.before)), read_report(Path(options.after)), options)
     if files:
         raise UsageError(

@@ -127,6 +127,11 @@ class KindCount:
     def difference(self) -> int:
         return self.after - self.before
 
+    @property
+    def is_new(self) -> bool:
+        """Whether one code has none of a kind that does its own work."""
+        return self.kind in MEANINGS and not (self.before and self.after)
+
 
 @dataclass(frozen=True)
 class CodeHunk:
@@ -204,7 +209,7 @@ class CodeDiff:
 def kind_counts(
     before: Iterable[InstructionCost], after: Iterable[InstructionCost]
 ) -> tuple[KindCount, ...]:
-    """How many instructions of each kind both codes have; what differs most comes first."""
+    """How many instructions of each kind both codes have: what is new, then what differs most."""
     sides = [grouped((kind_of(cost.sass), cost) for cost in side) for side in (before, after)]
     counts = [
         KindCount(
@@ -215,7 +220,7 @@ def kind_counts(
         )
         for kind in sorted({*sides[0], *sides[1]})
     ]
-    return tuple(sorted(counts, key=lambda count: -abs(count.difference)))
+    return tuple(sorted(counts, key=lambda count: (not count.is_new, -abs(count.difference))))
 
 
 def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) -> str:

@@ -36,9 +36,8 @@ from workbench.render.source_lines import LEAST, STYLES, Pieces
 from workbench.words import NONE
 
 KINDS, HUNKS = 12, 8  # shown where not all are asked for
-FOLDED = 4  # so many that cost less than the share are one line
-SHOWN_SHARE = 0.005
-SIGNS = {Change.REMOVED: "-", Change.ADDED: "+"}
+# In a hunk of so many rows, more than four that cost less than the share are one line.
+LONG, FOLDED, SHOWN_SHARE = 24, 4, 0.005
 
 
 def shown(value: float | None, as_text: Any = count) -> str:
@@ -94,8 +93,8 @@ def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Piec
         yield [("", "")]
         sides = (f"{shown(hunk.microseconds(side), number)}" for side in ("before", "after"))
         yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
-        for rows in _parts(hunk):
-            if len(rows) > FOLDED:
+        for rows in _parts(hunk, whole=most is None):
+            if len(rows) > 1:
                 yield [(clip(f"{'':19}{_folded(rows)}", width), "dim")]
             else:
                 yield from (pieces for row in rows for pieces in _lines(row, width))
@@ -103,24 +102,30 @@ def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Piec
         yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
 
 
-def _parts(hunk: CodeHunk) -> Iterator[Sequence[Row]]:
-    """Rows one after the other that changed alike and cost nothing are folded where many."""
+def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[Row]]:
+    """Single rows, and of a long hunk what costs little as one part."""
 
-    def key(row: Row) -> tuple[Change, bool]:
-        costs = [cost.share or 0.0 for cost in row[:2] if cost is not None]
-        return row.change, max(costs) >= SHOWN_SHARE
+    def costs(row: Row) -> bool:
+        return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
 
-    for (change, costs), rows in groupby(hunk.rows, key):
-        listed = list(rows)
-        is_whole = costs or change not in (Change.REMOVED, Change.ADDED)
-        yield from ([row] for row in listed) if is_whole else [listed]
+    is_long = len(hunk.rows) > LONG and not whole
+    for is_shown, rows in groupby(hunk.rows, lambda row: not is_long or costs(row)):
+        part = list(rows)
+        yield from ([row] for row in part) if is_shown or len(part) <= FOLDED else [part]
 
 
 def _folded(rows: Sequence[Row]) -> str:
-    kinds = Counter(kind_of(cost.sass) for row in rows for cost in row[:2] if cost is not None)
-    named = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(5))
-    more = ", ..." if len(kinds) > 5 else ""
-    return f"{SIGNS[rows[0].change]} {len(rows)} instructions: {named}{more}"
+    """``- 34 instructions (9 LOP3, 7 SHF, ...), + 12 (4 UMOV, ...), 20 kept``."""
+    parts = []
+    removed = [row.before for row in rows if row.before and not row.after]
+    added = [row.after for row in rows if row.after and not row.before]
+    for sign, costs in (("-", removed), ("+", added)):
+        kinds = Counter(kind_of(cost.sass) for cost in costs)
+        if total := sum(kinds.values()):
+            named = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(4))
+            parts.append(f"{sign} {total} ({named}{', ...' if len(kinds) > 4 else ''})")
+    kept = sum(bool(row.before and row.after) for row in rows)
+    return ", ".join([*parts, *([f"{kept} kept"] if kept else [])])
 
 
 def _cost(hunk: CodeHunk) -> float:
