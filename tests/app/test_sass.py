@@ -14,10 +14,10 @@ import pytest
 from answers import Capsys, Patch
 from app.test_gate import MODULE
 from git_repository import repository
-from workbench.app.machine_code import code_of_binaries, kept_cubins
+from workbench.app.kernel_code import code_of_binaries, kept_cubins
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, Source
-from workbench.derive.machine_code import Change
+from workbench.derive.code_diff import CodeChange
 from workspaces import FIXTURE, GOOD, make
 
 SOURCE = """extern "C" __global__ void scale(const float* x, float* out, int n) {
@@ -56,19 +56,19 @@ def test_two_builds_of_one_source_are_the_same(cubin: Callable[..., Path]) -> No
 @pytest.mark.parametrize(
     ("words", "instead", "changes", "kinds"),
     [
-        ("+ 1.0f", "+ 3.0f", {Change.CONSTANT}, set()),
-        ("* x[i] +", "* x[i] -", {Change.CONSTANT}, set()),
+        ("+ 1.0f", "+ 3.0f", {CodeChange.CONSTANT}, set()),
+        ("* x[i] +", "* x[i] -", {CodeChange.CONSTANT}, set()),
         ("out[i] =", "out[i] +=", None, {"LDG"}),
         ("2.5f * x[i] + 1.0f", "rsqrtf(x[i])", None, {"MUFU"}),
     ],
 )
 def test_a_change_of_the_source_is_found_in_its_machine_code(
-    words: str, instead: str, changes: set[Change] | None, kinds: set[str], cubin: Any
+    words: str, instead: str, changes: set[CodeChange] | None, kinds: set[str], cubin: Any
 ) -> None:
     edited = SOURCE.replace(words, instead)
     (kernel,) = code_of_binaries(cubin("one"), cubin("other", edited)).kernels
-    differing = {row.change for row in kernel.diff.rows} - {Change.SAME, Change.REGISTER}
-    assert differing == changes if changes else Change.ADDED in differing
+    differing = {row.change for row in kernel.diff.rows} - {CodeChange.SAME, CodeChange.REGISTER}
+    assert differing == changes if changes else CodeChange.ADDED in differing
     before, after = kernel.diff.numbers
     assert {kind for kind in kinds if after.get(kind, 0) > before.get(kind, 0)} == kinds
 
@@ -117,7 +117,7 @@ def test_variants_by_their_captures(capsys: Capsys) -> None:
     counted = [kind for kind in kernel["kinds"] if kind["executed_after"]]
     assert counted
     changed = kernel["changed"]
-    assert {row["change"] for row in changed} <= set(Change) - {Change.SAME}
+    assert {row["change"] for row in changed} <= set(CodeChange) - {CodeChange.SAME}
     assert any(row["after"] and row["after"]["line"] for row in changed)
     assert main(["diff", "baseline", "tiled", "--sass", *where]) == 0
     assert "stall µs before" in capsys.readouterr().out

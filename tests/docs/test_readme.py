@@ -229,7 +229,13 @@ def test_the_files_that_the_docs_name_are_there() -> None:
 
 
 def test_it_shows_what_the_newer_verbs_print() -> None:
-    assert [command.split()[0] for command, _ in OUTPUTS] == ["diff", "show", "diff", "sweep"]
+    assert [command.split()[0] for command, _ in OUTPUTS] == [
+        "diff",
+        "show",
+        "diff",
+        "diff",
+        "sweep",
+    ]
 
 
 def test_ci_runs_its_second_command() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
-from workbench.app.machine_code import KernelCode, code_of_builds
+from workbench.app.kernel_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
 from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
 from workbench.app.target import require_arch

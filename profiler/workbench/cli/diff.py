@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.app.judge import judged
-from workbench.app.machine_code import (
+from workbench.app.kernel_code import (
     CUBIN,
     code_of_binaries,
     code_of_captures,

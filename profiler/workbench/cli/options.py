@@ -377,7 +377,7 @@ class DiffOptions(Briefed, Recorded):
     )
     after: str = argument("B", "Variant, .ncu-rep or .cubin file after.", autocompletion=OfVariants)
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
-    sass: bool = flag("--sass", "Print the diff of the machine code with the cost of each kind.")
+    sass: bool = flag("--sass", "Print the machine code diff with stalls.")
     kernel: Kernel = None
     launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
     open_: bool = flag("--open", OPEN)

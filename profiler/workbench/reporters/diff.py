@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workbench.app.machine_code import MachineCodeResult
+from workbench.app.kernel_code import MachineCodeResult
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import profiled, read_pair
 from workbench.derive.matching import PairGroup
@@ -18,12 +18,12 @@ from workbench.render.document.blocks import Block, LinesBlock, paragraph
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.launch_page import MOST, diff_page
 from workbench.render.page import PageContent
-from workbench.reporters import machine_code
+from workbench.reporters import sass
 
 
 def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
     if isinstance(result, MachineCodeResult):
-        return machine_code.data(result)
+        return sass.data(result)
     if isinstance(result, PairResult):
         return pair_answers.variant_pair(result.ladder, result.pair, result.changes)
     return pair_answers.ReportPair(
@@ -41,7 +41,7 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
 
 def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
     if isinstance(result, MachineCodeResult):
-        return machine_code.brief(result)
+        return sass.brief(result)
     if isinstance(result, PairResult):
         return in_short.pair(result.ladder, result.pair)
     both = [_read(result, group) for group in result.matching.groups[:DETAILED]]
@@ -57,7 +57,7 @@ def blocks(
     result: PairResult | ReportPairResult | MachineCodeResult, options: Any
 ) -> Iterator[Block]:
     if isinstance(result, MachineCodeResult):
-        yield from machine_code.blocks(result, options)
+        yield from sass.blocks(result, options)
         return
     if isinstance(result, ReportPairResult):
         yield from _reports(result, options)

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from workbench.derive.code_diff import sizes_and_summary
 from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import ISSUING, UNSAMPLED
-from workbench.derive.machine_code import sizes_and_summary
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
 from workbench.judge.comparison import Comparison
 from workbench.judge.gates import shows_bug

@@ -14,8 +14,8 @@ from workbench.app.show import current_capture, instructions_of
 from workbench.app.target import Target
 from workbench.children import temporary_folder
 from workbench.cuda.compiler import CUBINS
-from workbench.cuda.disassembly import Instructions, disassembled
-from workbench.derive.machine_code import CodeDiff, machine_code_diff
+from workbench.cuda.nvdisasm import Instructions, disassembled
+from workbench.derive.code_diff import CodeDiff, machine_code_diff
 from workbench.derive.matching import Matching
 from workbench.derive.source_diff import InstructionCost, Listing
 from workbench.errors import UsageError

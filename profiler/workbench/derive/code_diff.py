@@ -76,7 +76,7 @@ MEANINGS = {
 }
 
 
-class Change(StrEnum):
+class CodeChange(StrEnum):
     """How an instruction differs: not at all, in registers, in a constant, in where it jumps to, or
     in its place; or it is in one code alone.
     """
@@ -91,22 +91,22 @@ class Change(StrEnum):
 
 
 SAID = {
-    Change.SAME: "the same",
-    Change.REGISTER: "with other registers",
-    Change.CONSTANT: "with another constant",
-    Change.TARGET: "jumping elsewhere",
-    Change.MOVED: "moved in their block",
-    Change.REMOVED: "removed",
-    Change.ADDED: "added",
+    CodeChange.SAME: "the same",
+    CodeChange.REGISTER: "with other registers",
+    CodeChange.CONSTANT: "with another constant",
+    CodeChange.TARGET: "jumping elsewhere",
+    CodeChange.MOVED: "moved in their block",
+    CodeChange.REMOVED: "removed",
+    CodeChange.ADDED: "added",
 }
 
 
-class Row(NamedTuple):
+class CodeRow(NamedTuple):
     """An instruction of both codes, or of one. A moved one has two rows, each with one side."""
 
     before: InstructionCost | None
     after: InstructionCost | None
-    change: Change
+    change: CodeChange
 
 
 @dataclass(frozen=True)
@@ -137,28 +137,28 @@ class KindCount:
 class CodeHunk:
     """Rows that changed, with some around them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CodeRow, ...]
 
     def microseconds(self, side: str) -> float | None:
         """Stall time of the ``before`` or ``after`` side's changed rows; None is not collected."""
-        costs = (getattr(row, side) for row in self.rows if row.change != Change.SAME)
+        costs = (getattr(row, side) for row in self.rows if row.change != CodeChange.SAME)
         return _sum(cost.microseconds for cost in costs if cost is not None)
 
 
 @dataclass(frozen=True)
 class CodeDiff:
-    rows: tuple[Row, ...]
+    rows: tuple[CodeRow, ...]
 
     @cached_property
-    def counts(self) -> Mapping[Change, int]:
+    def counts(self) -> Mapping[CodeChange, int]:
         """A moved instruction counts once."""
         counts = Counter(row.change for row in self.rows)
-        counts[Change.MOVED] //= 2
+        counts[CodeChange.MOVED] //= 2
         return counts
 
     @property
     def is_same(self) -> bool:
-        return all(row.change == Change.SAME for row in self.rows)
+        return all(row.change == CodeChange.SAME for row in self.rows)
 
     @cached_property
     def kinds(self) -> tuple[KindCount, ...]:
@@ -194,7 +194,7 @@ class CodeDiff:
         changed = [
             number
             for number, row in enumerate(self.rows)
-            if row.change not in (Change.SAME, Change.REGISTER)
+            if row.change not in (CodeChange.SAME, CodeChange.REGISTER)
         ]
         spans: list[list[int]] = []
         for number in changed:
@@ -257,7 +257,7 @@ def machine_code_diff(before: Listing, after: Listing) -> CodeDiff:
     several times counts once, with what all its launches cost.
     """
     kernels = _kernels(before), _kernels(after)
-    rows: list[Row] = []
+    rows: list[CodeRow] = []
     for number in range(max(map(len, kernels))):
         sides = [side[number] if number < len(side) else () for side in kernels]
         rows += _aligned(*sides)
@@ -322,7 +322,9 @@ def _forms(code: Sequence[InstructionCost], ids: dict[str, int]) -> _Forms:
     return _Forms(texts_, registers_, bare_, targets, blocks)
 
 
-def _aligned(before: Sequence[InstructionCost], after: Sequence[InstructionCost]) -> Iterator[Row]:
+def _aligned(
+    before: Sequence[InstructionCost], after: Sequence[InstructionCost]
+) -> Iterator[CodeRow]:
     ids: dict[str, int] = {}
     one, other = _forms(before, ids), _forms(after, ids)
     pairs = _pairs(one, other, (0, len(before)), (0, len(after)))
@@ -331,27 +333,35 @@ def _aligned(before: Sequence[InstructionCost], after: Sequence[InstructionCost]
     i = j = 0
     for stop_i, stop_j in [*pairs, (len(before), len(after))]:
         for index in range(i, stop_i):
-            yield Row(before[index], None, Change.MOVED if index in moved else Change.REMOVED)
+            yield CodeRow(
+                before[index], None, CodeChange.MOVED if index in moved else CodeChange.REMOVED
+            )
         for index in range(j, stop_j):
             is_moved = index in moved.values()
-            yield Row(None, after[index], Change.MOVED if is_moved else Change.ADDED)
+            yield CodeRow(None, after[index], CodeChange.MOVED if is_moved else CodeChange.ADDED)
         if stop_i < len(before) and stop_j < len(after):
             change = _change(one, other, stop_i, stop_j, places)
-            yield Row(before[stop_i], after[stop_j], change)
+            yield CodeRow(before[stop_i], after[stop_j], change)
         i, j = stop_i + 1, stop_j + 1
 
 
-def _change(one: _Forms, other: _Forms, i: int, j: int, places: npt.NDArray[np.int64]) -> Change:
+def _change(
+    one: _Forms, other: _Forms, i: int, j: int, places: npt.NDArray[np.int64]
+) -> CodeChange:
     if one.without_registers[i] != other.without_registers[j]:
-        return Change.CONSTANT
+        return CodeChange.CONSTANT
     if one.texts[i] != other.texts[j]:
-        return Change.REGISTER
+        return CodeChange.REGISTER
     target, target_after = one.targets[i], other.targets[j]
     if target is None or target_after is None:
-        return Change.SAME
+        return CodeChange.SAME
     # The first pair from each target on: what was put in front of it belongs to its block.
     pair = np.searchsorted(places[:, 0], target)
-    return Change.SAME if pair == np.searchsorted(places[:, 1], target_after) else Change.TARGET
+    return (
+        CodeChange.SAME
+        if pair == np.searchsorted(places[:, 1], target_after)
+        else CodeChange.TARGET
+    )
 
 
 def _pairs(

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from workbench.app.machine_code import KernelCode, MachineCodeResult
-from workbench.derive.machine_code import (
+from workbench.app.kernel_code import KernelCode, MachineCodeResult
+from workbench.derive.code_diff import (
     MEANINGS,
-    Change,
+    CodeChange,
     CodeDiff,
     CodeHunk,
+    CodeRow,
     KindCount,
-    Row,
     summary,
 )
 from workbench.derive.source_diff import InstructionCost, base
@@ -102,10 +102,10 @@ def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Piec
         yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
 
 
-def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[Row]]:
+def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[CodeRow]]:
     """Single rows, and of a long hunk what costs little as one part."""
 
-    def costs(row: Row) -> bool:
+    def costs(row: CodeRow) -> bool:
         return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
 
     is_long = len(hunk.rows) > LONG and not whole
@@ -114,7 +114,7 @@ def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[Row]]:
         yield from ([row] for row in part) if is_shown or len(part) <= FOLDED else [part]
 
 
-def _folded(rows: Sequence[Row]) -> str:
+def _folded(rows: Sequence[CodeRow]) -> str:
     """``- 34 instructions (9 LOP3, 7 SHF, ...), + 12 (4 UMOV, ...), 20 kept``."""
     parts = []
     removed = [row.before for row in rows if row.before and not row.after]
@@ -139,14 +139,14 @@ def _place(hunk: CodeHunk) -> str:
         for side in zip(*((row.before, row.after) for row in hunk.rows), strict=True)
     ]
     addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
-    places = [c.place for row in hunk.rows if row.change != Change.SAME for c in row[:2] if c]
+    places = [c.place for row in hunk.rows if row.change != CodeChange.SAME for c in row[:2] if c]
     file, number_ = max(set(places), key=places.count, default=("", 0))
     return f"{addresses}, {base(file)}:{number_}" if file else addresses
 
 
-def _lines(row: Row, width: int | None) -> Iterator[Pieces]:
+def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
     """An unchanged instruction is a line; another is one of each side, with what changed."""
-    if row.change in (Change.SAME, Change.REGISTER):
+    if row.change in (CodeChange.SAME, CodeChange.REGISTER):
         yield _line(" ", row.after, row, width)
         return
     for sign, cost in (("-", row.before), ("+", row.after)):
@@ -154,11 +154,15 @@ def _lines(row: Row, width: int | None) -> Iterator[Pieces]:
             yield _line(sign, cost, row, width)
 
 
-def _line(sign: str, cost: InstructionCost | None, row: Row, width: int | None) -> Pieces:
+def _line(sign: str, cost: InstructionCost | None, row: CodeRow, width: int | None) -> Pieces:
     assert cost is not None
     share = cost.share or 0.0
     gutter = f"{100 * share:5.1f} %" if share >= LEAST else " " * 7
-    word = row.change if row.change in (Change.CONSTANT, Change.TARGET, Change.MOVED) else ""
+    word = (
+        row.change
+        if row.change in (CodeChange.CONSTANT, CodeChange.TARGET, CodeChange.MOVED)
+        else ""
+    )
     head = f"{gutter}  {cost.address:#06x} {word:<9}"
     text = f"{sign} {printable(cost.sass)}"
     return [(head, "dim"), (clip(text, None if width is None else width - len(head)), STYLES[sign])]
@@ -176,7 +180,7 @@ def data(result: MachineCodeResult) -> dict[str, object]:
                 "changed": [
                     {"change": row.change, "before": _side(row.before), "after": _side(row.after)}
                     for row in kernel.diff.rows
-                    if row.change != Change.SAME
+                    if row.change != CodeChange.SAME
                 ],
             }
             for kernel in result.kernels

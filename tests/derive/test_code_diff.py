@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from workbench.app.machine_code import listing_of
-from workbench.cuda.disassembly import parsed
-from workbench.derive import machine_code
-from workbench.derive.machine_code import Change, CodeDiff, machine_code_diff, summary
+from workbench.app.kernel_code import listing_of
+from workbench.cuda.nvdisasm import parsed
+from workbench.derive import code_diff
+from workbench.derive.code_diff import CodeChange, CodeDiff, machine_code_diff, summary
 from workbench.derive.source_diff import Listing
 from workbench.ncu.disassembly import kind_of
 
@@ -35,8 +35,8 @@ def listing(code: tuple[str, ...]) -> Listing:
     return listing_of([(STEP * index, text) for index, text in enumerate(code)])
 
 
-def changed(diff: CodeDiff) -> dict[Change, int]:
-    return {change: n for change, n in diff.counts.items() if n and change != Change.SAME}
+def changed(diff: CodeDiff) -> dict[CodeChange, int]:
+    return {change: n for change, n in diff.counts.items() if n and change != CodeChange.SAME}
 
 
 def edited(index: int, *texts: str) -> tuple[str, ...]:
@@ -87,9 +87,9 @@ def test_codes_that_are_too_long_are_cut_where_both_have_a_line_of_their_own(
     code = (*long, "BAR.SYNC 0x0", *long)
     other = ("MOV R1, R2", *long[:30], *long[31:], "BAR.SYNC 0x0", *long, "EXIT")
     whole = machine_code_diff(listing(code), listing(other))
-    monkeypatch.setattr(machine_code, "MOST_CELLS", 500)
+    monkeypatch.setattr(code_diff, "MOST_CELLS", 500)
     cut = machine_code_diff(listing(code), listing(other))
-    assert changed(whole) == {Change.ADDED: 2, Change.REMOVED: 1}
+    assert changed(whole) == {CodeChange.ADDED: 2, CodeChange.REMOVED: 1}
     assert [row.before for row in cut.rows if row.before] == list(listing(code).instructions)
     assert len([row for row in cut.rows if row.before and row.after]) > 100
 
@@ -100,7 +100,7 @@ def test_kinds_are_counted_and_one_in_place_of_another_is_said() -> None:
     diff = machine_code_diff(listing(before), listing(after))
     assert summary(*diff.numbers) == "64 HGMMA in place of 512 HMMA; 168 fewer IMAD"
     assert [(kind.kind, kind.difference) for kind in diff.kinds] == [
-        ("HMMA", -512), ("IMAD", -168), ("HGMMA", 64),
+        ("HMMA", -512), ("HGMMA", 64), ("IMAD", -168),
     ]  # fmt: skip
     assert kind_of("@!UPT UIADD3 UR4, UR4, 0x1, URZ") == "UIADD3"
 
