@@ -18,6 +18,7 @@ from workbench.app.kernel_code import code_of_binaries, kept_cubins
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, Source
 from workbench.derive.code_diff import CodeChange
+from workbench.reporters.schema import schema
 from workspaces import FIXTURE, GOOD, make
 
 SOURCE = """extern "C" __global__ void scale(const float* x, float* out, int n) {
@@ -147,6 +148,15 @@ def test_gate_says_what_the_machine_code_became(
     (found,) = change["also"]
     assert found["code"] == "commit.machine_code"
     assert "more MUFU" in found["message"]
+    assert main(["gate", "HEAD~1", "--tier", "0", "--brief", "--project", str(root)]) == 5
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdicts"] == {"cannot tell": 1}
+    (change,) = told["changes"]
+    assert (change["study"], change["variant"], change["also"]) == (
+        "scale", "baseline", [found["message"]],
+    )  # fmt: skip
+    properties: dict[str, object] = schema("gate")["properties"]  # type: ignore[assignment]
+    assert set(told) <= set(properties)
 
 
 def test_binaries_of_a_folder_of_builds(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as xml
 from workbench.app.gate import Gated
 from workbench.judge.commits import Difference, VariantChange, difference_label
 from workbench.judge.findings import sentence
+from workbench.render import brief as in_short
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -89,6 +90,35 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
     also = grouped((sentence(finding), c.variant) for c in listed for finding in c.also)
     for text, variants in also.items():
         yield paragraph(joined(list(map(code, variants))), f": {text}")
+
+
+def brief(result: Gated) -> dict[str, object]:
+    """How many of each verdict, and what is not the same, the worst first."""
+    counts = {move.value: sum(change.verdict == move for change in result.changes) for move in Move}
+    moved = [
+        {
+            "study": each.study,
+            "variant": change.variant,
+            "verdict": change.verdict,
+            "tier": change.tier,
+            "cause": change.cause,
+            "why": in_short.short(sentence(change.why)),
+            "moved": [difference.what for difference in change.differences],
+            "also": [in_short.short(sentence(found)) for found in change.also],
+        }
+        for each in result.studies
+        for change in each.changes
+        if change.verdict != Move.SAME
+    ]
+    return {
+        "base": result.base,
+        "head": result.head,
+        "tier": result.tier,
+        "verdicts": {move: count for move, count in counts.items() if count},
+        "changes": sorted(
+            moved, key=lambda told: told["verdict"] not in (Move.BROKEN, Move.SLOWER)
+        ),
+    }
 
 
 def junit(result: Gated) -> str:

@@ -13,7 +13,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from workbench.app.build import Builds
-from workbench.app.gate import Gated
 from workbench.app.new import NewStep, NewWorkspace
 from workbench.app.status import Spending
 from workbench.render.as_json import VERSION, Data, shown_names
@@ -130,8 +129,15 @@ ANSWERS: Mapping[str, Keys] = {
     "ablate": {**JUDGED, **STEP, **LADDER},
     "advise": {**JUDGED, **STEP},
     "check": {**JUDGED, **STEP, "checks": (Objects, "each at each shape, wrong ones first")},
-    "diff": {**JUDGED, **PAIR},
+    "diff": {**JUDGED, **PAIR, "origin": (str, "of machine code: captures, reports or builds")},
     "doctor": HERE,
+    "gate": {
+        "base": (str, "older commit"),
+        "head": (str, "newer commit"),
+        "tier": (int, "0 compiled code, 1 counters, 2 times"),
+        "verdicts": (dict[str, int], "number of variants with each verdict"),
+        "changes": (Objects, "variants that are not the same, broken and slower ones first"),
+    },
     "list": {"studies": (Objects, "studies with their variants")},
     "profile": {**JUDGED, **STEP, **LADDER},
     "show": {**JUDGED, **STEP, **MORE},
@@ -140,7 +146,6 @@ ANSWERS: Mapping[str, Keys] = {
 # What these answer is their whole record, cut to fit.
 RECORDS: Mapping[str, type] = {
     "build": Builds,
-    "gate": Gated,
     "init": NewWorkspace,
     "new": NewStep,
     "status": Spending,
