@@ -1,7 +1,6 @@
 """Kills a verb at one of the instants at which it changes a file or starts a process.
 
-Python imports ``onkill/sitecustomize.py`` in the processes of verbs that a server starts; other
-verbs run in a fork of the tests.
+Verbs run in a fork of the tests, and those of a server in a fork of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-ORDER = "WORKBENCH_KILL"  # the file that counts instants, the one to kill at, and what to kill
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.symlink", "os.truncate")
 STARTS = ("subprocess.Popen", "fcntl.flock", "shutil.move", "shutil.copyfile")

@@ -28,12 +28,13 @@ import fake_nvml
 import ssh_host
 from answers import Patch
 from git_repository import Repository, repository
-from killing import ORDER, VICTIMS, arm
+from killing import VICTIMS, arm
 from property_cases import examples
 from remote.test_ssh import ended
 from standin import StandIn, stand_in_for_jobs
 from test_children import MARK, marked, until
 from workbench import __main__, answered
+from workbench.cli import warm
 from workbench.run import side_jobs
 from workbench.run.protocol import TrialJob
 from workbench.shipped.facts import CUBINS
@@ -91,9 +92,9 @@ class Place:
                 os.environ |= {MARK: self.mark, "TMPDIR": str(self.scratch)}
                 tempfile.tempdir = None
                 sys.argv = ["workbench", *words]
-                if self.is_server:  # its verbs are armed
+                if self.is_server:
                     victim = victim if victim == "group" else str(os.getpid())
-                    os.environ[ORDER] = f"{self.counts}\t{instant}\t{victim}"
+                    self.arm_calls(instant, victim)
                 else:
                     arm(self.counts, instant, victim)
                 code = __main__.main()
@@ -110,6 +111,16 @@ class Place:
         status = os.waitpid(child, 0)[1]
         assert until(lambda: not self.left()), self.left()
         return os.waitstatus_to_exitcode(status)
+
+    def arm_calls(self, instant: int, victim: str) -> None:
+        """The process that is forked for a call is the one that waits for its verb."""
+        call = vars(warm)["_call"]
+
+        def armed(*given: int) -> None:
+            arm(self.counts, instant, victim)
+            call(*given)
+
+        vars(warm)["_call"] = armed
 
     def left(self) -> set[int]:
         """Processes that are left of the verb: forks by their session, others by the mark."""
@@ -315,9 +326,7 @@ def test_a_command_that_measures_over_ssh_is_killed(
         assert landed
 
 
-def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path, monkeypatch: Patch) -> None:
-    tests = Path(__file__).parents[1]
-    monkeypatch.setenv("PYTHONPATH", f"{tests / 'onkill'}:{tests}")
+def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path) -> None:
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
     hello |= {"clientInfo": {"name": "a", "version": "1"}}
     call = {"name": "new", "arguments": {"name": "fix2", "parent": "fix", "change": "x"}}
