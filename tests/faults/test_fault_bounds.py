@@ -199,6 +199,7 @@ def test_a_tried_file_that_fills_the_memory_is_stopped_with_its_line(
     text: str, line: str, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 3 << 28)
+    monkeypatch.setattr("property_cases.MOST_BYTES", 4 << 30)  # it grows until somebody looks
     (tmp_path / "a.py").write_text(text)
     given = ("--input", "x=randn(8)", "--vs", "torch.relu")
     told = error_of(capsys, "try", tmp_path / "a.py", *given, code=1)
