@@ -23,6 +23,7 @@ from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.study.files import for_shell
 
 
 def run(options: DiffOptions) -> None:
@@ -33,10 +34,10 @@ def run(options: DiffOptions) -> None:
     if all(map(is_report, names)):
         return reports(read_report(Path(options.before)), read_report(Path(options.after)), options)
     if files:
-        raise UsageError(
-            f"{files[0]} is a file, the other is none of its kind",
-            hint="`diff` takes two reports, two cubin files, or two variants",
-        )
+        takes = "`diff` takes two reports, two cubin files or two variants"
+        shows = f"`workbench show {for_shell(files[0])}` shows it; " * is_report(files[0])
+        message = f"{files[0]} is a file, the other is none of its kind"
+        raise UsageError(message, hint=f"{shows}{takes}")
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
         raise UsageError("--kernel and --launch are for reports", hint=hint)
