@@ -101,7 +101,7 @@ def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
 ) -> None:
     before = kept.read_bytes()
     threads = FigureSpec(
-        "threads", "threads", ("launch__thread_count",), "", "sum", "threads of the grid"
+        "threads", "threads", ("launch__thread_count",), unit="", meaning="threads of the grid"
     )
     more = {**catalog(), threads.id: threads}
     for module in ("catalog", "capture"):

@@ -99,6 +99,7 @@ DISTRIBUTIONS = {
     "mamba_ssm": "mamba-ssm",
     "ml_dtypes": "ml-dtypes",
     "ncu_report": "ncu-report",
+    "nvdisasm": "nvidia-cuda-nvdisasm",
     "PIL": "pillow",
     "pynvml": "nvidia-ml-py",
     "quack": "quack-kernels",
