@@ -139,7 +139,7 @@ GUIDES = {
 
 VERBS = {
     "SKILL.md": ["doctor", "try", "init", "ablate", "new", "build", "ablate", "show", "diff"],
-    "agents.md": ["new", "ablate", "show", "init", "schema", "mcp"],
+    "agents.md": ["new", "ablate", "show", "init", "mcp", "schema"],
 }
 
 

@@ -53,8 +53,8 @@ def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = 
 def gpu_row() -> DoctorRow:
     gpu = machine.find_gpu()
     if gpu is None:
-        fix = "`--on HOST` measures on another machine; or install the driver"
-        return row("GPU", False, f"none ({why_none()})", fix)
+        why = f"no GPU can be used ({why_none()})"
+        return row("GPU", False, "none", f"{why}; `--on HOST` measures on another machine")
     capability = gpu.compute_capability or "unknown"
     lost = look().lost
     known = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
