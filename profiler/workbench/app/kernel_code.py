@@ -87,9 +87,10 @@ def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> Ma
     sides = [_functions(built, binaries) for built in (before, after)]
     for built, side in zip((before, after), sides, strict=True):
         if not side:
+            variant = built.variant
             raise UsageError(
-                f"{built.variant} has no CUDA kernel of its own, and no capture with instructions",
-                hint=f"`workbench profile {quote(built.variant)}` where there is a GPU",
+                f"{variant} has no CUDA kernel of its own, and no capture with instructions",
+                hint=f"`workbench profile {quote(variant)}` where there is a GPU",
             )
     if set(sides[0]) != set(sides[1]):  # other macros: those of one kernel pair by their order
         sides = [_numbered(side) for side in sides]
