@@ -172,7 +172,7 @@ def test_it_shows_what_moved_and_the_sources_on_demand(capsys: Capsys) -> None:
 
 
 def test_the_own_values_of_parameters_name_the_variant_itself(capsys: Capsys) -> None:
-    assert run(capsys, "diff", "fix1", "fix2[warps=4]") == run(capsys, "diff", "fix1", "fix2")
+    assert run(capsys, "diff", "fix2[warps=4]", "fix3") == run(capsys, "diff", "fix2", "fix3")
 
 
 def test_a_variant_without_source_lines_still_compares_its_metrics(capsys: Capsys) -> None:

@@ -24,6 +24,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.study.files import for_shell
+from workbench.words import Status
 
 
 def run(options: DiffOptions) -> None:
@@ -56,7 +57,9 @@ def variants(options: DiffOptions) -> None:
     ladder, evidence = judged(target, [one, other], sources=True)
     rows = ladder.row(one), ladder.row(other)
     found = judge_pair(evidence, target.workspace.config, *rows)
-    if found.speedup is None and found.comparison is None:
+    # Of a stale or a wrong variant the sources can be compared all the same.
+    is_absent = any(row.is_unsupported or row.status == Status.MISSING for row in rows)
+    if is_absent and found.speedup is None and found.comparison is None:
         why = "; ".join(f"{row.variant}: {sentence(row.problem)}" for row in rows if row.problem)
         raise CannotTell(
             f"nothing of both is recorded at {ladder.shape}" + f" ({why})" * bool(why),
