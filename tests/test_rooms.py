@@ -15,6 +15,7 @@ ROOMS = (
     "words",
     "bounds",
     "answered",
+    "waits",
     "children",
     "cuda",
     "shipped",

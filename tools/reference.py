@@ -136,14 +136,15 @@ EXAMPLE = """## One worked example
 
 Recorded on an H100, in the study `transpose` of the workbench's checkout:
 
-1. `workbench advise baseline --brief` prints `"limit": "memory.sectors"` and
-   `"at": "kernels/transpose/baseline.cu:8"`. First in `next` is the kind `coalesce`, with
+1. `workbench advise baseline --brief --study transpose` prints `"limit": "memory.sectors"`
+   and `"at": "kernels/transpose/baseline.cu:8"`. First in `next` is the kind `coalesce`, with
    `"why": "78 % of the sectors are more than its data needs, most of them written"`.
 2. Open line 8. It stores a column: 32 lanes write to 32 rows.
 3. `workbench new tiled --from baseline --change 'through a tile in shared memory'
-   --predict 'time=0.2..0.4'`. Edit the copy: neighbouring lanes read and write neighbours.
-4. `workbench ablate tiled --brief` prints `"verdict": "kept"`, and a ratio of 3.79: the time is
-   0.26 of its parent's.
+   --predict 'time=0.2..0.4' --study transpose`. Edit the copy: neighbouring lanes read and write
+   neighbours.
+4. `workbench ablate tiled --brief --study transpose` prints `"verdict": "kept"`, and a ratio of
+   3.79: the time is 0.26 of its parent's.
 5. `limit` is now `memory.shared`, for bank conflicts. The next step, `padded`, is kept at 1.57.
 """
 

@@ -453,6 +453,23 @@ def test_imports_are_of_the_runtime(tmp_path: Path) -> None:
     assert there.count("workbench") == 0
 
 
+def test_a_package_carries_all_that_its_runtime_imports() -> None:
+    """Of the workbench, a module that does not travel is missed only where there is none."""
+    carried = {
+        ".".join(path.relative_to(packaging.ENGINE).with_suffix("").parts).removesuffix(".__init__")
+        for pattern in packaging.RUNTIME
+        for path in packaging.ENGINE.glob(pattern)
+        if path.suffix == ".py"
+    }
+    assert "cuda.nvcc" in carried
+    written = {"words"}  # the few that a package needs
+    for name in carried:
+        path = packaging.ENGINE / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        wanted = re.findall(r"^ *from workbench\.([\w.]+) import", path.read_text(), re.MULTILINE)
+        assert set(wanted) <= carried | written, name
+
+
 def test_what_pip_has_to_install() -> None:
     text = "import os\nimport torch\nimport triton\nimport einops\nfrom cutlass import cute\n"
     assert packaging.dependencies({"a.py": text}, kernels=False) == [

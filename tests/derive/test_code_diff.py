@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 from workbench.app.kernel_code import listing_of
-from workbench.cuda.nvdisasm import parsed
 from workbench.derive import code_diff
 from workbench.derive.code_diff import CodeChange, CodeDiff, machine_code_diff, summary
 from workbench.derive.source_diff import Listing
 from workbench.ncu.disassembly import kind_of
+from workbench.ncu.nvdisasm import parsed
 
 STEP = 16
 CODE = (

@@ -24,8 +24,11 @@ from workbench.cli.main import VERBS, command, main
 from workbench.run import machine
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
+SKILL = "skill/reference.md"  # the docs have a page of the name
 PAGES = {
-    path.name: path.read_text("utf-8")
+    SKILL if path.parent.name == "agents" and path.name == "reference.md" else path.name: (
+        path.read_text("utf-8")
+    )
     for folder in (ROOT, ROOT / "docs", ROOT / "starters" / "agents")
     for path in sorted(folder.glob("*.md"))
     if path != ROOT / "AGENTS.md"  # the starters' has the name
@@ -77,7 +80,8 @@ VALUES = {  # what stands for an expression in a hint of the engine
 NO_GPU = re.compile(
     r"no NVIDIA GPU was found|needs a GPU|where there is a GPU|no GPU|nothing can be measured here"
 )
-PARSED = ("--on", "workbench mcp")  # another machine, or an input without an end: only read
+# Another machine, an input without an end, a step that is there already: only read.
+PARSED = ("--on", "workbench mcp", "workbench new tiled")
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
     "from adapters.transformers import register": "test_attention_served.py",

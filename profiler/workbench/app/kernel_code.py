@@ -14,12 +14,12 @@ from workbench.app.show import current_capture, instructions_of
 from workbench.app.target import Target
 from workbench.children import temporary_folder
 from workbench.cuda.compiler import CUBINS
-from workbench.cuda.nvdisasm import Instructions, disassembled
 from workbench.derive.code_diff import CodeDiff, machine_code_diff
 from workbench.derive.matching import Matching
 from workbench.derive.source_diff import InstructionCost, Listing
 from workbench.errors import UsageError
 from workbench.ncu.capture import load_capture
+from workbench.ncu.nvdisasm import Instructions, disassembled
 from workbench.ncu.report_file import Launch, Report
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed

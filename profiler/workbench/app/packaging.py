@@ -18,7 +18,7 @@ from workbench.study.front_ends import imported, package_of
 NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 ENGINE = Path(workbench.__file__).parent
 # The modules of the engine that a package carries.
-RUNTIME = ("errors.py", "cuda/*.py", "cuda/*.cuh", "shipped/*.py", "study/values.py")
+RUNTIME = ("errors.py", "waits.py", "cuda/*.py", "cuda/*.cuh", "shipped/*.py", "study/values.py")
 PROVENANCE = "provenance.json"
 RUNTIME_PACKAGE = "_runtime"
 _IMPORT = re.compile(r"^(\s*)from workbench((?:\.\w+)*) import", re.MULTILINE)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench import bounds
-from workbench.children import exit_code, kill_tree
+from workbench.children import kill_tree
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
@@ -45,6 +45,7 @@ from workbench.run.protocol import (
     write_job,
     write_turn,
 )
+from workbench.waits import exit_code
 
 BUILDS = "builds"  # in the folder of a measurement: compiled kernels
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what
