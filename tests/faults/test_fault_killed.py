@@ -299,7 +299,10 @@ def test_a_command_that_measures_over_ssh_is_killed(
         assert whole.fork(words) == 0, (whole.top / "log").read_text()
         seconds, total, expected = time.monotonic() - began, whole.instants, set(whole.files())
         landed = 0
-        for number, instant in enumerate(instants(total, SLOW_KILLS)):
+        # A kill at a moment may come after the end of a run that is faster than the first.
+        for number, instant in enumerate(instants(total, max(3, SLOW_KILLS)), start=1):
+            if landed and number > SLOW_KILLS:
+                break
             place = Place(tmp_path / str(number))
             study(place.root)
             before = place.files()
@@ -318,7 +321,7 @@ def test_a_command_that_measures_over_ssh_is_killed(
             assert not list(place.scratch.glob("*workbench*"))
             after = place.files()
             assert {name: after.get(name) for name in before} == before
-            if number % 4 == 0:
+            if number % 4 == 1:
                 assert place.fork(words) == 0, (place.top / "log").read_text()
                 assert set(place.files()) >= expected
             shutil.rmtree(place.top)
