@@ -21,6 +21,7 @@ from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
 from inprocess import same_draws as same_draws
 from inprocess import trials_here as trials_here
+from workbench.cli import main
 from workbench.run import gpu, machine
 from workbench.run.gpu import VISIBLE
 from workbench.study.workspace import CONFIG_FILE, Workspace
@@ -96,14 +97,18 @@ def committed_reports(monkeypatch: Patch, tmp_path_factory: pytest.TempPathFacto
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """A test of the other two rings measures nothing where there is a GPU, nor do its fixtures,
-    whatever their scope.
+    whatever their scope. A signal that ends a verb ends the run: its test alone would fail.
     """
+    failures, interrupted_at = item.session.testsfailed, main._interrupted_at
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker("gpu") is None:
             patch.setenv(VISIBLE, "")
         machine.find_gpu.cache_clear()
         gpu.nvidia_smi.cache_clear()
-        return (yield)
+        result = yield
+    if item.session.testsfailed > failures and main._interrupted_at > interrupted_at:
+        item.session.shouldstop = "interrupted"
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -11,9 +12,11 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import conftest
 import workspaces
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.cli import main as cli
@@ -162,6 +165,19 @@ def test_being_ended_is_being_interrupted(monkeypatch: Patch) -> None:
             main([])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_tests_stop_where_a_signal_ends_a_verb(monkeypatch: Patch, failures: int) -> None:
+    session = SimpleNamespace(testsfailed=0, shouldstop=False)
+    item: Any = SimpleNamespace(session=session, get_closest_marker=str)
+    running = conftest.pytest_runtest_protocol(item)
+    next(running)
+    session.testsfailed = failures
+    monkeypatch.setattr(cli, "_interrupted_at", math.inf)
+    with pytest.raises(StopIteration):
+        next(running)
+    assert bool(session.shouldstop) is bool(failures)
 
 
 def test_help_loads_nothing_heavy() -> None:
