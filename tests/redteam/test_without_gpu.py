@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -29,12 +30,12 @@ from workbench.errors import UsageError
 from workbench.evidence.records import GraphNode
 from workbench.run.measurement import Listener
 from workbench.run.protocol import ErrorText, Failed
-from workbench.run.worker import integrity
+from workbench.run.worker import process_settings
 from workbench.run.worker.correctness import compare
 from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
 from workbench.run.worker.integrity import IntegritySnapshot
 from workbench.run.worker.output import refuse_output
-from workbench.run.worker.process_settings import HAS_NEWER, PRECISION, ProcessSetting
+from workbench.run.worker.process_settings import HAS_NEWER, ProcessSetting
 from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
@@ -144,30 +145,6 @@ PATCHES = {
     ),
     "tensor": ("import torch\ntorch.Tensor.double = torch.Tensor.float\n", "adds torch.Tensor.dou"),
     "builtin": ("import builtins\nbuiltins.abs = lambda x: 0\n", "changes builtins.abs"),
-    "tf32": (
-        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
-        "changes torch's float32 precision from {",
-    ),
-    "trace": (
-        "import sys\nsys.settrace(lambda *anything: None)\n",
-        "changes sys.settrace from None to <function",
-    ),
-    "profile": (
-        "import sys\nsys.setprofile(lambda *anything: None)\n",
-        "changes sys.setprofile from None to <function",
-    ),
-    "later_threads": (
-        "import threading\nthreading.setprofile(lambda *anything: None)\n",
-        "changes threading.setprofile from None to <function",
-    ),
-    "handler": (
-        "import signal\nsignal.signal(signal.SIGUSR1, lambda *anything: None)\n",
-        "changes the handlers of signals from {10: <Handlers.SIG_DFL: 0>} to {10: <function",
-    ),
-    "timer": (
-        "import signal\nsignal.setitimer(signal.ITIMER_VIRTUAL, 600)\n",
-        "changes the timers of signals",
-    ),
     "sleeping": (
         "import threading\ndef edit():\n    pass\nother = threading.Timer(600, edit)\n"
         "other.daemon = True\nother.start()\n",
@@ -182,11 +159,6 @@ PATCHES = {
         "def work():\n    time.sleep(600)\n"
         "import threading\nthreading.Thread(target=work, daemon=True).start()\n",
         "keeps a thread running in thread.py:3",
-    ),
-    "mode": (
-        "from torch.utils._python_dispatch import TorchDispatchMode\n"
-        "TorchDispatchMode().__enter__()\n",
-        "changes torch's stack of dispatch modes",
     ),
 }
 
@@ -293,71 +265,105 @@ def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Pat
         sys.addaudithook(lambda *anything: None)
 
 
-PRECISIONS = {
-    "newer": "torch.backends.cuda.matmul.fp32_precision = 'tf32'\n",
-    "older": "torch.set_float32_matmul_precision('high')\n",
-    "at_a_call": "",
-    "next": "",
+PRECISION = "torch.backends.cuda.matmul.fp32_precision"
+MODE = "from torch.utils._python_dispatch import TorchDispatchMode as Mode"
+SETS = {  # what modules set, and how they read it
+    "newer": ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", PRECISION),
+    "older": ("torch.set_float32_matmul_precision('high')", PRECISION),
+    "oldest": ("torch.backends.cuda.matmul.allow_tf32 = True", PRECISION),
+    "cudnn": ("torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark"),
+    "flash": ("torch.backends.cuda.enable_flash_sdp(False)", "torch._C._get_flash_sdp_enabled()"),
+    "half": (
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
+        "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+    ),
+    "dtype": ("torch.set_default_dtype(torch.float64)", "torch.zeros(1).dtype"),
+    "device": ("torch.set_default_device('meta')", "torch.zeros(1).device"),
+    "order": (
+        "torch.use_deterministic_algorithms(True, warn_only=True)",
+        "torch.get_deterministic_debug_mode()",
+    ),
+    "gradients": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled()"),
+    "trace": ("sys.settrace(hook)", "sys.gettrace()"),
+    "profile": ("sys.setprofile(hook)", "sys.getprofile()"),
+    "threads": ("threading.setprofile(hook)", "threading.getprofile()"),
+    "handler": ("signal.signal(signal.SIGUSR1, hook)", "signal.getsignal(signal.SIGUSR1)"),
 }
-STATES = """
+ENDING = {  # what holds while the code that sets them runs
+    "timer": ("signal.setitimer(signal.ITIMER_VIRTUAL, 600)", "signal.getitimer(1)"),
+    "mode": (f"{MODE}; Mode().__enter__()", "torch._C._len_torch_dispatch_stack()"),
+}
+IMPORTS = "import signal, sys, threading, torch"
+MODULE = (
+    IMPORTS
+    + """
+
+def hook(*anything):
+    return None
+
+{at_import}
+
 def run(x):
-    if x and __name__.endswith("at_a_call"):
-        torch.backends.cuda.matmul.allow_tf32 = True
-    return torch.backends.cuda.matmul.fp32_precision
+    if x:
+        {in_a_call}
+    return {reads}
 """
+)
 
 
 @pytest.mark.skipif(not HAS_NEWER, reason="this torch has no fp32_precision")
-def test_a_variants_float32_precision_is_its_own_and_nobody_elses(tmp_path: Path) -> None:
-    """torch refuses to read by its older switches what the newer one has set."""
-    guard = Guard(tmp_path, {name: [f"{name}.py"] for name in PRECISIONS})
-    before = PRECISION.value()
-    assert "torch.get_float32_matmul_precision" in before
+def test_what_a_module_sets_is_its_own_and_nobody_elses(tmp_path: Path) -> None:
+    """At import and in a call. An installed package sets it when it is imported for the first time:
+    the next load of the same variant has it too. torch refuses to read by its older switches what
+    the newer one has set.
+    """
+    guard, number = Guard(tmp_path, {}), count(1)
+    names: dict[str, Any] = {}
+    exec(IMPORTS, names)
 
-    def called(name: str, number: int) -> Any:
-        with guard.watching(name):
-            run = guard.load(tmp_path / f"{name}.py", f"workbench_variant_{number}_{name}").run
-            found = [run(number), run(0)]
-            assert PRECISION.value() == before  # as a reference beside it shall have it
-            return found
+    def called(name: str, reads: str, at_import: str = "", in_a_call: str = "pass") -> list[str]:
+        text = MODULE.format(at_import=at_import, in_a_call=in_a_call, reads=reads)
+        (tmp_path / f"{name}.py").write_text(text)
+        module = guard.load(tmp_path / f"{name}.py", f"workbench_variant_{next(number)}_{name}")
+        values = [module.run(1)]
+        assert eval(reads, names) == plain, (name, "the harness sees it")
+        return [re.sub(" at 0x.*", "", str(value)) for value in (*values, module.run(0))]
 
-    for name, lines in PRECISIONS.items():
-        (tmp_path / f"{name}.py").write_text(f"import torch\n{lines}{STATES}")
-    found = {}
-    for number, name in enumerate(PRECISIONS, 1):
-        found[name] = called(name, number)
-        assert PRECISION.value() == before, name
-    assert found == dict.fromkeys(("newer", "older", "at_a_call"), ["tf32"] * 2) | {
-        "next": ["none"] * 2
-    }
-    # An installed package sets it when it is first imported, and not when the variant is again.
-    (tmp_path / "older.py").write_text(f"import torch\n{STATES}")
-    assert called("older", 9) == ["tf32"] * 2
+    for name, (sets, reads) in {**SETS, **ENDING}.items():
+        plain = eval(reads, names)
+        changed, then = called(f"{name}_in_a_call", reads, in_a_call=sets)
+        assert changed != str(plain), name
+        if name in SETS:
+            assert then == changed, name
+            assert called(f"{name}_at_import", reads, at_import=sets) == [changed] * 2
+            assert called(f"{name}_at_import", reads) == [changed] * 2
+        assert called("next", reads) == [str(plain)] * 2, (name, "another one sees it")
     guard.require_whole()
 
 
-def test_one_setting_that_cannot_be_read_or_put_back_stops_no_other(
+def test_a_setting_that_cannot_be_read_or_put_back_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before and after those that can be."""
     kept = {"value": "before"}
 
     def refuse(*anything: Any) -> Any:
         raise RuntimeError("mixed")
 
-    def read() -> Any:
-        return "before" if kept["value"] == "before" else refuse()
-
-    broken = ProcessSetting("broken", read, refuse)
-    whole = ProcessSetting("whole", lambda: kept["value"], lambda value: kept.update(value=value))
-    for settings in ((broken, whole), (whole, broken)):
-        monkeypatch.setattr(integrity, "SETTINGS", settings)
-        snapshot = IntegritySnapshot()
-        kept["value"] = "after"
-        assert "changes" in snapshot.changed()
-        snapshot.restore()
+    broken = ProcessSetting(
+        lambda: kept["value"] if kept["value"] == "before" else refuse(), refuse
+    )
+    whole = ProcessSetting(lambda: kept["value"], lambda value: kept.update(value=value))
+    monkeypatch.setattr(process_settings, "SETTINGS", (broken, whole, broken))
+    monkeypatch.setattr(process_settings, "_own", {})
+    for name, at_start, value in (
+        ("sets", "before", "after"),
+        ("sets", "after", "after"),
+        ("next", "before", "before"),
+    ):
+        with process_settings.own_settings(name):
+            assert kept["value"] == at_start
+            kept["value"] = value
         assert kept["value"] == "before"
-        assert snapshot.changed() == ""
 
 
 def test_weights_that_a_module_draws_are_the_same_at_every_load(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ HONEST = {
     "reads": "from pathlib import Path\n\ndef run(x):\n"
     "    return int(Path(__file__).with_name('two.txt').read_text()) * x\n",
     "keeps": "kept = {}\n\ndef run(x):\n    return kept.setdefault(len(x), 2) * x\n",
-    "without": "import torch\n\ndef run(x):\n    with torch.no_grad():\n        return 2 * x\n",
+    "sets": "import signal, sys, torch\ntorch.set_grad_enabled(False)\n"
+    "torch.backends.cudnn.benchmark = True\nsys.setprofile(lambda *given: None)\n"
+    "signal.signal(signal.SIGUSR1, lambda *given: None)\n" + TWICE,
 }
 # Module, and what is found in the reason.
 VIOLATING = {
@@ -46,17 +48,11 @@ VIOLATING = {
         "import torch\n\ndef run(x):\n    torch.topk = print\n    return 2 * x\n",
         "changes torch.topk",
     ),
-    "sets": ("import torch\ntorch.backends.cudnn.benchmark = True\n" + TWICE, "cudnn"),
     "thread": (
         "import threading, time\n\ndef late():\n    while True:\n        time.sleep(0.01)\n\n"
         "def run(x):\n    threading.Thread(target=late, daemon=True).start()\n    return 2 * x\n",
         "keeps a thread running",
     ),
-    "signal": (
-        "import signal\nsignal.signal(signal.SIGUSR1, lambda *given: None)\n" + TWICE,
-        "handlers of signals",
-    ),
-    "hook": ("import sys\nsys.setprofile(lambda *given: None)\n" + TWICE, "changes sys.setprofile"),
     "replaces": (
         "import os\nfrom pathlib import Path\n\ndef run(x):\n    own = Path(__file__).parent\n"
         "    (own / 'slow').write_text('def run(x):\\n    return 0 * x\\n')\n"
@@ -161,7 +157,7 @@ def test_one_violating_variant_of_each_kind_beside_five_honest_ones(
     result, folder, jobs = measured(tmp_path, monkeypatch, modules)
     reasons = {name: told in result.failures.get(name, "") for name, (_, told) in bad.items()}
     assert reasons == dict.fromkeys(bad, True), result.failures
-    assert set(result.failures) == set(bad)
+    assert set(result.failures) == set(bad), result.failures
     assert {name: checked(folder, name) for name in (*HONEST, "blamed")} == dict.fromkeys(
         (*HONEST, "blamed"), RIGHT
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 
 from workbench.cuda.compiler import arch_of
 from workbench.evidence.records import Environment
@@ -72,6 +73,8 @@ class OnCpu(TorchFunctionMode):
         options = dict(kwargs or {})
         if str(options.get("device", "")).startswith("cuda"):
             options["device"] = "cpu"
+        elif func in _device_constructors() and options.get("device") is None:
+            options["device"] = "cpu"  # whatever the default is that a module has set
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.to:

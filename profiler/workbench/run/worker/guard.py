@@ -15,14 +15,11 @@ from typing import Any
 import torch
 
 from workbench.errors import WorkbenchError
-from workbench.problems.given import same_draws
 from workbench.run.worker.event_log import BESIDE_HINT
 from workbench.run.worker.integrity import IntegritySnapshot, is_users
-from workbench.run.worker.lines import prepare
-from workbench.run.worker.process_settings import keep_precision, own_precision
+from workbench.run.worker.process_settings import keep_settings, load_own
 from workbench.run.worker.timing.timed_gpu import put_back_l2, set_aside_l2
 from workbench.study.sources import CODE
-from workbench.study.workspace import load_module
 
 
 class Tampered(WorkbenchError):
@@ -48,10 +45,8 @@ class Guard:
         }
 
     def load(self, path: Path, name: str) -> ModuleType:
-        prepare(path)
         self.replaced()
-        with same_draws(), own_precision(name):
-            module = load_module(path, name)
+        module = load_own(path, name)
         self.adopt(module)
         self.own = name
         return module
@@ -59,7 +54,7 @@ class Guard:
     def adopt(self, module: ModuleType) -> None:
         """A module of the user's, which no other may change from now on."""
         self.integrity.also(module)  # with its own functions, and then with those around them
-        keep_precision(module)
+        keep_settings(module)
         self.integrity.also(module)
 
     @contextmanager

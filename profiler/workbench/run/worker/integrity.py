@@ -1,9 +1,9 @@
 """Find what a variant's code has changed and may not, in the worker that it shares with others.
 
 Functions and classes of this package, of torch and of what clocks and draws, objects that measure,
-torch's settings, and what runs code later (hooks, signals, threads): they are noted before the
-first variant is loaded, compared after each has run, and put back, so that who changes them costs
-only itself. It is no defence against native code that writes memory.
+and threads: they are noted before the first variant is loaded, compared after each has run, and put
+back, so that who changes them costs only itself. It is no defence against native code that writes
+memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, Module
 from typing import Any
 
 import torch
-
-from workbench.run.worker.process_settings import SETTINGS
 
 # Those that may be loaded: this package's own are all protected.
 PROTECTED = (
@@ -69,7 +67,6 @@ class IntegritySnapshot:
         self._entries = {name: _things(module) for name, module in self._modules.items()}
         self._classes = {kind: dict(vars(kind)) for kind in _classes(self._modules)}
         self._code = {f: _body(f) for f in self._functions()}
-        self._settings = {s.name: s.value() for s in SETTINGS}
         self._names = {name: frozenset(vars(module)) for name, module in self._modules.items()}
         self._threads = set(sys._current_frames())
         self._callbacks = list(gc.callbacks)
@@ -115,7 +112,6 @@ class IntegritySnapshot:
         for change in list(self._changes()):
             with suppress(Exception):
                 change.restore()
-        self._settings = {s.name: s.value() for s in SETTINGS}
         self._threads = set(sys._current_frames())
         self.protect(*(owner for owner, _ in self._protected.values()))
 
@@ -131,7 +127,6 @@ class IntegritySnapshot:
         yield from self._changed_entries()
         yield from self._changed_classes()
         yield from self._changed_code()
-        yield from self._changed_settings()
         yield from self._changed_protected()
         yield from self._changed_hooks()
 
@@ -187,16 +182,6 @@ class IntegritySnapshot:
                 yield Alteration(
                     f"changes the code of {called}", partial(_put_body, function, body)
                 )
-
-    def _changed_settings(self) -> Iterator[Alteration]:
-        for setting in SETTINGS:
-            before, now = self._settings[setting.name], setting.value()
-            if now != before:
-                restore = partial(setting.write, before)
-                if isinstance(before, dict) and isinstance(now, dict):
-                    others = [k for k in before | now if before.get(k) != now.get(k)]
-                    before, now = ({k: d.get(k) for k in others} for d in (before, now))
-                yield Alteration(f"changes {setting.name} from {before} to {now}", restore)
 
     def _changed_hooks(self) -> Iterator[Alteration]:
         if gc.callbacks != self._callbacks:

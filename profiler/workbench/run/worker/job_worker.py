@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -60,24 +61,28 @@ class JobWorker:
         self.journal = journal
         self.folder = Path.cwd() / "kernels" / job.study
         study = self.folder / "study.py"
+        if job.on_cpu:
+            signal.signal(signal.SIGPROF, out_of_time)  # before any module has its own handlers
+        if job.waits:
+            os.environ.update(ENVIRONMENT)
+            import_libraries()
+        self.guard: Guard | None = None
         prepare(study)  # it may load what variants are made of
-        self.study = load_module(study, "workbench_study")
+        self.study = self.module(study, "workbench_study")
         check_study_module(study, self.study)
         add_shapes(self.study.shapes, job.derived)
-        self.guard: Guard | None = None
         self.loaded = 0
         self.failed: set[str] = set()
         self.neighbours: Neighbours | None = None
         self.reference: Callable[..., Any] | None = None
 
     def run(self) -> None:
-        phases = self.job.phases
         if self.job.on_cpu:
             self.load_reference()
             return self.each(Phase.CHECK, self.check_on_cpu)
         if self.job.waits:
             self.variants = wait_for_parent(self.folder, self.job)
-        if phases != (Phase.BUILD,) or not self.job.arch:  # for the GPU at hand
+        if not self.only_compiles:
             from workbench.run.worker.device import environment
 
             self.journal.write(DeviceFound(environment=environment()))
@@ -85,9 +90,9 @@ class JobWorker:
             self.guard.adopt(self.study)
             self.load_reference()
         self.each(Phase.BUILD, self.build)
-        if Phase.CHECK in phases:
+        if Phase.CHECK in self.job.phases:
             self.each(Phase.CHECK, self.check, self.job.known)
-        if Phase.CAPTURE in phases:
+        if Phase.CAPTURE in self.job.phases:
             self.each(Phase.CAPTURE, self.capture)
 
     def each(self, phase: Phase, work: Callable[[str], None], without: Sequence[str] = ()) -> None:
@@ -123,13 +128,27 @@ class JobWorker:
         if Phase.BUILD in self.job.phases:
             self.compile(name, kernels)
 
+    @property
+    def only_compiles(self) -> bool:
+        """Whether it calls nothing, and needs neither torch nor a GPU."""
+        return self.job.phases == (Phase.BUILD,) and bool(self.job.arch)
+
+    def module(self, path: Path, name: str) -> ModuleType:
+        if self.guard:
+            return self.guard.load(path, name)
+        if self.only_compiles:
+            return load_module(path, name)
+        from workbench.run.worker.process_settings import keep_settings, load_own
+
+        module = load_own(path, name)
+        return keep_settings(module) if self.job.on_cpu else module  # or the guard adopts it
+
     def load(self, name: str) -> Callable[..., Any]:
         """Return the variant's ``run``, of a module loaded anew that nothing has touched."""
         self.loaded += 1
         file, called = self.folder / f"{base_name(name)}.py", variant_module(self.loaded, name)
         with cuda.overridden(self.job.params.get(name, {})):
-            load = self.guard.load if self.guard else load_module
-            module = load(file, called)
+            module = self.module(file, called)
         if not callable(getattr(module, "run", None)):
             raise UsageError(
                 f"{file.name} defines no run()", hint="a variant is a module with run(...)"
@@ -194,7 +213,6 @@ class JobWorker:
         run = self.in_layout(name, self.load(name))
         if cuda.take_declared():
             raise EnvironmentLacks(CUDA_C, hint="`workbench build` compiles it without one")
-        signal.signal(signal.SIGPROF, out_of_time)
         for shape in self.job.check_shapes:
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             try:
@@ -227,8 +245,7 @@ class JobWorker:
             with suppress(Exception):  # its errors are reported where it is built
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
-                    load = self.guard.load if self.guard else load_module
-                    run = load(file, "workbench_reference").run
+                    run = self.module(file, "workbench_reference").run
                 self.reference = self.guard.unheard(run) if self.guard else run
             cuda.take_declared()
 
@@ -297,8 +314,6 @@ def guard_of(folder: Path, job: VariantsJob) -> Guard:
 
 def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
-    os.environ.update(ENVIRONMENT)
-    import_libraries()
     import_ahead(folder / name for names in job.sources.values() for name in names)
     return wait_for_turn()
 

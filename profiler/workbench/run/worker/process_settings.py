@@ -1,7 +1,5 @@
-"""Settings of torch and Python that hold for the whole process: how to read them, and how to put
-them back. In the worker.
-
-The precision of float32 belongs to the code that sets it: ``own_precision``.
+"""Settings of torch and Python that hold for the whole process, and yet belong to the module whose
+code sets them: they are in force while its functions run, and reach nobody else. In the worker.
 """
 
 from __future__ import annotations
@@ -12,135 +10,122 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
+from operator import is_
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from workbench.ncu.command import VARIANT_MODULE
+from workbench.problems.given import same_draws
+from workbench.run.worker.lines import prepare
+from workbench.study.workspace import load_module
 
 
-@dataclass(frozen=True)
-class ProcessSetting:
-    """One of torch's or Python's, for the whole process."""
+class ProcessSetting(NamedTuple):
+    """``read`` may raise what torch raises; ``write`` takes what was read."""
 
-    name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
 
-    def value(self) -> Any:
-        """The setting as it is now; the name of the error where torch refuses to read it."""
-        try:
-            return self.read()
-        except Exception as error:
-            return type(error).__name__
+
+FLAGS = (  # of torch._C: how each is read, and how it is written
+    *(
+        (f"_get_{name}", f"_set_{name}")
+        for name in (
+            *("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic"),
+            "cublas_allow_fp16_reduced_precision_reduction",
+            "cublas_allow_bf16_reduced_precision_reduction",
+            "cublas_allow_fp16_accumulation",
+            "math_sdp_allow_fp16_bf16_reduction",
+            *("blas_preferred_backend", "linalg_preferred_backend", "sdp_priority_order"),
+            "deterministic_fill_uninitialized_memory",
+        )
+    ),
+    *(
+        (f"_get_{kind}_sdp_enabled", f"_set_sdp_use_{kind}")
+        for kind in ("flash", "mem_efficient", "math", "cudnn")
+    ),
+    ("is_grad_enabled", "_set_grad_enabled"),
+    ("is_anomaly_enabled", "set_anomaly_enabled"),
+)
 
 
-def _attribute(path: str) -> ProcessSetting:
-    """A flag that is an attribute: ``torch.backends.cudnn.enabled``."""
-    owner, _, name = path.rpartition(".")
-    parts = owner.split(".")
-
-    def find() -> Any:
-        value: Any = import_module(parts[0])
-        for part in parts[1:]:
-            value = getattr(value, part)
-        return value
-
+def _flag(reader: str, writer: str) -> ProcessSetting:
+    write = getattr(torch._C, writer)
     return ProcessSetting(
-        path, lambda: getattr(find(), name), lambda value: setattr(find(), name, value)
+        getattr(torch._C, reader),
+        lambda value: write(*value) if isinstance(value, tuple) else write(value),
     )
 
 
 # torch has two ways to set the precision of float32. It refuses to read by the older one what was
 # set by the newer (``fp32_precision``), of which releases before 2.9 have none.
-OLDER: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
-    "torch.get_float32_matmul_precision": (
-        torch.get_float32_matmul_precision,
-        torch.set_float32_matmul_precision,
-    ),
-    "torch.backends.cudnn.allow_tf32": (
-        torch._C._get_cudnn_allow_tf32,
-        torch._C._set_cudnn_allow_tf32,
-    ),
-}
+OLDER: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32),
+)
 HAS_NEWER = hasattr(torch._C, "_get_fp32_precision_getter")
 NEWER = [("generic", "all")] + [
     (backend, operation)
     for backend in ("cuda", "mkldnn")
     for operation in ("all", "matmul", "conv", "rnn")
 ]
-Precision = dict[str, object]
 
 
-def _precision() -> Precision:
-    """Read the settings of precision, without what torch refuses to read."""
-    settings: Precision = {}
-    for name, (read, _) in OLDER.items():
-        with suppress(RuntimeError):
-            settings[name] = read()
-    for backend, operation in NEWER if HAS_NEWER else ():
-        value = torch._C._get_fp32_precision_getter(backend, operation)
-        settings[f"fp32_precision of {backend} {operation}"] = value
-    return settings
+def _precision() -> tuple[Any, ...]:
+    """None for what torch refuses to read."""
+    values: list[Any] = []
+    for read, _ in OLDER:
+        try:
+            values.append(read())
+        except RuntimeError:
+            values.append(None)
+    newer = NEWER if HAS_NEWER else ()
+    return (*values, *(torch._C._get_fp32_precision_getter(*place) for place in newer))
 
 
-def _set_precision(before: Precision) -> None:
-    now = _precision()
-    for name, (_, write) in OLDER.items():
-        if name in before and before[name] != now.get(name):
-            write(before[name])
+def _set_precision(wanted: tuple[Any, ...]) -> None:
+    for (_, write), value, now in zip(OLDER, wanted, _precision(), strict=False):
+        if value is not None and value != now:
+            write(value)
     # The older way has set these too.
-    for backend, operation in NEWER if HAS_NEWER else ():
-        value = str(before[f"fp32_precision of {backend} {operation}"])
-        torch._C._set_fp32_precision_setter(backend, operation, value)
+    for place, value in zip(NEWER, wanted[len(OLDER) :], strict=False):
+        torch._C._set_fp32_precision_setter(*place, value)
 
 
-PRECISION = ProcessSetting("torch's float32 precision", _precision, _set_precision)
-LOADED = re.compile(rf"^{VARIANT_MODULE}_\d+_")
-_own: dict[str, object] = {}  # the precision that the code of a module has set
+def _default_device() -> torch.device | None:
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context.device if context is not None else None
 
 
-@contextmanager
-def own_precision(module: str) -> Iterator[None]:
-    """The float32 precision inside is the one that the code of a module has set, and what it sets
-    inside is no other's: as in a process of its own. A variant's modules, loaded anew, are one.
-    """
-    name, before = LOADED.sub("", module), PRECISION.value()
-    if _own.get(name, before) != before:
-        PRECISION.write(_own[name])
-    try:
-        yield
-    finally:
-        _own[name] = PRECISION.value()
-        if _own[name] != before:
-            PRECISION.write(before)
+def _modes(kind: str, *which: None) -> ProcessSetting:
+    """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
+    depth = getattr(torch._C, f"_len_torch_{kind}_stack")
+    leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
+
+    def cut(before: int) -> None:
+        while depth() > before:
+            leave(*which)
+
+    return ProcessSetting(depth, cut)
 
 
-def keep_precision(module: ModuleType) -> None:
-    """The functions of a variant or a study have the float32 precision that their code sets."""
-
-    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
-            with own_precision(module.__name__):
-                return function(*arguments, **named)
-
-        return called
-
-    for name in ("run", "inputs", "reference", "exact", "plain", "accepts"):
-        if callable(function := getattr(module, name, None)):
-            setattr(module, name, kept(function))
+SIGNALS = sorted(signal.valid_signals())
+GET_HANDLER: Callable[[int], Any] = import_module(
+    "_signal"
+).getsignal  # without enums: 50 x as fast
 
 
-def _signals() -> dict[int, Any]:
-    return {int(each): signal.getsignal(each) for each in signal.valid_signals()}
+def _handlers() -> tuple[Any, ...]:
+    return tuple(map(GET_HANDLER, SIGNALS))
 
 
-def _set_signals(before: dict[int, Any]) -> None:
-    for number, handler in before.items():
-        if handler is not None and signal.getsignal(number) is not handler:
+def _set_handlers(wanted: tuple[Any, ...]) -> None:
+    for number, handler, now in zip(SIGNALS, wanted, _handlers(), strict=True):
+        if handler is not now:
             signal.signal(number, handler)
 
 
@@ -161,61 +146,122 @@ MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
 TOOLS = range(6)
 
 
-def _tools() -> tuple[str | None, ...]:
-    return tuple(MONITORING.get_tool(tool) for tool in TOOLS) if MONITORING else ()
+def _tools() -> tuple[bool, ...]:
+    return tuple(MONITORING.get_tool(tool) is not None for tool in TOOLS) if MONITORING else ()
 
 
-def _free_tools(before: tuple[str | None, ...]) -> None:
-    for tool, name in enumerate(before):
-        if name is None and MONITORING.get_tool(tool) is not None:
+def _free_tools(before: tuple[bool, ...]) -> None:
+    for tool, was_used in enumerate(before):
+        if not was_used and MONITORING.get_tool(tool) is not None:
+            MONITORING.set_events(tool, 0)
+            for event in filter(None, vars(MONITORING.events).values()):
+                with suppress(ValueError):  # two events in one
+                    MONITORING.register_callback(tool, event, None)
             MONITORING.free_tool_id(tool)
 
 
-def _modes(kind: str) -> ProcessSetting:
-    """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
-    depth = getattr(torch._C, f"_len_torch_{kind}_stack")
-    leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
-
-    def cut(before: int) -> None:
-        while depth() > before:
-            leave()
-
-    return ProcessSetting(f"torch's stack of {kind} modes", depth, cut)
-
-
+# Hooks first: as soon as a module's code has returned, nothing calls them.
 SETTINGS = (
-    *map(
-        _attribute,
-        (
-            "torch.backends.cudnn.enabled",
-            "torch.backends.cudnn.benchmark",
-            "torch.backends.cudnn.deterministic",
-            "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
-            "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
-        ),
-    ),
-    *(
-        ProcessSetting(
-            f"torch.backends.cuda.{kind}_sdp_enabled",
-            getattr(torch.backends.cuda, f"{kind}_sdp_enabled"),
-            getattr(torch.backends.cuda, f"enable_{kind}_sdp"),
-        )
-        for kind in ("flash", "mem_efficient", "math", "cudnn")
-    ),
-    PRECISION,
-    ProcessSetting("torch.get_default_dtype", torch.get_default_dtype, torch.set_default_dtype),
+    ProcessSetting(sys.gettrace, sys.settrace),
+    ProcessSetting(sys.getprofile, sys.setprofile),
+    ProcessSetting(threading.gettrace, threading.settrace),
+    ProcessSetting(threading.getprofile, threading.setprofile),
+    ProcessSetting(_tools, _free_tools),
+    ProcessSetting(_timers, _stop_timers),
+    ProcessSetting(_handlers, _set_handlers),
+    *(_flag(*names) for names in FLAGS if all(hasattr(torch._C, name) for name in names)),
+    ProcessSetting(_precision, _set_precision),
+    ProcessSetting(torch.get_default_dtype, torch.set_default_dtype),
     ProcessSetting(
-        "torch.are_deterministic_algorithms_enabled",
-        torch.are_deterministic_algorithms_enabled,
-        torch.use_deterministic_algorithms,
+        lambda: (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
     ),
-    ProcessSetting("torch.is_grad_enabled", torch.is_grad_enabled, torch._C._set_grad_enabled),
-    *map(_modes, ("function", "dispatch")),
-    ProcessSetting("sys.settrace", sys.gettrace, sys.settrace),
-    ProcessSetting("sys.setprofile", sys.getprofile, sys.setprofile),
-    ProcessSetting("threading.settrace", threading.gettrace, threading.settrace),
-    ProcessSetting("threading.setprofile", threading.getprofile, threading.setprofile),
-    ProcessSetting("the tools of sys.monitoring", _tools, _free_tools),
-    ProcessSetting("the handlers of signals", _signals, _set_signals),
-    ProcessSetting("the timers of signals", _timers, _stop_timers),
+    ProcessSetting(_default_device, torch.set_default_device),
+    _modes("function"),
+    _modes("dispatch", None),
 )
+UNREADABLE = object()
+
+
+def _value(setting: ProcessSetting) -> Any:
+    try:
+        return setting.read()
+    except Exception:
+        return UNREADABLE
+
+
+def _put(place: int, value: Any) -> None:
+    if value is not UNREADABLE:
+        with suppress(Exception):
+            SETTINGS[place].write(value)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Functions by identity: how a user's object compares is the user's code."""
+    if type(one) is type(other) is tuple and len(one) == len(other):
+        return all(map(is_, one, other)) or all(map(_is_same, one, other))
+    return one is other or not (callable(one) or callable(other) or one != other)
+
+
+LOADED = re.compile(rf"^{VARIANT_MODULE}_\d+_")
+_own: dict[str, dict[int, Any]] = {}  # what the code of each module has set, by place in SETTINGS
+_inside = False
+
+
+@contextmanager
+def own_settings(module: str) -> Iterator[dict[int, Any]]:
+    """The settings inside are those that the code of a module has set, and what it sets inside is
+    no other's: as in a process of its own. A variant's modules, loaded anew, are one. Timers, modes
+    and tools of monitoring end here.
+    """
+    global _inside
+    own = _own.setdefault(LOADED.sub("", module), {})
+    if _inside:
+        yield own
+        return
+    before = [*map(_value, SETTINGS)]
+    at_start = before.copy()
+    for place, value in own.items():
+        at_start[place] = value
+        _put(place, value)
+    _inside = True
+    try:
+        yield own
+    finally:
+        for place, setting in enumerate(SETTINGS):
+            now = _value(setting)
+            if now is before[place] is at_start[place]:
+                continue
+            if not _is_same(now, before[place]):
+                _put(place, before[place])
+            if not _is_same(now, at_start[place]):
+                own[place] = now
+        _inside = False
+
+
+def load_own(path: Path, name: str) -> ModuleType:
+    """Load a module anew, with its own settings, and the same random numbers at every load."""
+    prepare(path)
+    with same_draws(), own_settings(name):
+        return load_module(path, name)
+
+
+def keep_settings(module: ModuleType) -> ModuleType:
+    """The functions of a variant or a study have the settings that their code makes."""
+
+    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            with own_settings(module.__name__):
+                return function(*arguments, **named)
+
+        return called
+
+    for name in ("run", "inputs", "reference", "exact", "plain", "accepts"):
+        if callable(function := getattr(module, name, None)):
+            setattr(module, name, kept(function))
+    if kinds := getattr(module, "adversarial", None):
+        vars(module)["adversarial"] = {name: kept(kind) for name, kind in kinds.items()}
+    return module

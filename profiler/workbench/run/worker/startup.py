@@ -138,13 +138,14 @@ def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
         Such changes are put back.
     """
     from workbench.run.worker.integrity import IntegritySnapshot
+    from workbench.run.worker.process_settings import own_settings
 
     before, snapshot = threads(), IntegritySnapshot()
-    with answers_without_driver(gpus):
+    with answers_without_driver(gpus), own_settings("imported ahead") as changed_settings:
         for name in imported_by(sources):
             with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
-    is_whole = not snapshot.changed()
+    is_whole = not (snapshot.changed() or changed_settings)
     snapshot.restore()
     return is_whole and threads() == before and not is_driver_in_use()
 

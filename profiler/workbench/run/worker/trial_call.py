@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
-from workbench.problems.given import Dotted, afterwards, larger, same_draws, without
+from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
@@ -40,12 +40,10 @@ from workbench.run.worker.deviation import (
 )
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_users_words
-from workbench.run.worker.lines import prepare
 from workbench.run.worker.output import refuse_lazy
-from workbench.run.worker.process_settings import keep_precision, own_precision
+from workbench.run.worker.process_settings import keep_settings, load_own
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
-from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
@@ -394,11 +392,7 @@ class TrialRun:
 
     def module(self, file: str, name: str) -> ModuleType:
         """A module of the study, loaded anew."""
-        prepare(self.folder / file)
-        with same_draws(), own_precision(name):
-            module = load_module(self.folder / file, name)
-        keep_precision(module)
-        return module
+        return keep_settings(load_own(self.folder / file, name))
 
     def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
         """Note what a call at a shape must move. With indices among the inputs not all need be
