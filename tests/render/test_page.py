@@ -32,6 +32,7 @@ from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report
 from workbench.render.document.limits import GUIDE
+from workbench.render.document.phrases import brief_shape
 from workbench.render.document.variant import figure_value
 from workbench.render.numbers import factor, interval, speed
 from workbench.render.numbers import number as digits
@@ -270,7 +271,7 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
         if row.against_parent_at:
             made = not_none(row.against_parent).decomposition
             assert made is not None
-            names = [f"{name} at {row.against_parent_at}" for name in names]
+            names = [f"{name} at {brief_shape(row.against_parent_at, found)}" for name in names]
             durations = sources.diffs[row.variant].durations
             assert durations == pytest.approx((made.microseconds_before, made.microseconds_after))
         assert all(file["heat"] == names for file in data["diffs"][row.variant])
@@ -291,7 +292,7 @@ def test_the_lines_of_a_step_cost_what_they_do_where_it_is_judged() -> None:
         ),
         key=lambda each: each[1].share or 0,
     )
-    name = f"fix14 at {judged_elsewhere.against_parent_at}"
+    name = f"fix14 at {brief_shape(judged_elsewhere.against_parent_at, found)}"
     shown = data["heat"][name]["fix14.cu"][str(line)]
     assert sum(share for _, share in shown[0]) == pytest.approx(cost.share, abs=1e-4)
 
@@ -337,10 +338,11 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
     }
     data = outline(found, Sources(sides, diffs)).data
     assert data["sources"]["common.cuh"] == "int a;\n"
-    assert data["sources"][header] == "int b;\n"
+    other = "common.cuh (fix2)"
+    assert data["sources"][other] == "int b;\n"
     pairs = {name: [(d["before"], d["after"]) for d in data["diffs"][name]] for name in diffs}
     assert not any("common.cuh" in pair for pair in pairs["fix1"])
-    assert ("common.cuh", header) in pairs["fix2"]
+    assert ("common.cuh", other) in pairs["fix2"]
     module = virtual_name("attention", "fix2.py")
     sides["fix2"] = dataclasses.replace(sides["fix2"], texts={module: sides["fix2"].texts[module]})
     words = outline(found, Sources(sides, {})).words

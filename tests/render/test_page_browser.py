@@ -349,8 +349,8 @@ def test_diff_shows_every_line_once_its_gaps_are_open(desk: Desk) -> None:
 def test_a_diff_says_at_which_shape_its_stalls_are(desk: Desk) -> None:
     page = desk.open(pages.recorded_page(), hash_="#fix14")
     diff = page.locator('[data-diff=fix14] [aria-label="Diff of fix14, fix13.cu to fix14.cu"]')
-    expect(diff.locator("thead")).to_contain_text("fix13 at b4h16s2048d64")
-    expect(diff.locator("thead")).to_contain_text("fix14 at b4h16s2048d64")
+    expect(diff.locator("thead")).to_contain_text("fix13 at S=2048")
+    expect(diff.locator("thead")).to_contain_text("fix14 at S=2048")
     expect(diff.locator("td.heat .strip").first).to_be_attached()
 
 

@@ -180,12 +180,12 @@ def test_bottlenecks_of_the_baseline_are_on_the_page() -> None:
 
     text = page(ablation(1))
     assert "1. **Long Scoreboard Stalls**: " in text
-    assert "NVIDIA estimates 75 % (global); hottest line `baseline.cu:30`, 71 %" in text
+    assert "NVIDIA estimates 75 % of the runtime; hottest line `baseline.cu:30`, 71 %" in text
     assert "`baseline.cu:30`, 71 % of its long scoreboard samples" in text
     assert "/workbench/kernels" not in text
     local = dataclasses.replace(bottleneck(), scope="local", hot_line=None)
     text = page(with_row(ablation(0), "baseline", bottlenecks=(local,)))
-    assert "NVIDIA estimates 75 % (local)" in text
+    assert "NVIDIA estimates 75 % of the part that the rule covers" in text
     assert "hottest line" not in text.split("## Limits of the fastest reference")[0]
 
 

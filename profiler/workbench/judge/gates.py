@@ -915,11 +915,8 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
         absent = f"{reference} alone: not collected"
         why = finding("interference.not_alone", absent, reference=reference)
         return Gate(INTERFERENCE, GateState.OPEN, why)
-    if beside.is_disturbed:
-        return Gate(INTERFERENCE, GateState.FAILED, beside.disturbed())
-    if beside.is_off:
-        return Gate(INTERFERENCE, GateState.OPEN, beside.finding("interference.uncertain"))
-    return Gate(INTERFERENCE, GateState.PASSED, beside.finding("interference.undisturbed"))
+    state = GateState.OPEN if beside.is_off else GateState.PASSED
+    return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
 
 
 Views = Mapping[str, "View"]  # by shape

@@ -339,7 +339,10 @@ class Ablation:
 
     @property
     def base(self) -> str:
-        """The level of memory that the points' roofs are over, by most of them."""
+        """The level of memory that inputs come from, by most points; DRAM if L2 is too small."""
+        room = self.environment.l2_bytes
+        if self.work and room and self.work.bytes > room:
+            return DRAM
         bases = Counter(row.roofline.base for row in self.everything if row.roofline)
         return bases.most_common(1)[0][0] if bases else DRAM
 

@@ -444,9 +444,12 @@ class Interference:
             shape=shape,
         )
 
-    def disturbed(self, shape: str = "") -> Finding:
-        """Why no ratio over the reference counts."""
-        code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
+    def said(self, shape: str = "") -> Finding:
+        """Whether the reference takes as long beside the steps; if not, no ratio over it counts."""
+        if self.is_disturbed:
+            code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
+            return self.finding(code, shape)
+        code = "interference.uncertain" if self.is_off else "interference.undisturbed"
         return self.finding(code, shape)
 
 
@@ -648,7 +651,7 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
                 high=high,
             )
     if facts.interference is not None and facts.interference.is_disturbed:
-        yield facts.interference.disturbed(shape)
+        yield facts.interference.said(shape)
 
 
 def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.launches import SIDES, Details, PairRead
+from workbench.render.document.limits import meanings
 from workbench.render.numbers import microseconds, times
 from workbench.render.page import PageContent, StepDiff
 
@@ -82,7 +83,7 @@ def diff_page(
         changes[name] = StepDiff(both.lines, (names[0], name))
         figures = {side: one.details.figures for side, one in own.items()}
         drawn = [memory_chart(f"memory-{key}", after.name, figures)]
-        if shown := stalls_of(both.comparison):
+        if shown := stalls_of(both.comparison, SIDES):
             drawn.insert(0, stall_pair(f"stall-time-{key}", after.name, shown))
         launched = LaunchPair(both.before.launch, both.after.launch, BY_HAND)
         rest = pair.kernels(launched, both, SIDES, source=True).blocks
@@ -125,10 +126,11 @@ def _page(
     """``total`` kernels or pairs, of which those with the most time are ``steps``."""
     roofline = _roofline(reports[-1].name, kernels)
     left = [paragraph(f"The {MOST} with the most time are shown.")] if total > len(steps) else []
+    meant = meanings(each.details.stalls for each in kernels.values())
     sections = (
         Section("result", (), tuple(head)),
         Section("launches", words("Launches"), (*table, roofline.block)),
-        Section("kernels", words("Kernels: limits, memory, stalls"), (*left, *steps)),
+        Section("kernels", words("Kernels: limits, memory, stalls"), (*left, *meant, *steps)),
     )
     return PageContent(
         "workbench diff" if len(reports) > 1 else "workbench show",

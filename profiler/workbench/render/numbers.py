@@ -16,6 +16,7 @@ LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one",
 NEAR_ONE = 1.1  # up to which a ratio is reported to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 WHOLE = ("block", "register", "thread", "inst", "sample")
+FLOORS = {"%": 0.05, "% of peak": 0.05, "GB/s": 0.5, "MB": 0.1}  # what is less is noise
 SCALES = ((1e9, " G"), (1e6, " M"), (1e4, " k"))
 
 
@@ -42,12 +43,10 @@ def count(x: float | None) -> str:
     return f"{x:,.0f}" if x == round(x) else number(x)
 
 
-def quantity(x: float | None, unit: str, floor: float = 0.0) -> str:
-    """A figure in its unit, which the text repeats only where it scales it; see ``unit_shown``.
-    Below its ``floor`` a figure is noise, and no digits of it are shown.
-    """
-    if x is not None and 0 < x < floor:
-        return f"<{number(floor, 1)}"
+def quantity(x: float | None, unit: str) -> str:
+    """A figure in its unit, which the text repeats only where it scales it; see ``unit_shown``."""
+    if x is not None and 0 < x < FLOORS.get(unit, 0.0):
+        return f"<{number(FLOORS[unit], 1)}"
     if unit == COUNTS and x is not None:
         return count(round(x * 1e6, 6))
     return count(x) if unit in WHOLE else number(x)
@@ -61,6 +60,11 @@ def unit_shown(unit: str) -> str:
 def with_unit(label: str, unit: str) -> str:
     unit = unit_shown(unit)
     return f"{label} ({unit})" if unit else label
+
+
+def within(label: str) -> str:
+    """A label inside a sentence: without its capital, unless that is of an acronym as in ``L2``."""
+    return label[:1].lower() + label[1:] if label[1:2].islower() else label
 
 
 def percent(share: float | None) -> str:
@@ -88,9 +92,10 @@ def fine(x: float) -> str:
     return f"{number(x, 4)}x" if 1 < x < NEAR_ONE else factor(x)
 
 
-def times(before: float | None, after: float | None) -> str:
-    """How many times ``before`` goes into ``after``; a dash where there is no saying."""
-    return factor(after / before) if before and after else NONE
+def times(before: float | None, after: float | None, unit: str = "") -> str:
+    """How many times ``before`` goes into ``after``; a dash for zero and for noise."""
+    known = before and after and min(before, after) >= FLOORS.get(unit, 0.0)
+    return factor(after / before) if before and after and known else NONE
 
 
 def ratio(value: Ratio | None) -> str:

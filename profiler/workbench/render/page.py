@@ -49,8 +49,8 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.phrases import kind, table_size
-from workbench.render.document.variant import figure_value
+from workbench.render.document.phrases import brief_shape, kind, table_size
+from workbench.render.document.variant import figure_value, marked
 from workbench.render.numbers import harmless, percent, with_unit
 from workbench.render.templates import rendered
 from workbench.study.sources import VIRTUAL_ROOT
@@ -106,7 +106,9 @@ def render_page(
         row.variant: StepDiff(
             sources.diffs[row.variant],
             (row.step.parent, row.variant),
-            row.against_parent_at if row.variant in sources.elsewhere else "",
+            brief_shape(row.against_parent_at, ablation)
+            if row.variant in sources.elsewhere
+            else "",
             sources.elsewhere.get(row.variant, ()),
         )
         for row in ablation.rows
@@ -209,7 +211,7 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
     columns.append(field("metric", "ncu metric", lambda figure: figure.metric))
     title = words("Every figure, side by side")
     shown = table("figures", columns, known.values(), key=lambda figure: figure.id)
-    return [Section("figures", title, (shown,))]
+    return [Section("figures", title, (shown, *marked(*figures.values())))]
 
 
 def _data(content: PageContent, files: PageFiles) -> dict[str, object]:
@@ -266,7 +268,7 @@ class PageFiles:
         for variant, side in sides.items():
             for file in shown(side):
                 text = side.texts[file]
-                choices = (base(file), file, f"{file} ({variant})")
+                choices = (base(file), f"{base(file)} ({variant})", file, f"{file} ({variant})")
                 free = next(
                     name
                     for name in choices

@@ -13,7 +13,7 @@ from workbench.render.chart.stalls import Pair, draw, pair, stall_time
 from workbench.render.chart.svg import Drawing
 from workbench.render.chart.time_charts import over_sizes, step_times
 from workbench.render.document.captions import SIZES, caption_of
-from workbench.render.document.phrases import table_size
+from workbench.render.document.phrases import compared, table_size
 from workbench.render.document.step import memory_of, step_chart
 
 MEMORY = (
@@ -53,7 +53,7 @@ def page_charts(ablation: Ablation) -> list[Drawing]:
     """Return those of the report, and the stall time and the memory chart of each step."""
     about, drawn = f"{_where(ablation)}; µs under ncu", charts(ablation)
     for row in ablation.rows:
-        if shown := pair(row.against_parent):
+        if shown := pair(row.against_parent, compared(row, ablation)):
             drawn.append(stall_pair(step_chart(row.variant), about, shown))
         if row.figures:
             drawn.append(memory_chart(memory_of(row.variant), about, {row.variant: row.figures}))

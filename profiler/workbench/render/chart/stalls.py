@@ -11,6 +11,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.ladder import Ablation, Row
 from workbench.render.chart import svg
 from workbench.render.document.limits import stall_words
+from workbench.render.document.phrases import compared
 from workbench.render.numbers import factor, number
 
 NAMES, NUMBER = 260.0, svg.SMALL  # the most that names take, and the size of numbers
@@ -43,12 +44,11 @@ class Pair(NamedTuple):
         return f"{number(before)} µs", f"{number(after)} µs, {factor(before / after)}"
 
 
-def pair(sides: Comparison | None) -> list[Pair]:
+def pair(sides: Comparison | None, names: tuple[str, str]) -> list[Pair]:
     """Return one, or none where there are no samples."""
     if sides is None or not (every := sides.stall_microseconds):
         return []
-    times = {t.reason: t.before for t in every}, {t.reason: t.after for t in every}
-    return [Pair((sides.before, sides.after), times)]
+    return [Pair(names, ({t.reason: t.before for t in every}, {t.reason: t.after for t in every}))]
 
 
 def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -56,7 +56,7 @@ def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
     shown: list[Pair] = []
     missing: list[Row] = []
     for row in ablation.path or ablation.rows:
-        shown += (drawn := pair(row.against_parent))
+        shown += (drawn := pair(row.against_parent, compared(row, ablation)))
         missing += [row] * bool(row.step and row.step.parent and not drawn)
     if not shown:
         return canvas.missing(missing, canvas.instead("stall samples not collected"))

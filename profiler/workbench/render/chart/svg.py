@@ -29,7 +29,7 @@ WIDTH, PHONE = 920.0, 350.0  # of a chart, and of its variant for a phone
 EDGE = 8.0  # what the sides of a chart keep free
 TEXT, SMALL = 12.0, 11.0  # sizes of text
 # Advances of DejaVu Sans in em; the sans-serifs that stand in for it are narrower.
-NARROW, BROAD, BOLD = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@"), 1.1
+NARROW, BROAD, BOLD = frozenset("fijlrt.,:;|'()[] "), frozenset("mwMW%@=+"), 1.12
 TITLE, LINE = 16.0, 16.0  # the size of a file's title, and the height of a line below it
 
 
@@ -60,6 +60,8 @@ PALETTE: Mapping[str, Shades] = {
     "step": Shades("#0068b0", "#58a6ff"),
     "reference": Shades("#8a5a00", "#e3a008"),
     "rejected": Shades("#c24e00", "#ff8a4c"),
+    "violet": Shades("#6a3d9a", "#b08cf0"),
+    "umber": Shades("#8c510a", "#c99558"),
     **{name: Shades(colour, colour) for name, colour in SERIES.items()},
 }
 
@@ -313,9 +315,10 @@ class Canvas(list[str]):
         for tick, word in ticks:
             x, half = axis.at(tick), text_width(word, SMALL) / 2 + 2
             self.line(((x, top), (x, bottom)), GRID)
-            if x - half > free and x + half < self.width + 3:
-                self.text((x, bottom + 16), word, SMALL, "muted", "middle")
-                free = x + half
+            middle = min(x, self.width - half)
+            if middle - half > free:
+                self.text((middle, bottom + 16), word, SMALL, "muted", "middle")
+                free = middle + half
 
     def instead(self, words: str) -> float:
         """Write in place of a chart what was not collected; return where that ends."""

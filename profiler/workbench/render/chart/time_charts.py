@@ -17,8 +17,8 @@ from workbench.words import Verdict
 
 PATH, REFERENCE = svg.Stroke("step", 1.5), svg.Stroke("reference", 1.2, "5 3")
 GAP, ROW, LINE = 8.0, 24.0, 15.0  # beside a column, a step, and the name of a reference
-NAMES, CHANGES, TICKS = 230.0, 290.0, 6  # the most of each
-COLOURS = ("vermilion", "green", "pink", "orange", "purple", "brown", "grey")
+NAMES, CHANGES, TICKS = 300.0, 290.0, 6  # the most of each
+COLOURS = ("vermilion", "green", "pink", "orange", "violet", "umber", "grey")
 LOOKS = [svg.Sign("diamond", colour, size=11) for colour in COLOURS]
 
 

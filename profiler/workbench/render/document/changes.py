@@ -42,6 +42,7 @@ from workbench.render.document.blocks import (
 from workbench.render.document.limits import stall_words
 from workbench.render.document.phrases import (
     brief_shape,
+    compared,
     has_same_speed,
     judged,
     kind,
@@ -62,7 +63,9 @@ from workbench.render.numbers import (
     percent,
     quantity,
     times,
+    unit_shown,
     with_unit,
+    within,
 )
 from workbench.words import ABSENT, NONE, Verdict
 
@@ -119,7 +122,7 @@ def evidence(pair: Comparison, names: tuple[str, str]) -> Table:
         field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
         numeric("before", names[0], lambda c: quantity_cell(c.before, c.unit)),
         numeric("after", names[1], lambda c: quantity_cell(c.after, c.unit)),
-        numeric("factor", "factor", lambda c: times(c.before, c.after)),
+        numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
         field("metric", "metric", lambda c: code(c.metric)),
     ]
     return table("counters", fields, [*counters(pair), *stalls(pair)], key=lambda c: c.label)
@@ -194,8 +197,7 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
     if row.judged_at and not at:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
     yield paragraph(strong("Why."), f" {why.equation(parts)}, {why.durations(parts)}{other}.")
-    place = f" at {brief_shape(at, ablation)}" if at else ""
-    yield evidence(pair, (f"{parent_of(row)}{place}", f"{row.variant}{place}"))
+    yield evidence(pair, compared(row, ablation))
     if pair.largest_changes.launch:
         yield paragraph(f"Launch: {why.launch(pair)}.")
 
@@ -330,10 +332,9 @@ def _lesson(row: Row) -> Iterator[Block]:
 
 
 def _prediction(outcome: PredictionOutcome) -> str:
-    label = outcome.label[:1].lower() + outcome.label[1:]
     came = ABSENT
     if outcome.after is not None:
-        came = f"{quantity(outcome.after, outcome.unit)} {outcome.unit}".strip()
+        came = f"{quantity(outcome.after, outcome.unit)} {unit_shown(outcome.unit)}".strip()
         if outcome.before and outcome.expected.endswith("x"):
             came = factor(outcome.after / outcome.before)
-    return f"{label} {outcome.expected}: {came}, {outcome.result}"
+    return f"{within(outcome.label)} {outcome.expected}: {came}, {outcome.result}"

@@ -20,7 +20,7 @@ from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, changes, limits, step
+from workbench.render.document import advice, changes, limits, step, timings
 from workbench.render.document import result as said
 from workbench.render.document.blocks import (
     Block,
@@ -39,6 +39,7 @@ from workbench.render.document.blocks import (
     joined,
     line,
     numeric,
+    only,
     paragraph,
     paragraphs,
     table,
@@ -145,12 +146,10 @@ def _fastest(ablation: Ablation) -> Iterator[Block]:
     if row is None:
         yield paragraph(f"Time of a reference: {ABSENT}.")
         return
-    limit = f"{row.title or row.variant} takes {took(row)}. By its own capture: "
-    if not row.bottlenecks:
-        yield paragraph(f"{limit}{ABSENT}.")
-        return
-    yield paragraph(limit)
-    yield limits.bullets(row.bottlenecks[:3])
+    title = f" ({row.title})" * bool(row.title)
+    absent = "" if row.bottlenecks else f" {ABSENT}."
+    yield paragraph(code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}")
+    yield from [limits.bullets(row.bottlenecks[:3])] * bool(row.bottlenecks)
 
 
 def facts(ablation: Ablation) -> dict[str, str]:
@@ -167,7 +166,8 @@ def _ladder(ablation: Ablation) -> list[Block]:
     """The rows of a screen, and the references."""
     rows, _ = fitted(ablation)
     table = ladder_table(ablation, Where.REPORT, rows)
-    shown: list[Block] = [_chart("times", ablation), table]
+    first, *others, changed = (column.key for column in table.columns)
+    shown: list[Block] = [_chart("times", ablation), only(table, [first, changed, *others])]
     if ablation.references:
         known = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
         named = [line(code(row.variant), f" {took(row)}") for row in known]
@@ -194,7 +194,8 @@ def _limits(ablation: Ablation) -> tuple[Block, ...]:
         table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
         shown = [paragraph(note), table]
-    return (*shown, _chart("stall-time", ablation), *limits.meanings(ablation.path))
+    meant = limits.meanings(row.stalls for row in ablation.path)
+    return (*shown, _chart("stall-time", ablation), *meant)
 
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
@@ -213,15 +214,9 @@ def _baseline(ablation: Ablation) -> tuple[Section, ...]:
     title = line(code(row.variant), ": where it loses its time")
     blocks: tuple[Block, ...] = (paragraph(f"Bottlenecks of the baseline: {ABSENT}."),)
     if row.bottlenecks:
-        note = (
-            "Estimates are upper bounds by ncu's rules, of the whole runtime (global) or of the "
-            "part that a rule covers (local). They overlap and do not add up."
-        )
-        blocks = (
-            limits.bullets(row.bottlenecks),
-            *limits.no_lines(row.no_source_lines),
-            paragraph(note),
-        )
+        note = paragraph("Estimates are upper bounds by ncu's rules. They overlap.")
+        absent = limits.no_lines(row.no_source_lines)
+        blocks = (limits.bullets(row.bottlenecks), *absent, note)
     key, word = anchor(row.variant), verdict(row)
     return (Section(key, title, blocks, Marking.BASELINE, row.variant, word),)
 
@@ -251,7 +246,7 @@ def method(ablation: Ablation) -> list[Block]:
         ),
         words(_timing(ablation.timing)),
         words(_regimes(ablation.timing)),
-        *filter(None, [said.with_cold_l2(ablation)]),
+        *filter(None, [said.with_cold_l2(ablation), words(_controls(ablation.timing))]),
         words(recorded(ablation)),
         words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
     ]
@@ -284,13 +279,20 @@ def _timing(facts: TimingFacts | None) -> str:
     more = added if facts.most > facts.sessions else ""
     fewer = f" (fewer of {len(facts.fewer)} with slow calls)" if facts.fewer else ""
     return (
-        f"Times: {facts.sessions} sessions (processes) of {facts.instances} instances of every "
+        f"Times: {facts.sessions} sessions (processes) of {facts.instances} "
+        f"instance{'s' * (facts.instances != 1)} of every "
         f"variant{fewer}{more}, each with buffers and graphs of its own, in {facts.rounds} rounds "
         "of random order: geometric means of the instances' medians. The 95 % interval of a ratio "
         "is Student's t over sessions."
     )
 
 
+def _controls(facts: TimingFacts | None) -> str:
+    known = timings.controls(facts)
+    return known and f"Controls, in which 1 or 0 % is no difference: {known}. {TWINS}"
+
+
+TWINS = "An A/A control is a variant over itself, built, loaded and timed a second time beside it."
 AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
 )

@@ -134,8 +134,7 @@ def account(judged: Ablation) -> list[Block]:
         parts.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
     if judged.score.total:
         parts.append(f"predictions: {step.results(judged.score)}")
-    if judged.timing and (controls := timings.control_words(judged.timing)):
-        parts.append(controls)
+    parts += filter(None, [timings.controls(judged.timing)])
     return [*map(paragraph, parts), *map(paragraph, result.calls(judged))]
 
 
@@ -185,7 +184,7 @@ def sizes_table(ablation: Ablation) -> list[Block]:
         f"shape ({shape_words(common)})" if common else "shape",
         lambda s: _size(s, common, ablation),
     )
-    time, *others = SHAPES
+    time, *others = SHAPES if any(r.accuracy is not None for r in results) else SHAPES[:-1]
     shown = table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
     limited = any(result.alone for result in results)
     return [shown, *[paragraph(ALONE)] * limited]

@@ -32,6 +32,8 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.numbers import number, percent
 
+SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers"}
+
 
 def of_several(limit: Bottleneck) -> Text:
     """Which kernel, where a call has several."""
@@ -57,7 +59,7 @@ def brief(limit: Bottleneck) -> Text:
         text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
         return line(strong(limit.title), f" {text}")
     known = math.isfinite(limit.estimated_speedup_pct)
-    text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % ({limit.scope})"
+    text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
     return line(
         strong(limit.title),
@@ -78,7 +80,7 @@ def no_lines(found: Finding | None) -> list[Block]:
 
 
 GUIDE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"
-MOST_MEANT = 4  # of a variant
+LEAST_MEANT = 0.02  # of all samples
 MEANINGS = {
     "barrier": "waits for other warps at a barrier",
     "branch_resolving": "waits for the target of a jump",
@@ -98,10 +100,10 @@ MEANINGS = {
 }
 
 
-def meanings(rows: Iterable[Row]) -> Iterator[Block]:
-    """The largest stall reasons of some variants in plain words."""
-    names = {name for row in rows for name in list(row.stalls)[:MOST_MEANT]} & MEANINGS.keys()
-    if names:
+def meanings(every: Iterable[Mapping[str, float]]) -> Iterator[Block]:
+    """The stall reasons of some variants in plain words, by their shares."""
+    large = {name for stalls in every for name, share in stalls.items() if share >= LEAST_MEANT}
+    if names := large & MEANINGS.keys():
         link = (Span("Nsight Compute's guide", href=GUIDE),)
         yield paragraph("The stall reasons in plain words, after ", link, ". A warp that has one:")
         yield Bullets(tuple(line(f"{stall_label(n)}: {MEANINGS[n]}") for n in sorted(names)))

@@ -57,7 +57,7 @@ def figure_pairs(
         field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
         numeric("before", names[0], lambda b: _value(b[1])),
         numeric("after", names[1], lambda b: _value(b[2])),
-        numeric("factor", "factor", _factor),
+        numeric("factor", "factor", lambda b: _factor(*b[1:])),
     ]
     return table(name, fields, rows, key=lambda b: b[0])
 
@@ -79,11 +79,8 @@ def _value(figure: Figure | None) -> str:
     return variant.figure_value(figure) if figure else ABSENT
 
 
-def _factor(both: Both) -> str:
-    """None of noise: not where either side is below the floor of its figure."""
-    if any(side is None or _value(side).startswith("<") for side in both[1:]):
-        return NONE
-    return times(*(side.value for side in both[1:] if side))
+def _factor(before: Figure | None, after: Figure | None) -> str:
+    return times(before.value, after.value, after.unit) if before and after else NONE
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:

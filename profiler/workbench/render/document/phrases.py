@@ -38,7 +38,7 @@ from workbench.words import (
     Verdict,
 )
 
-REASON_WIDTH, SHAPE_WIDTH = 60, 20
+REASON_WIDTH, SHAPE_WIDTH = 70, 20
 SAME_SPEED = 0.01  # a bug fix whose ratio is nearer to one than this has its parent's speed
 WRONG = CheckResult.WRONG
 NOT_JUDGED = "not judged"  # of a row at a shape at which others start from it
@@ -53,7 +53,7 @@ def reason(row: Row) -> str:
     if row.status == Status.MISSING:
         return f"needs {row.needs}" if row.needs else "not measured"
     if row.status == Status.FAILED:
-        return shorten(f"failed: {sentence(row.problem)}", REASON_WIDTH)
+        return shorten(f"failed: {sentence(row.problem).partition(', ')[0]}", REASON_WIDTH)
     return row.status if row.status != Status.CURRENT else ABSENT
 
 
@@ -164,6 +164,13 @@ def figure(row: Row, name: str) -> float | None:
 
 def parent_of(row: Row) -> str:
     return (row.step.parent if row.step else None) or ""
+
+
+def compared(row: Row, ablation: Ablation) -> tuple[str, str]:
+    """The names of a step's parent and of itself, with the shape of their captures if another."""
+    at = row.against_parent_at
+    place = f" at {brief_shape(at, ablation)}" if at else ""
+    return f"{parent_of(row)}{place}", f"{row.variant}{place}"
 
 
 def took(row: Row) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.judge.findings import sentences
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
 from workbench.judge.sweeps import OverSizes, size_words
 from workbench.judge.times import AcrossShapes, InRegime, TimingFacts
@@ -133,14 +133,19 @@ def _fine(ratio: Ratio) -> str:
     return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}{at_level(ratio)}"
 
 
-def control_words(facts: TimingFacts) -> str:
-    """``A/A controls: baseline 1.003 (0.994 to 1.011), ...``; empty without any."""
-    shown = [
+def controls(facts: TimingFacts | None) -> str:
+    """Whether variants disturb each other, and ``A/A controls: baseline 1.003 (0.994 to 1.011)``;
+    empty without either.
+    """
+    if facts is None:
+        return ""
+    shown = ", ".join(
         f"{control.variant} {number(control.ratio.ratio, 4)} ({_fine(control.ratio)})"
         for control in facts.controls
         if control.regime == Regime.CHAINED
-    ]
-    return f"A/A controls: {', '.join(shown)}" if shown else ""
+    )
+    parts = [sentence(facts.interference.said())] if facts.interference else []
+    return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
 
 
 def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:

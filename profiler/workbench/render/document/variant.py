@@ -9,7 +9,6 @@ from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_labe
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
-from workbench.ncu.catalog import catalog
 from workbench.render.document import advice, step, timings, why
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
@@ -98,9 +97,7 @@ def _value(known: Known) -> Content:
 
 def figure_value(figure: Figure) -> str:
     """A figure without its unit; a share that cannot be has a mark."""
-    spec = catalog().get(figure.id)
-    floor = spec.floor if spec and spec.floor else FLOORS.get(figure.unit, 0.0)
-    text = quantity(figure.value, figure.unit, floor)
+    text = quantity(figure.value, figure.unit)
     return f"{text} *" if impossible(figure) else text
 
 
@@ -112,7 +109,6 @@ def impossible(figure: Figure | None) -> bool:
     return figure is not None and figure.unit == "%" and figure.value >= 100.5
 
 
-FLOORS = {"%": 0.05, "% of peak": 0.05, "GB/s": 0.5}  # digits of less than this are noise
 IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
 
 

@@ -18,8 +18,7 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.render.document.limits import stall_words
-from workbench.render.numbers import factor, number, signed, with_unit
-from workbench.words import NONE
+from workbench.render.numbers import factor, number, signed, times, with_unit, within
 
 UNCHANGED = 0.005  # a factor nearer to one than this is called the same
 # Of a factor: its name above one, and below one.
@@ -40,7 +39,8 @@ def equation(parts: SpeedupFactors) -> str:
     """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
     changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
     lines = [f"{factor(part.gain)} ({WORDS[part.id][part.gain < 1]})" for part in changed]
-    return f"{factor(parts.ratio)} = {' × '.join(lines) or 'nothing that changed'}"
+    why = f" = {' × '.join(lines)}" if lines else ", no factor of it beyond 0.5 %"
+    return f"{factor(parts.ratio)}{why}"
 
 
 def durations(parts: SpeedupFactors) -> str:
@@ -78,7 +78,7 @@ LARGEST_CHANGES: list[Field[FigureChange]] = [
     field("figure", "figure", lambda m: _named(m)),
     numeric("before", "before", lambda m: quantity_cell(m.before, m.unit)),
     numeric("after", "after", lambda m: quantity_cell(m.after, m.unit)),
-    numeric("factor", "factor", lambda m: factor(m.factor) if m.factor else NONE),
+    numeric("factor", "factor", lambda m: times(m.before, m.after, m.unit)),
     numeric("surprise", "beyond noise (σ)", lambda m: figure_cell(m.surprise, surprise(m))),
     field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
 ]
@@ -110,7 +110,7 @@ def largest_changes(pair: Comparison) -> list[Block]:
 def launch(pair: Comparison) -> str:
     """The launch parameters that changed, in a line."""
     return ", ".join(
-        f"{m.label[:1].lower()}{m.label[1:]} {_exact(m.before)} to {_exact(m.after)}"
+        f"{within(m.label)} {_exact(m.before)} to {_exact(m.after)}"
         f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
         for m in pair.largest_changes.launch
     )
