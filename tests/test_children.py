@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,6 +136,17 @@ def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -
     waiting.lock.acquire()
     waiting.stop()
     assert waiting.timer is None
+
+
+def test_children_are_waited_for_in_one_place() -> None:
+    """But by what runs without a workbench, or forks by itself."""
+    itself = re.compile(r"subprocess\.(run|call|check_)|\.communicate\(|process\.wait\(|os\.wait")
+    engine = Path(waits.__file__).parent
+    found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
+    assert found == {"waits.py", "children.py", "bootstrap.py", "session_forks.py"}
+    assert not re.search(
+        r"subprocess\.run|\.wait\(\)", (engine / "remote/bootstrap.py").read_text()
+    )
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])

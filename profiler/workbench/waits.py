@@ -1,4 +1,6 @@
-"""The one place where children are waited for. Shipped packages take it along with ``cuda``."""
+"""The one place where children are waited for. Shipped packages take it along with ``cuda``;
+``remote/bootstrap.py`` also runs where there is no workbench, and waits by itself.
+"""
 
 from __future__ import annotations
 

@@ -473,9 +473,9 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
         (folder / "half").touch()
 
     monkeypatch.setattr("workbench.remote.bootstrap.venv.create", create)
-    failed = subprocess.CompletedProcess[str](["pip"], 1)
+    started = subprocess.Popen
     with monkeypatch.context() as patched:
-        patched.setattr(subprocess, "run", lambda *_, **__: failed)
+        patched.setattr(subprocess, "Popen", lambda *_, **__: started(["false"]))
         if was_killed:
             patched.setattr(shutil, "rmtree", lambda *_, **__: None)
         with pytest.raises(SystemExit) as stopped:
@@ -486,8 +486,7 @@ def test_an_installation_that_stops_half_way_leaves_nothing(
     assert "installing torch into" in said
     assert "delete it to undo that" in said
     assert "is deleted again" in said
-    done = subprocess.CompletedProcess[str](["pip"], 0)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: started(["true"]))
     for said in ("installing torch into", ""):  # once
         assert bootstrap.environment(tmp_path, ["torch"], ["torch"]).endswith("bin/python")
         assert said in capsys.readouterr().err

@@ -89,10 +89,8 @@ def exchange(
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             pass
-        if not has_ended(process.pid):
-            os.kill(process.pid, signal.SIGKILL)
         heard.set()
-        code = process.wait()
+        code = killed(process)
         listener.join(LISTEN_SECONDS)
         result = out.read(MAX_BYTES) if zipfile.is_zipfile(out) and not out.seek(0) else b""
     return result, SILENT if silent.is_set() else code, "\n".join(lines)
@@ -101,6 +99,13 @@ def exchange(
 def has_ended(pid: int) -> bool:
     """Popen would take a lock, which Ctrl-C may leave locked (see ``waits.exit_code``)."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def killed(process: subprocess.Popen[bytes]) -> int:
+    """Kill a child that may have ended, and return its exit code."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+    return process.returncode
 
 
 def listen(
@@ -192,7 +197,13 @@ def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
             (packages,) = folder.glob("lib/python*/site-packages")
             (packages / "inherited.pth").write_text("\n".join(paths))
             command = [python, "-m", "pip", "install", "-q", *requirements]
-            if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode:
+            pip = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+            try:
+                while not has_ended(pip.pid):
+                    time.sleep(POLL_SECONDS)
+            finally:
+                code = killed(pip)
+            if code:
                 sys.exit(NO_PACKAGES)
             done.touch()
         finally:
