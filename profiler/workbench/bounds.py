@@ -47,3 +47,4 @@ SHIP_SECONDS = 600.0  # while all kernels of a package are compiled
 # Memory.
 JSON_MEMORY = 512 << 20  # bytes that what is read of JSON may take
 WORKER_MEMORY = 0.8  # of the machine's memory that one worker may take
+STUDY_MEMORY = 4 << 30  # bytes of a command while it runs study.py

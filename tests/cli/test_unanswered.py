@@ -77,22 +77,43 @@ def test_a_fork_of_the_users_may_end_as_it_likes(root: Path) -> None:
     assert workbench(root, "list").returncode == 0
 
 
-def test_code_that_does_not_come_back_has_its_line(root: Path) -> None:
-    """Code that no handler of a signal interrupts."""
-    number = (root / STUDY).read_text().count("\n") + 1
-    append(root, "sum(range(10**15))\n")
-    limits = "from workbench import bounds; bounds.STUDY_SECONDS = 0.1; "
-    limits += "bounds.STUDY_LAST_SECONDS = 0.9; "
-    limits += "from workbench.__main__ import main; raise SystemExit(main())"
+DEEP = "import sys; sys.setrecursionlimit(10**9)\n\ndef deep():\n    return deep()\ndeep()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "limits", "why"),
+    [
+        (  # which no handler of a signal interrupts
+            "sum(range(10**15))\n",
+            1,
+            "bounds.STUDY_SECONDS = 0.1; bounds.STUDY_LAST_SECONDS = 0.9",
+            "it takes longer than 0.1 s",
+        ),
+        (DEEP, 4, "bounds.STUDY_MEMORY = 1 << 28", "it takes more than 0.2 GiB of memory"),
+        (
+            "import itertools\nlist(itertools.count())\n",
+            2,
+            "bounds.STUDY_MEMORY = 1 << 28",
+            "it takes more than 0.2 GiB of memory",
+        ),
+    ],
+)
+def test_code_that_does_not_come_back_has_its_line(
+    text: str, line: int, limits: str, why: str, root: Path
+) -> None:
+    number = (root / STUDY).read_text().count("\n") + line
+    append(root, text)
+    program = f"from workbench import bounds; {limits}; "
+    program += "from workbench.__main__ import main; raise SystemExit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", limits, "list", "--project", str(root)],
+        [sys.executable, "-c", program, "list", "--project", str(root)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 2
-    assert f"{root / STUDY}:{number}: it takes longer than 0.1 s" in done.stderr
+    assert f"{root / STUDY}:{number}: {why}" in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["list", "ablate"])

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench import bounds
-from workbench.children import kill_tree
+from workbench.children import WHERE, kill_tree, memory_of
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
@@ -31,7 +31,6 @@ from workbench.run.protocol import (
     LOG,
     PARENT,
     TURN,
-    WHERE,
     CeilingsJob,
     Done,
     Event,
@@ -345,13 +344,6 @@ class Worker:
     def kill(self) -> None:
         kill_tree(self.process.pid)
         exit_code(self.process)
-
-
-def memory_of(pid: int) -> int:
-    """0 for a process that has ended."""
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
-    return 0
 
 
 @cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,6 @@ TURN = "turn.json"
 CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
-WHERE = signal.SIGURG  # a worker answers it with its lines, in the log; others do nothing
 CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench import answered, bounds
+from workbench import answered, bounds, children
 from workbench.errors import UsageError
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -107,22 +107,29 @@ def crash_in_words(path: str, text: str) -> tuple[str, str]:
     if text.startswith("Timeout"):
         return f"{path}{place}: {in_words(TooLong())}", HINTS["TooLong"]
     why = text.partition("\n")[0].removeprefix("Fatal Python error: ")
-    return f"{path}{place} crashed this command: {why}", "fix this line: every verb runs this file"
+    what = f" crashed this command: {why}"
+    if text.startswith("Stack"):  # written at ``children.WHERE``
+        what = f": it takes more than {bounds.STUDY_MEMORY / 2**30:.1f} GiB of memory"
+    return f"{path}{place}{what}", "fix this line: every verb runs this file"
 
 
 @contextmanager
 def noting_crashes() -> Iterator[None]:
-    """Lines at which the process crashes, or does not come back, go to the one that waits."""
+    """Lines at which the process crashes, does not come back or takes all memory go to the one
+    that waits.
+    """
     if answered.crash is None or faulthandler.is_enabled():
         yield
         return
     faulthandler.enable(answered.crash, all_threads=False)
+    faulthandler.register(children.WHERE, answered.crash, all_threads=False)
     last = bounds.STUDY_SECONDS + bounds.STUDY_LAST_SECONDS
     faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+        faulthandler.unregister(children.WHERE)
         faulthandler.disable()
 
 

@@ -20,8 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench.children import WHERE
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import PARENT, TURN, WHERE, Done, Hello, Job, read_job, read_turn
+from workbench.run.protocol import PARENT, TURN, Done, Hello, Job, read_job, read_turn
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 from workbench.study.users_code import kept_whole
