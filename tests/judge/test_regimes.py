@@ -266,6 +266,20 @@ def test_a_call_that_adds_nothing_is_rejected() -> None:
     )
 
 
+def test_a_round_of_no_time_moves_nothing() -> None:
+    """Another process may have the GPU between two stamps, and no median is of one round."""
+    known = in_regimes(EARLY, alone=9.7)
+
+    def once(session: Session, one: Series) -> Series:
+        first, _, *others = one.microseconds
+        return msgspec.structs.replace(one, microseconds=(first, 0.0, *others))
+
+    before, after = judged(known), judged(with_series(known, once))
+    assert [(row.time, row.over_parent, row.verdict) for row in after.rows] == [
+        (row.time, row.over_parent, row.verdict) for row in before.rows
+    ]
+
+
 def test_an_open_verdict_asks_for_more_sessions_of_the_step_its_parent_and_the_reference() -> None:
     ladder = taken(in_regimes(EARLY)).ladder
     assert open_variants(in_regimes(EARLY), ladder, Gates()) == ()
