@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from workbench.app.list import tell_passed_over
 from workbench.app.report import reported, write_page
 from workbench.app.target import shown_path
 from workbench.cli.options import DiffOptions, ReportOptions, ShowOptions
@@ -34,6 +35,7 @@ def open_content(content: PageContent, options: ShowOptions | DiffOptions, *name
 
 def run(options: ReportOptions) -> None:
     target = options.target()
+    tell_passed_over(target.executor, target.workspace, [target.study.name])
     written = reported(target, options.fixes or [], page=options.html or options.open_)
     for path in written:
         note(f"wrote {shown_path(path)}")

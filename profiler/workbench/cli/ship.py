@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.app.list import tell_passed_over
 from workbench.app.ship import ship
 from workbench.app.target import find_recorded, shown_path
 from workbench.cli.options import ShipOptions
@@ -12,6 +13,7 @@ from workbench.cli.streams import executor, note
 def run(options: ShipOptions) -> None:
     given = (options.project, options.study, None)
     target = find_recorded(executor("ship"), *given, gpu=options.gpu)
+    tell_passed_over(target.executor, target.workspace, [target.study.name])
     done = ship(target, options.variant, options.name, options.to, options.arch or ())
     show(options, done)
     if options.json:

@@ -338,6 +338,12 @@ class Ablation:
         return row_of(self.everything, variant)
 
     @property
+    def damage(self) -> Collection[Finding]:
+        """The first warning of each kind about files that do not count, or not wholly."""
+        bad = (found for found in reversed(self.warnings) if found.code.endswith(".damaged"))
+        return {found.code: found for found in bad}.values()
+
+    @property
     def base(self) -> str:
         """The level of memory that inputs come from, by most points; DRAM if L2 is too small."""
         room = self.environment.l2_bytes

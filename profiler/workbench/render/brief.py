@@ -134,6 +134,7 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         "evidence": identity(found, row),
         "budget_left_gpu_s": number(left_s),
         "notes": len(found.warnings),
+        "damage": [short(each) for each in sentences(found.damage)] or None,
     }
     return {**whole, "next": next_kinds(advice), **after(found, row, advice)}
 

@@ -86,6 +86,7 @@ STEP: Keys = {
     "why_stop": (str, "why"),
     "budget_left_gpu_s": (float, "GPU seconds that max_gpu_seconds leaves"),
     "notes": (int, "number of warnings"),
+    "damage": (Texts, "files and lines of evidence that do not count, and why"),
 }
 LADDER: Keys = {
     "variants": (Objects, "rows of the ladder, or steps"),

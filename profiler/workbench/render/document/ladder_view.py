@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
+from workbench.judge.findings import sentences
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.times import AtShape
 from workbench.render.columns import Where, ladder_table
@@ -53,7 +54,8 @@ def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     """A screen of 80 by 45: the answer, the rows, references, and a line for each other shape."""
     rows, tail = fitted(judged, named)
     table = ladder_table(judged, Where.SCREEN, rows)
-    return [paragraph(result.answer(judged)), table, CodeBlock("\n".join(tail))]
+    above = [paragraph(result.answer(judged)), *warned(sentences(judged.damage))]
+    return [*above, table, CodeBlock("\n".join(tail))]
 
 
 def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
@@ -64,6 +66,7 @@ def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list
     a line, then one sentence is about all shapes, then no failures are left.
     """
     answer = textwrap.wrap(plain(result.answer(judged)), WIDTH)
+    answer += textwrap.wrap("; ".join(sentences(judged.damage)), WIDTH)
     rows = judged.rows_with(named)
     references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
     path = {row.variant for row in judged.path or rows} | set(named)
