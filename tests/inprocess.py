@@ -19,7 +19,17 @@ from answers import Patch
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run import compilation, side_jobs
 from workbench.run.process import BUILDS, WorkerEnd
-from workbench.run.protocol import EVENTS, Broken, Done, Event, Job, TrialJob, VariantsJob, decode
+from workbench.run.protocol import (
+    EVENTS,
+    Broken,
+    Done,
+    Event,
+    Job,
+    ShipJob,
+    TrialJob,
+    VariantsJob,
+    decode,
+)
 from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.job_worker import JobWorker
 
@@ -43,12 +53,14 @@ def work(job: Job, journal: EventLog) -> None:
     if isinstance(job, VariantsJob):
         return JobWorker(job, journal).run()
     from workbench.run.worker.device import on_cpu
+    from workbench.run.worker.shipping import Shipping
     from workbench.run.worker.trial_call import TrialRun
 
+    if isinstance(job, ShipJob):
+        return journal.write(Shipping(job).run())
     assert isinstance(job, TrialJob)
     with on_cpu():
-        journal.write(TrialRun(job).run())
-    return None
+        return journal.write(TrialRun(job).run())
 
 
 def run_worker(

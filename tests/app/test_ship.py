@@ -14,7 +14,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -22,7 +21,7 @@ import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none
-from shipped_packages import alone
+from shipped_packages import alone, without_cubins
 from standin import StandIn
 from workbench import cuda
 from workbench.app import packaging, ship, shipped_subject
@@ -35,7 +34,6 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedCubin, Timing
 from workbench.evidence.store import EvidenceFolder
-from workbench.run import side_jobs
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import Shipping
 from workbench.shipped import op
@@ -645,11 +643,6 @@ def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
     arguments = [variant, "--as", "unmeasured", "--to", str(folder), "--project", str(root)]
     assert main(["ship", *arguments]) == 0
     passes(folder, folder / "torch-ext")
-
-
-def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
-    """Compiling fifty kernels is tested elsewhere."""
-    return side_jobs.packable(study, variant, reference, (), *rest)
 
 
 @pytest.mark.parametrize("keeps", [True, False])

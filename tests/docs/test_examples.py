@@ -20,6 +20,8 @@ import pytest
 
 from answers import Capsys, Patch
 from git_repository import repository
+from shipped_packages import without_cubins
+from workbench.app import ship
 from workbench.cli.main import VERBS, command, main
 from workbench.run import machine
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
@@ -64,6 +66,12 @@ TYPED = {  # what a reader types for a word in capitals
     "VERB": "ablate",
     "A": "fix1",
     "B": "fix2",
+}
+SMALLER = {  # sizes of what `try` is given
+    "4096": "64",
+    "8192": "128",
+    "67108864": "1024",
+    "10, 11": "5, 6",
 }
 VALUES = {  # what stands for an expression in a hint of the engine
     "quote(variant)": "fix1",
@@ -164,10 +172,14 @@ def typed(line: str) -> list[str]:
     line = re.sub(r" \[[A-Z-].*?\]", "", line.replace("[:FUNCTION]", ":FUNCTION"))
     line = line.replace("FILE:FUNCTION", "FILE.py:FUNCTION")
     if line.startswith("workbench try"):
-        line = re.sub(r"\bFILE\b(?![.:])", "row_softmax.py", line)
+        line = smaller(re.sub(r"\bFILE\b(?![.:])", "row_softmax.py", line))
     words = sorted(TYPED, key=len, reverse=True)
     pattern = "|".join(rf"(?<![\w'./-]){re.escape(word)}(?![\w./-])" for word in words)
     return shlex.split(re.sub(pattern, lambda found: TYPED[found[0]], line))[1:]
+
+
+def smaller(text: str) -> str:
+    return re.sub(rf"\b({'|'.join(SMALLER)})\b", lambda size: SMALLER[size[0]], text)
 
 
 def examples() -> dict[tuple[str, str], None]:
@@ -226,6 +238,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         for name in ("a.ncu-repz", "b.ncu-repz"):
             shutil.copy(recorded_report(CAUSAL, "fix10"), folder / name)
         shutil.copy(ROOT / "tests/problems/examples/row_softmax.py", folder)
+        for path in [*folder.glob("*.py"), *(folder / "tests/problems/examples").glob("*.py")]:
+            path.write_text(smaller(path.read_text()))
     return made
 
 
@@ -235,6 +249,7 @@ def test_there_are_commands_of_every_place() -> None:
     assert {line.split()[1] for _, line in EXAMPLES} >= set(VERBS)
 
 
+@pytest.mark.usefixtures("builds_here", "trials_here")
 @pytest.mark.parametrize(
     ("place", "line"),
     [
@@ -249,6 +264,7 @@ def test_a_command_works_where_it_is_typed(
     if any(word in line for word in PARSED):
         return parsed(line)
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    monkeypatch.setattr(ship, "packable", without_cubins)
     folder = places[place]
     if {"init", "new"} & {line.split()[1]}:  # each in a folder as it was
         folder = folder.parent / f"copy-{abs(hash(line))}" / folder.name

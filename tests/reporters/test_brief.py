@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -142,8 +142,14 @@ class Measured:
 
     target: Target
     ceilings: Mapping[str, float]
+    shapes: dict[str, ShapeTimes] = field(default_factory=dict)
 
     def times(self, shape: str) -> ShapeTimes:
+        if shape not in self.shapes:
+            self.shapes[shape] = self._times(shape)
+        return self.shapes[shape]
+
+    def _times(self, shape: str) -> ShapeTimes:
         ladder = self.target.study.ladder
         names = [s.variant for s in ladder.chain([])] + [r.name for r in ladder.references]
         known = replace(self.target, shape=shape).load(names)
