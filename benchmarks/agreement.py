@@ -135,7 +135,7 @@ def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProce
         raise error
 
     guard = Guard(folder, job.sources)
-    loader = Loader(folder, {}, guard)
+    loader = Loader(folder, {}, guard.load, guard.sources)
     return TimingProcess(job, study, loader, guard, Listeners(fail))
 
 

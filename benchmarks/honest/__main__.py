@@ -112,7 +112,7 @@ def timed(folder: Path) -> None:
     for point in every:
         study, one = study_of(point), Found(point.name)
         results.append(one)
-        loader = Loader(kernels, {}, guard)
+        loader = Loader(kernels, {}, guard.load, guard.sources)
 
         def fail(name: str, error: BaseException, one: Found = one) -> None:
             one.wrong = f"{type(error).__name__}: {error}"

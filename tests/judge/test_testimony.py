@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,7 +113,7 @@ def test_a_kernel_has_one_name_in_all_processes() -> None:
 def test_instances_are_loaded_under_names_that_numba_may_put_into_kernels(tmp_path: Path) -> None:
     """The same kernel of two instances, and of a capture, is one."""
     (tmp_path / "fix.py").write_text("def run(x):\n    return x\n")
-    loader = Loader(tmp_path, {}, SimpleNamespace(load=load_module))  # type: ignore[arg-type]
+    loader = Loader(tmp_path, {}, load_module, {})
     called = [loader.load("fix[warps=8]").__name__ for _ in range(2)]
     called.append(variant_module(7, "fix[warps=8]"))
     assert len(set(called)) == 3

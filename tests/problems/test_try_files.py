@@ -728,7 +728,7 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     (tmp_path / "inline.py").write_text("from torch.utils.cpp_extension import load_inline\n")
     (tmp_path / "plain.py").write_text("import torch\n")
     guard = SimpleNamespace(sources={"inline": ["inline.py"], "plain": ["plain.py"]})
-    loader = instances.Loader(tmp_path, {}, cast(Any, guard))
+    loader = instances.Loader(tmp_path, {}, guard.load, guard.sources)
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
 
 

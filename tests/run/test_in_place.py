@@ -130,7 +130,7 @@ def test_every_input_is_written_in_full(around: Neighbours, monkeypatch: Patch) 
         assert int((first[name] != second[name]).view(-1, 4).any(1).sum()) >= 12
     draw = module.secret(3, 5, module.DRAW) % DRAWS
     pieces = module.pieces_in_memory(around.sources["c"][draw])
-    by = module.factors(3, 5, 1, torch.arange(16))
+    by = module.factors(module.secret(3, 5, 1), torch.arange(16))
     wanted = module.scaled(pieces, torch.float32, by)
     assert torch.equal(module.pieces_in_memory(first["c"]), wanted)
 
@@ -192,7 +192,7 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def write(self, table: Any, call: int) -> None:
+    def write(self, table: Any, call: int, calls: int) -> None:
         self.events.append(f"write {call}")
 
     def restore(self, table: Any, call: int) -> None:
@@ -316,11 +316,12 @@ def stale(share: float, seed: int = 0) -> str:
     rows = round(share * 64)
     given = torch.cat([before[:rows], out[rows:]])
     kept = {"": torch.empty_strided((64, 100), (1, 64))}
-    timed = SimpleNamespace(kept=kept, found=Outputs(kept, frozenset([""])))
+    calls = {Regime.CHAINED: 4}
+    timed = SimpleNamespace(kept=kept, found=Outputs(kept, frozenset([""])), calls=calls)
     made = object.__new__(TimingProcess)
     made.setup = cast(Any, SimpleNamespace(inputs=SimpleNamespace(written=lambda *call: {})))
     made.study = cast(Any, SimpleNamespace(reference=lambda: out.double()))
-    drawn = SummedCall(3, 1, {"": signed_sum(given, kept[""])[0]})
+    drawn = SummedCall(3, 1, {"": signed_sum(given, kept[""], 77)[0]}, 77)
     bound = Tolerance(absolute=1e-3, relative=1e-5)
     return made.audit_sums(cast(Any, timed), drawn, bound)[1]
 

@@ -26,6 +26,7 @@ from workbench.evidence.records import (
     Series,
     Session,
     TriedSetting,
+    Witness,
 )
 from workbench.run import protocol
 from workbench.run.process import Tail
@@ -53,6 +54,7 @@ from workbench.run.protocol import (
     Start,
     TimedSession,
     VariantsJob,
+    Witnessed,
     decode,
     encode,
 )
@@ -102,6 +104,7 @@ EVERY: list[Event] = [
     ),
     Round(session=2, alone=False, number=3, rounds=6, variant="fix1"),
     TimedSession(session=SESSION, nodes={"fix2[warps=12]": (NODE,)}),
+    Witnessed(witness=Witness(variant="fix1", anchor="torch", microseconds=1.5, audits=9)),
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),

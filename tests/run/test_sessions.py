@@ -625,7 +625,7 @@ def test_stamps_of_an_older_replay_do_not_count() -> None:
 # ---- what the neighbours draw ------------------------------------------------------------------
 def test_every_piece_of_every_call_has_its_own_factor() -> None:
     pieces = torch.arange(5000)
-    first, second = factors(7, 3, 0, pieces), factors(8, 3, 0, pieces)
+    first, second = (factors(secret(replay, 3, 0), pieces) for replay in (7, 8))
     assert first.tolist()[:50] == [
         1 - (mix(secret(7, 3, 0) ^ piece) & 255) / 1024 for piece in range(50)
     ]

@@ -378,6 +378,29 @@ class Audit(Record, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
+class Witness(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of a variant by the clock of a process that runs no code of the user's, in µs, beside
+    the ``anchor``'s in the same minute; ``deviation`` is the relative standard error of their
+    ratio.
+
+    ``audits`` calls of so many ``replays`` were compared with the expected results, drawn when all
+    had run; ``relative`` is the error of the output that is kept. ``why`` they are wrong, or why
+    the variant is ``unmeasured`` so.
+    """
+
+    variant: str
+    anchor: str
+    calls: Count = 0
+    replays: Count = 0
+    microseconds: Measure | None = None
+    anchor_microseconds: Measure | None = None
+    deviation: Measure | None = None
+    audits: Count = 0
+    relative: Number | None = None
+    why: str = ""
+    unmeasured: str = ""
+
+
 class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One timing process. ``alone``: it held references only, no step's code was in it.
 
@@ -414,7 +437,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     neighbours write and read one (method 2: all); what is constant is held in so many ``copies``,
     which calls have in turn. ``planned`` sessions hold every variant; more came
     where a verdict was open. ``ways`` are the other nodes that calls of some instances launched, of
-    variants that choose them in their first calls.
+    variants that choose them in their first calls. ``witnesses`` of the times are other processes.
     """
 
     schema: ClassVar[int] = 2
@@ -430,6 +453,7 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     copies: Count = 1
     planned: Count = 0  # not recorded
     ways: dict[str, tuple[Call, ...]] = msgspec.field(default_factory=dict)
+    witnesses: tuple[Witness, ...] = ()
 
     @cached_property
     def by_variant(self) -> Mapping[str, list[Series]]:

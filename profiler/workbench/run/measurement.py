@@ -49,6 +49,7 @@ from workbench.run.protocol import (
     Start,
     TimedSession,
     VariantsJob,
+    Witnessed,
     write_calls,
 )
 from workbench.run.recording import Recorder
@@ -441,6 +442,8 @@ class Measurement:
         match event:
             case TimedSession():
                 self.timing = self.recorder.session(event, self.config.timing.sessions)
+            case Witnessed():
+                self.recorder.witness(event.witness)
             case SessionsDone():
                 assert self.clock is not None
                 settings = self.config.timing

@@ -30,6 +30,7 @@ from workbench.evidence.records import (
     CheckOutcome,
     Environment,
     Session,
+    Witness,
 )
 from workbench.run.gpu import Gpu
 from workbench.shipped.facts import Domain
@@ -225,6 +226,10 @@ class TimedSession(_Event, frozen=True, kw_only=True, tag="timed"):
     copies: int = 1
 
 
+class Witnessed(_Event, frozen=True, kw_only=True, tag="witnessed"):
+    witness: Witness
+
+
 class SessionsDone(_Event, frozen=True, kw_only=True, tag="sessions_done"):
     """The sessions that were asked for are over; the worker waits for its turn."""
 
@@ -331,6 +336,7 @@ Event = (
     | Checked
     | Round
     | TimedSession
+    | Witnessed
     | SessionsDone
     | Captured
     | Failed

@@ -31,6 +31,7 @@ from workbench.evidence.records import (
     Provenance,
     Session,
     Timing,
+    Witness,
     other_ways,
     timing_name,
 )
@@ -268,6 +269,13 @@ class Recorder:
             store.write(self._timing, record)
         self._on_record = record
         return record
+
+    def witness(self, witness: Witness) -> None:
+        """Add a witness to the file of this run."""
+        if self._timing is not None and self._on_record is not None:
+            every = (*self._on_record.witnesses, witness)
+            self._on_record = structs.replace(self._on_record, witnesses=every)
+            store.write(self._timing, self._on_record)
 
     def new_timing(self, timing: Timing) -> Path:
         """Write it where no timing of another command, or of before the clock was set back, is."""

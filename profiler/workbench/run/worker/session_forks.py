@@ -30,6 +30,7 @@ from workbench.run.protocol import (
     SessionsJob,
     Start,
     TimedSession,
+    Witnessed,
 )
 from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe
 from workbench.run.worker.startup import (
@@ -79,6 +80,7 @@ class Server:
         self.done = 0
         self.reported = False
         self.cool = False  # the last session never ran into the power limit
+        self.copies: int | None = None  # of what is constant, once something was timed
         self.has_others = False
         self.failed: set[str] = set()
         self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
@@ -95,6 +97,19 @@ class Server:
             self.journal.write(SessionsDone(sessions=self.done))
             more = [v for v in wait_for_turn() if v in left]
             left = self.sessions(more, self.job.sessions)
+        if self.copies is not None:
+            self.witnessed([name for name in variants if name not in self.failed], self.copies)
+
+    def witnessed(self, variants: Sequence[str], copies: int) -> None:
+        """Let the referee time them, too. It forks from here, where no code of theirs has run."""
+        from workbench.run.worker.referee import Referee
+
+        anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
+        others = [name for name in variants if name != anchor]
+        if anchor:
+            for witness in Referee(self.job, anchor, copies).witnesses(others, self.current):
+                self.journal.write(Witnessed(witness=witness))
+        self.journal.current("")
 
     def sessions(self, variants: Sequence[str], number: int) -> list[str]:
         """So many; returns the variants that did not fail."""
@@ -116,6 +131,7 @@ class Server:
         if answer.timed is not None:
             self.cool = not alone and answer.timed.session.throttled == 0.0
             self.journal.write(answer.timed)
+            self.copies = answer.timed.copies
             if not self.job.kernels_alone:
                 series = answer.timed.session.series
                 names = tuple(one.variant for one in series if one.regime == Regime.ALONE)
@@ -231,7 +247,7 @@ class Server:
         guard = Guard(folder, self.job.sources)
         study = guard.load(folder / "study.py", "workbench_study")
         add_shapes(study.shapes, self.job.derived)
-        loader = Loader(folder, self.job.params, guard)
+        loader = Loader(folder, self.job.params, guard.load, guard.sources)
         self.start(variants[0])
         suspects: dict[str, WorkbenchError] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,6 @@ from workbench.errors import WorkbenchError
 from workbench.evidence.records import Call
 from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
-from workbench.run.worker.guard import Guard
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.graphs import Parts, captured, nodes, parts_of, warm_up
 from workbench.run.worker.timing.neighbours import (
@@ -33,7 +32,6 @@ from workbench.run.worker.timing.timed_gpu import (
     MOST_CALLS,
     SLOTS,
     START,
-    SUMMED,
     Marks,
     TimedGpu,
 )
@@ -94,10 +92,16 @@ class Group:
 class Loader:
     """Loads modules of variants in a folder, each time anew."""
 
-    def __init__(self, folder: Path, params: dict[str, dict[str, Parameter]], guard: Guard) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        params: Mapping[str, Mapping[str, Parameter]],
+        import_file: Callable[[Path, str], ModuleType],
+        sources: Mapping[str, Sequence[str]],
+    ) -> None:
         self.folder = folder
         self.params = params
-        self.guard = guard
+        self.import_file, self.sources = import_file, sources
         self.loaded = 0
 
     def load(self, variant: str) -> ModuleType:
@@ -105,13 +109,13 @@ class Loader:
         self.loaded += 1
         with cuda.overridden(self.params.get(variant, {})):
             name = variant_module(self.loaded, variant)
-            module = self.guard.load(self.folder / f"{base_name(variant)}.py", name)
+            module = self.import_file(self.folder / f"{base_name(variant)}.py", name)
         cuda.take_declared()
         return module
 
     def has_extension(self, variant: str) -> bool:
         """Whether nvcc compiles an extension of torch for it."""
-        names = self.guard.sources.get(variant, ())
+        names = self.sources.get(variant, ())
         return "nvcc" in front_ends_of(self.folder / name for name in names)
 
 
@@ -145,11 +149,12 @@ class SessionSetup:
 
 @dataclass(frozen=True)
 class SummedCall:
-    """A call of a replay, and the signed sums of its first outputs by name."""
+    """A call of a replay, the signed sums of its first outputs by name, and their key."""
 
     replay: int
     call: int
     sums: Mapping[str, float]
+    key: int
 
 
 class Instance:
@@ -157,7 +162,13 @@ class Instance:
 
     CHANGING = ("offset",)
 
-    def __init__(self, setup: SessionSetup, group: Group, each: float = 0.0) -> None:
+    def __init__(
+        self,
+        setup: SessionSetup,
+        group: Group,
+        each: float = 0.0,
+        regimes: Sequence[Regime] = IN_TURN,
+    ) -> None:
         self.setup, self.group = setup, group
         self.padding = torch.empty(
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
@@ -188,18 +199,20 @@ class Instance:
         }
         if self.unchecked:
             self.calls = {regime: min(STREAMED_CALLS, n) for regime, n in self.calls.items()}
-        for regime in IN_TURN:  # loads the harness's own kernels
+        for regime in regimes:  # loads the harness's own kernels
             self.once(regime, 0, bare=True)
         setup.gpu.warm()
-        for regime in IN_TURN:
+        for regime in regimes:
             self.graphs[regime] = self.capture(regime)
+        self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
+        if regimes != IN_TURN:
+            return
         marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
         self.marks = [Marks(setup.gpu) for _ in range(marked)]
         self.ahead = Marks(
             setup.gpu
         )  # of the call ahead of them; a graph does not keep its events alive
         self.marked = self.capture_marked()
-        self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
 
     @property
     def is_slow(self) -> bool:
@@ -283,7 +296,7 @@ class Instance:
         inputs, calls = self.setup.inputs, self.calls[regime]
         number = call if call < calls else -1  # ahead of the others
         if regime == Regime.CHAINED:
-            inputs.write(self.table, call)
+            inputs.write(self.table, call, calls)
         else:
             inputs.restore(self.table, call)
         if regime == Regime.COLD:
@@ -369,9 +382,8 @@ class Instance:
         """
         if self.setup.inputs.constant:
             self.replay(Regime.CHAINED)
-        return self.setup.inputs.written(
-            self.last, kept_call(self.last, self.calls[Regime.CHAINED])
-        )
+        calls = self.calls[Regime.CHAINED]
+        return self.setup.inputs.written(self.last, kept_call(self.last, calls), calls)
 
     def any_call(self) -> SummedCall:
         """Draw a call of the latest replays now; of one more replay where some inputs are constant,
@@ -382,15 +394,16 @@ class Instance:
         draw = random.SystemRandom()
         replay = self.last if self.setup.inputs.constant else draw.choice(self.latest)
         call = draw.randrange(self.calls[Regime.CHAINED])
-        sums = self.setup.gpu.sums[replay % SLOTS, call].tolist()
-        return SummedCall(replay, call, dict(zip(self.kept, sums[:SUMMED], strict=False)))
+        *sums, key = self.setup.gpu.sums[replay % SLOTS, call].tolist()
+        return SummedCall(replay, call, dict(zip(self.kept, sums, strict=False)), int(key))
 
     def changed_input(self) -> str:
         """The name of an input that is not what the neighbours wrote, after one more replay, or of
         a constant one that is not as it was.
         """
         self.replay(Regime.CHAINED)
-        wanted = self.setup.inputs.written(self.last, self.calls[Regime.CHAINED] - 1)
+        calls = self.calls[Regime.CHAINED]
+        wanted = self.setup.inputs.written(self.last, calls - 1, calls)
         names = self.setup.inputs.given
         changed = (name for name in names if not torch.equal(self.own[name], wanted[name]))
         return next(changed, "") or self.setup.inputs.changed_constant()

@@ -1,7 +1,9 @@
 // Kernels of the harness: they write a variant's inputs, read its output and note the clocks.
-// None of them ever starts early. state[0] is the number of the replay.
+// None of them ever starts early. state[0] is the number of the replay, state[1] the key of the
+// latest call, which nobody knew while it ran.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 __device__ __forceinline__ unsigned mix(unsigned x) {
     x = (x ^ x >> 16) * 0x7feb352du;
@@ -9,8 +11,13 @@ __device__ __forceinline__ unsigned mix(unsigned x) {
     return x ^ x >> 16;
 }
 
-__device__ __forceinline__ unsigned secret(const unsigned* state, int call, int what) {
-    return mix(state[0] * 4096 + call * 64 + what);
+__device__ __forceinline__ unsigned secret(const unsigned* state, unsigned chain, int call, int what) {
+    return mix(mix(state[0] ^ chain) + call * 64 + what);
+}
+
+// Both halves of a number, hashed.
+__device__ __forceinline__ unsigned fold(double x) {
+    return mix(__double2loint(x) ^ mix(__double2hiint(x)));
 }
 
 struct Tensor {
@@ -22,6 +29,7 @@ struct Tensor {
 };
 
 enum Kind { RAW, HALF, BFLOAT, FLOAT, DOUBLE, WHOLE = 8 };
+enum Summed { INT8 = 5, UINT8, INT16, INT32, INT64, E4M3, E5M2 };  // besides those of Kind
 
 __device__ __forceinline__ unsigned scaled(unsigned word, float factor, int kind) {
     if (kind == HALF) {
@@ -62,12 +70,14 @@ extern "C" __global__ void advance(unsigned* state, double* sums, int slots) {
 }
 
 // One tensor for each blockIdx.y. All come from the same draw, floating-point ones times factors
-// from 0.75 to 1: for every piece (or tensor, see WHOLE) of every call of every replay another.
+// from 0.75 to 1: for every piece (or tensor, see WHOLE) of every call of every replay another. They
+// depend on the result of the call before, its sum, so that no call can begin before that has ended.
 extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, const unsigned* state,
-                                        int call) {
+                                        int call, const double* before, int between, int slots) {
     const Tensor t = tensors[blockIdx.y];
-    const uint4* from = t.from + secret(state, call, 63) % draws * t.between;
-    const unsigned own = secret(state, call, blockIdx.y);
+    const unsigned chain = before ? fold(before[state[0] % slots * between]) : 0;
+    const uint4* from = t.from + secret(state, chain, call, 63) % draws * t.between;
+    const unsigned own = secret(state, chain, call, blockIdx.y);
     const unsigned apart = t.kind & WHOLE ? 0 : ~0u;
     const int kind = t.kind & ~WHOLE;
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
@@ -78,44 +88,67 @@ extern "C" __global__ void write_inputs(const Tensor* tensors, int draws, const 
     }
 }
 
+__device__ __forceinline__ double with_sign(double x, unsigned minus) { return minus & 1 ? -x : x; }
+
+__device__ __forceinline__ float of_8_bits(unsigned byte, int kind) {
+    if (kind == INT8) return static_cast<signed char>(byte);
+    if (kind == UINT8) return byte;
+    const __nv_fp8_interpretation_t format = kind == E4M3 ? __NV_E4M3 : __NV_E5M2;
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(byte), format)));
+}
+
 // The elements of a word, each with a sign: minus where its bit is set.
 __device__ __forceinline__ double with_signs(unsigned word, unsigned signs, int kind) {
-    float2 x = make_float2(__uint_as_float(word), 0.0f);
+    if (kind == FLOAT) return with_sign(__uint_as_float(word), signs);
+    if (kind == INT32) return with_sign(static_cast<int>(word), signs);
+    float2 x;
     if (kind == HALF) x = __half22float2(*reinterpret_cast<__half2*>(&word));
-    if (kind == BFLOAT) x = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&word));
-    return (signs & 1 ? -x.x : x.x) + static_cast<double>(signs & 2 ? -x.y : x.y);
+    else if (kind == BFLOAT) x = __bfloat1622float2(*reinterpret_cast<__nv_bfloat162*>(&word));
+    else if (kind == INT16) x = make_float2(static_cast<short>(word), static_cast<int>(word) >> 16);
+    else {
+        double sum = 0;
+        for (int i = 0; i < 4; ++i) sum += with_sign(of_8_bits(word >> 8 * i & 255, kind), signs >> i);
+        return sum;
+    }
+    return with_sign(x.x, signs) + with_sign(x.y, signs >> 1);
 }
 
 __device__ __forceinline__ double with_signs(uint4 piece, unsigned signs, int kind) {
-    if (kind == DOUBLE) {
-        const double low = __hiloint2double(piece.y, piece.x);
-        const double high = __hiloint2double(piece.w, piece.z);
-        return (signs & 1 ? -low : low) + (signs & 2 ? -high : high);
-    }
-    const int each = kind == FLOAT ? 1 : 2;  // elements of a word
+    if (kind == DOUBLE)
+        return with_sign(__hiloint2double(piece.y, piece.x), signs) +
+               with_sign(__hiloint2double(piece.w, piece.z), signs >> 1);
+    if (kind == INT64)
+        return with_sign(static_cast<long long>(piece.y) << 32 | piece.x, signs) +
+               with_sign(static_cast<long long>(piece.w) << 32 | piece.z, signs >> 1);
+    const int each = kind == FLOAT || kind == INT32 ? 1 : kind <= BFLOAT || kind == INT16 ? 2 : 4;
     return with_signs(piece.x, signs, kind) + with_signs(piece.y, signs >> each, kind) +
            with_signs(piece.z, signs >> 2 * each, kind) +
            with_signs(piece.w, signs >> 3 * each, kind);
 }
 
-// Reads the output of a call, and keeps that of one of the calls. Of every call the elements are
-// added up, each with a sign: no call can know beforehand that nobody will look at what it gives.
+// Reads an output of a call, by its number, and keeps that of one of the calls. Of every call the
+// elements are added up, each with a sign that depends on the key: no call can know beforehand which
+// sum it needs, or that nobody will look at what it gives. sums has a row for each call: those of its
+// outputs, then the key.
 extern "C" __global__ void read_output(const uint4* out, uint4* kept, long long pieces, int tail,
-                                       const unsigned* state, int call, int calls, double* sum,
-                                       int between, int slots, int kind) {
-    const bool keeps = secret(state, 0, 62) % calls == call;
+                                       const unsigned* state, int call, int calls, double* sums,
+                                       int between, int slots, int kind, int number, int summed) {
+    const bool keeps = secret(state, 0, 0, 62) % calls == call;
+    const unsigned key = state[1];
     const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
     const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     double found = 0;
     for (long long i = first; i < pieces; i += step) {
         const uint4 piece = out[i];
         if (keeps) kept[i] = piece;
-        if (kind != RAW) found += with_signs(piece, mix(static_cast<unsigned>(i)), kind);
+        if (kind != RAW) found += with_signs(piece, mix(static_cast<unsigned>(i) ^ key), kind);
         asm volatile("" ::"r"(piece.x), "r"(piece.y), "r"(piece.z), "r"(piece.w));
     }
     if (kind != RAW) {
+        sums += state[0] % slots * between;
         for (int lane = 16; lane; lane /= 2) found += __shfl_xor_sync(~0u, found, lane);
-        if (threadIdx.x % 32 == 0) atomicAdd(sum + state[0] % slots * between, found);
+        if (threadIdx.x % 32 == 0) atomicAdd(sums + number, found);
+        if (first == 0) sums[summed] = key;
     }
     if (keeps && first < tail)
         reinterpret_cast<char*>(kept + pieces)[first] =
@@ -129,7 +162,7 @@ extern "C" __global__ void read_output(const uint4* out, uint4* kept, long long 
 enum Row { START, END, BETWEEN, CALL, BEFORE };
 
 extern "C" __global__ void stamp(longlong2* stamps, longlong2* last, int slots, int row, int sms,
-                                 const unsigned* state) {
+                                 unsigned* state) {
     unsigned sm;
     unsigned long long nanoseconds;
     asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
@@ -142,6 +175,7 @@ extern "C" __global__ void stamp(longlong2* stamps, longlong2* last, int slots, 
     }
     longlong2* own = stamps + state[0] % slots * 4 * sms + sm;
     if (row == CALL) {
+        if (blockIdx.x == 0) state[1] = mix(static_cast<unsigned>(now.x) ^ mix(static_cast<unsigned>(now.y)));
         const longlong2 before = last[sm], between = last[sms + sm];
         longlong2 &gap = own[BETWEEN * sms], &call = own[CALL * sms];
         gap = make_longlong2(gap.x + between.x - before.x, gap.y + between.y - before.y);

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,13 @@ import torch
 
 from workbench.errors import UsageError, nearest
 from workbench.run.worker.deviation import same_bits, size_of
-from workbench.run.worker.timing.timed_gpu import MOST_CALLS, SLOTS, SUMMED, TimedGpu
+from workbench.run.worker.timing.timed_gpu import (
+    MOST_CALLS,
+    ROWS_OF_SUMS,
+    SLOTS,
+    SUMMED,
+    TimedGpu,
+)
 from workbench.study.model import Shape
 from workbench.words import Inputs
 
@@ -38,6 +45,10 @@ THREADS = 256
 BLOCKS_AN_SM = 4
 WHOLE = 8  # a bit beside KINDS: all pieces have one factor
 KINDS = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4}
+SUMMED_KINDS = KINDS | {
+    **{torch.int8: 5, torch.uint8: 6, torch.bool: 6, torch.int16: 7, torch.int32: 8},
+    **{torch.int64: 9, torch.float8_e4m3fn: 10, torch.float8_e5m2: 11},
+}
 # secret() has 64 numbers for a call: those of tensors begin at 0, and these say which draw a call
 # has, and which call's output is kept.
 DRAW, KEPT = 63, 62
@@ -54,13 +65,26 @@ def mix(x: int) -> int:
     return x ^ x >> 16
 
 
-def secret(replay: int, call: int, what: int) -> int:
+def secret(replay: int, call: int, what: int, chain: int = 0) -> int:
     """Draw a number as neighbours.cu does, for a call of a replay.
 
     Every call has other inputs, and no call knows whether its output is the one that is kept. So
     a variant that returns an earlier result, or computes only now and then, gives a wrong output.
     """
-    return mix((replay * 4096 + call * 64 + what) & MASK)
+    return mix((mix((replay ^ chain) & MASK) + call * 64 + what) & MASK)
+
+
+def fold(number: float) -> int:
+    """Hash a number as neighbours.cu does."""
+    low, high = struct.unpack("<2I", struct.pack("<d", number))
+    return mix(low ^ mix(high))
+
+
+def before(call: int, calls: int) -> int | None:
+    """The call of a graph of ``calls`` that comes before this one, whose sum decides its inputs:
+    first comes the one ahead of the others, whose number is ``calls``.
+    """
+    return None if call >= calls else (call or calls + 1) - 1
 
 
 def mixed(x: torch.Tensor) -> torch.Tensor:
@@ -70,14 +94,14 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
     return x ^ x >> 16
 
 
-def factors(replay: int, call: int, tensor: int, pieces: torch.Tensor) -> torch.Tensor:
-    """Return the factors of pieces of a floating-point tensor in a call, in float64."""
-    return 1 - (mixed(pieces ^ secret(replay, call, tensor)) & 255) / 1024
+def factors(own: int, pieces: torch.Tensor) -> torch.Tensor:
+    """Return the factors of pieces of a floating-point tensor with its secret, in float64."""
+    return 1 - (mixed(pieces ^ own) & 255) / 1024
 
 
-def signed_sum(values: torch.Tensor, like: torch.Tensor) -> tuple[float, float]:
+def signed_sum(values: torch.Tensor, like: torch.Tensor, key: int) -> tuple[float, float]:
     """Add up the elements of a result with the type and layout of ``like``, as neighbours.cu does,
-    each with a sign of its place. Return the sum and the norm.
+    each with a sign of its place and the call's ``key``. Return the sum and the norm.
     """
     laid = torch.empty_strided(like.shape, like.stride(), dtype=torch.float64, device=like.device)
     laid.copy_(values)
@@ -87,7 +111,7 @@ def signed_sum(values: torch.Tensor, like: torch.Tensor) -> tuple[float, float]:
     for first in range(0, len(flat), AT_ONCE):
         piece = flat[first : first + AT_ONCE]
         pieces = torch.arange(first, first + len(piece), device=like.device) & MASK
-        minus = (mixed(pieces)[:, None] >> lanes & 1).bool()
+        minus = (mixed(pieces ^ key)[:, None] >> lanes & 1).bool()
         total += float(torch.where(minus, -piece, piece).sum())
         squares += float(piece.square().sum())
     return total, math.sqrt(squares)
@@ -146,8 +170,8 @@ def on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_cuda and value.numel() > 0
 
 
-def fresh(study: ModuleType, shape: Shape) -> Inputs:
-    generator = torch.Generator("cuda").manual_seed(random.SystemRandom().randrange(2**48))
+def fresh(study: ModuleType, shape: Shape, seeds: random.Random) -> Inputs:
+    generator = torch.Generator("cuda").manual_seed(seeds.randrange(2**48))
     inputs = study.inputs(shape, generator)
     assert isinstance(inputs, dict)
     return inputs
@@ -183,9 +207,23 @@ class Neighbours:
     model reads the weights of all its others.
     """
 
-    def __init__(self, gpu: TimedGpu, study: ModuleType, shape: Shape) -> None:
+    def __init__(
+        self,
+        gpu: TimedGpu,
+        study: ModuleType,
+        shape: Shape,
+        seed: int | None = None,
+        copies: int | None = None,
+    ) -> None:
+        """``seed`` decides all draws, those of a study that ignores its generator as well;
+        ``copies`` are as many as memory allows where nobody says how many.
+        """
         self.gpu = gpu
-        self.draw = partial(fresh, study, shape)
+        if seed is not None:
+            for sow in (torch.manual_seed, random.seed):
+                sow(seed)
+        seeds = random.SystemRandom() if seed is None else random.Random(seed)
+        self.draw = partial(fresh, study, shape, seeds)
         self.like = self.draw()
         self.constant: tuple[str, ...] = tuple(getattr(study, "constant", ()))
         self.names = [
@@ -202,7 +240,7 @@ class Neighbours:
             del drawn
         self.most_pieces = max(pieces_of(self.like[name]) for name in self.names)
         self.constants = [{name: self.like[name] for name in self.constant}]
-        for _ in range(self._copies_wanted(study, shape) - 1):
+        for _ in range((copies or self._copies_wanted(study, shape)) - 1):
             drawn = self.draw()
             self.constants.append({name: drawn[name] for name in self.constant})
             del drawn
@@ -315,47 +353,57 @@ class Neighbours:
         """How many a neighbour has for so many pieces."""
         return max(1, min(-(-pieces // THREADS), self.gpu.sms * BLOCKS_AN_SM))
 
-    def write(self, table: InputTables, call: int) -> None:
-        self._write(table.given, call)
-        self._write(table.indices, call)
-        self.restore(table, call)
+    def write(self, table: InputTables, call: int, calls: int = 0) -> None:
+        """Nodes that write the inputs of a call of a graph of ``calls``; 0: of one by itself."""
+        self._write(table.given, call, calls)
+        self._write(table.indices, call, calls)
+        self._write(table.restored, call, calls)
 
     def restore(self, table: InputTables, call: int) -> None:
         """A node that writes those that a call changes; none where it changes none."""
         self._write(table.restored, call)
 
-    def _write(self, rows: torch.Tensor | None, call: int) -> None:
+    def _write(self, rows: torch.Tensor | None, call: int, calls: int = 0) -> None:
         if rows is not None:
-            grid = (self.blocks(self.most_pieces), len(rows))
-            self.gpu.kernels["write_inputs"][grid, THREADS](rows, DRAWS, self.gpu.state, call)
+            grid, gpu = (self.blocks(self.most_pieces), len(rows)), self.gpu
+            earlier = before(call, calls)
+            sums = 0 if earlier is None else gpu.sums[0, earlier]
+            gpu.kernels["write_inputs"][grid, THREADS](
+                *(rows, DRAWS, gpu.state, call, sums, ROWS_OF_SUMS * (SUMMED + 1), SLOTS)
+            )
 
     def sum_output(
         self, out: torch.Tensor, kept: torch.Tensor, call: int, calls: int, number: int
     ) -> None:
         """A node that reads an output, by its ``number``, and keeps it where the call is the one
-        that is kept. It sums the first outputs of every call, but of those ahead (from ``calls``
-        on) or untold (-1).
+        that is kept. It sums the first outputs of every call, but of those untold (-1).
         """
         pieces, tail = divmod(size_of(out), PIECE)
-        kind = KINDS.get(out.dtype, 0) if 0 <= call < calls and number < SUMMED else 0
-        sums = self.gpu.sums[0, call, number] if kind else self.gpu.sums
+        kind = SUMMED_KINDS.get(out.dtype, 0) if 0 <= call <= calls and number < SUMMED else 0
+        sums = self.gpu.sums[0, call] if kind else self.gpu.sums
         self.gpu.kernels["read_output"][self.blocks(pieces), THREADS](
             *(out, kept, pieces, tail, self.gpu.state, call, calls),
-            *(sums, MOST_CALLS * SUMMED, SLOTS, kind),
+            *(sums, ROWS_OF_SUMS * (SUMMED + 1), SLOTS, kind, number, SUMMED),
         )
 
-    def written(self, replay: int, call: int) -> Inputs:
-        """The inputs that a call of a replay had, as the neighbours wrote them."""
-        inputs = {**self.inputs(), **self.constants_of(call)}
-        draw = secret(replay, call, DRAW) % DRAWS
+    def written(self, replay: int, call: int, calls: int = 0) -> Inputs:
+        """The inputs that a call of a replay had, as the neighbours wrote them. The sums of its
+        graph of ``calls``, see ``write``, must still stand in their slot.
+        """
+        ahead = call >= calls > 0
+        inputs = {**self.inputs(), **self.constants_of(-1 if ahead else call)}
+        earlier = before(call, calls)
+        chain = 0 if earlier is None else fold(float(self.gpu.sums[replay % SLOTS, earlier, 0]))
+        draw = secret(replay, call, DRAW, chain) % DRAWS
         for names in (self.given, self.indices, self.restored):
             for index, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
                 to, dtype = pieces_in_memory(inputs[name]), self.like[name].dtype
+                own = secret(replay, call, index, chain)
                 for first in range(0, len(source), AT_ONCE):
                     rows = slice(first, min(first + AT_ONCE, len(source)))
                     pieces = torch.arange(rows.start, rows.stop, device=source.device)
-                    by = factors(replay, call, index, pieces * (not self.whole))
+                    by = factors(own, pieces * (not self.whole))
                     to[rows] = scaled(source[rows], dtype, by)
         return inputs
 

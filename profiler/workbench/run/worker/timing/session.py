@@ -33,7 +33,7 @@ from workbench.run.worker.timing.instances import (
     SessionSetup,
     SummedCall,
 )
-from workbench.run.worker.timing.neighbours import KINDS, Neighbours, signed_sum
+from workbench.run.worker.timing.neighbours import SUMMED_KINDS, Neighbours, signed_sum
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
 from workbench.run.worker.timing.timed_gpu import EmptyCalls, TimedGpu, switch_contexts
 from workbench.study.model import Tolerance, tolerance_at
@@ -330,13 +330,14 @@ class TimingProcess:
         times it.
         """
         drawn = drawn or instance.any_call()
-        inputs = self.setup.inputs.written(drawn.replay, drawn.call)
+        calls = instance.calls[HEADLINE]
+        inputs = self.setup.inputs.written(drawn.replay, drawn.call, calls)
         expected = expected_of(self.study.reference(**inputs))
         for mine, its in paired(instance.found, expected).values():
             like = instance.kept[mine]
-            if mine not in drawn.sums or like.dtype not in KINDS:
+            if mine not in drawn.sums or like.dtype not in SUMMED_KINDS:
                 continue
-            wanted, norm = signed_sum(expected.tensors[its], like)
+            wanted, norm = signed_sum(expected.tensors[its], like, drawn.key)
             if math.isfinite(wanted) and norm:
                 error = abs(drawn.sums[mine] - wanted) / norm
                 if not error <= SIGMAS * bound.relative + ROUNDING:

@@ -15,13 +15,14 @@ import torch
 from workbench import cuda
 from workbench.run.worker.timing.graphs import Parts, captured
 
-# Replays whose stamps and sums are held: 35 MB of stamps on the 132 SMs of an H100, 6 MB of sums.
+# Replays whose stamps and sums are held: 35 MB of stamps on the 132 SMs of an H100, 8 MB of sums.
 # Two rounds must fit, which bounds the instances of a session (MOST_INSTANCES).
 SLOTS = 4096
 # Calls of a graph. secret() in neighbours.cu has numbers for 64 calls of a replay, and a few calls
 # besides these are numbered: the one ahead of the stamps, and those of the second clock.
 MOST_CALLS = 48
-SUMMED = 4  # outputs of a call, at most
+ROWS_OF_SUMS = MOST_CALLS + 1  # of a replay: the call ahead of the stamps is summed, too
+SUMMED = 4  # outputs of a call, at most; its row has the key of the signs behind them
 # Empty calls by both clocks: the median of 20 replays of 8 calls. It must be far finer than the
 # 1 µs by which the clocks may differ; %globaltimer advances in steps of 32 ns on an H100.
 EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5
@@ -105,10 +106,11 @@ class TimedGpu:
         self.sms = int(properties.multi_processor_count)
         self.l2_bytes = int(properties.L2_cache_size)
         self.scratch = torch.empty(SCRATCH_BYTES, dtype=torch.uint8, device="cuda")
-        self.state = torch.zeros(1, dtype=torch.int32, device="cuda")
+        self.state = torch.zeros(2, dtype=torch.int32, device="cuda")  # see neighbours.cu
         self.stamps = torch.zeros((SLOTS, ROWS * self.sms * 2), dtype=torch.int64, device="cuda")
         self.last = torch.zeros((2, self.sms, 2), dtype=torch.int64, device="cuda")
-        self.sums = torch.zeros((SLOTS, MOST_CALLS, SUMMED), dtype=torch.float64, device="cuda")
+        size = (SLOTS, ROWS_OF_SUMS, SUMMED + 1)
+        self.sums = torch.zeros(size, dtype=torch.float64, device="cuda")
         self.side = torch.cuda.Stream()
         self.looking = torch.cuda.Stream()  # past what is queued
         self.seen = torch.zeros(1, dtype=torch.int32).pin_memory()
@@ -117,7 +119,8 @@ class TimedGpu:
         cuda.take_declared()
 
     def advance(self) -> None:
-        self.kernels["advance"][1, MOST_CALLS * SUMMED](self.state, self.sums, SLOTS)
+        threads = ROWS_OF_SUMS * (SUMMED + 1)
+        self.kernels["advance"][1, threads](self.state, self.sums, SLOTS)
 
     def stamp(self, row: int) -> None:
         self.kernels["stamp"][self.sms, 1](self.stamps, self.last, SLOTS, row, self.sms, self.state)
@@ -167,7 +170,7 @@ class TimedGpu:
                 last_seen = int(self.seen)
                 tell(last_seen)
             with torch.cuda.stream(self.looking):
-                self.seen.copy_(self.state, non_blocking=True)
+                self.seen.copy_(self.state[:1], non_blocking=True)
                 copied = torch.cuda.Event()
                 copied.record()
 

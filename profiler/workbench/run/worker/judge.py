@@ -1,0 +1,189 @@
+"""The judge: a process with the study and no variant. It has the expected results, and the time of
+a graph without any call.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import reduce_tensor
+
+from workbench.run.worker.correctness import judged
+from workbench.run.worker.output import Outputs, expected_of, paired
+from workbench.run.worker.timing.gated import Executor, GatedGpu, Layout, Page, Revealed
+from workbench.run.worker.timing.graphs import captured
+from workbench.run.worker.timing.neighbours import (
+    SUMMED_KINDS,
+    Neighbours,
+    kept_call,
+    room_for,
+    signed_sum,
+)
+from workbench.run.worker.timing.timed_gpu import END, SLOTS, START, SUMMED
+from workbench.study.model import Shape, tolerance_at
+
+# Many errors with random signs add up like a normal variable, which exceeds six standard deviations
+# in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
+SIGMAS = 6
+ROUNDING = 1e-9
+AUDIT_SECONDS = 1.0
+ASK = 1 << 28  # a command: a request waits in the pipe
+
+
+@dataclass(frozen=True)
+class Bare:
+    """Asks for a graph of so many calls without a variant, beside outputs of these layouts; the
+    answer is its number.
+    """
+
+    layouts: tuple[Layout, ...]
+    calls: int
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Asks whether an executor's results are right.
+
+    sums: [replays, rows, SUMMED + 1] of all its replays, which have these ``secrets``.
+    drawn: Replays and calls to look at, as many as there is time for.
+    revealed, memory: What it keeps of the last replay.
+    """
+
+    calls: int
+    secrets: Sequence[int]
+    sums: np.ndarray[Any, np.dtype[np.float64]]
+    drawn: Sequence[tuple[int, int]]
+    revealed: Revealed
+    memory: Sequence[bytes]
+
+
+@dataclass(frozen=True)
+class Audited:
+    """So many calls were looked at; ``relative`` is the error of the kept output in norm."""
+
+    calls: int
+    relative: float
+    why: str
+
+
+class Judge:
+    """``seed`` and ``copies`` decide the inputs, as they do in every executor."""
+
+    def __init__(
+        self, page: Page, pipe: Connection, study: ModuleType, shape: Shape, seed: int, copies: int
+    ) -> None:
+        self.study, self.bound = study, tolerance_at(study.tolerance, shape)
+        self.pipe = pipe
+        self.gpu = GatedGpu(page)
+        self.inputs = Neighbours(self.gpu, study, shape, seed, copies)
+        self.own = self.inputs.inputs()
+        self.table = self.inputs.input_tables(self.own)
+        self.gpu.warm()
+        self.rooms: list[Any] = []
+        self.executor = Executor(page, pipe, self.gpu)
+        self.executor.others = {ASK: self.answer}
+
+    def serve(self) -> None:
+        self.pipe.send(reduce_tensor(self.gpu.last))
+        self.executor.serve(0)
+
+    def answer(self, _: int) -> None:
+        match self.pipe.recv():
+            case Bare() as bare:
+                self.pipe.send(self.bare(bare))
+            case Claims() as claims:
+                self.pipe.send(self.audit(claims))
+
+    def bare(self, bare: Bare) -> int:
+        gpu, inputs, calls = self.gpu, self.inputs, bare.calls
+        likes = [
+            torch.empty_strided(
+                each.shape, each.strides, dtype=getattr(torch, each.dtype), device="cuda"
+            )
+            for each in bare.layouts
+        ]
+        rooms = [room_for(like, 2) for like in likes]
+
+        def once(call: int) -> None:
+            inputs.write(self.table, call, calls)
+            gpu.around(lambda: None)
+            for number, (out, kept) in enumerate(rooms):
+                inputs.sum_output(out, kept, call, calls, number)
+
+        def work() -> None:
+            gpu.advance()
+            once(calls)
+            gpu.stamp(START)
+            for call in range(calls):
+                once(call)
+            gpu.stamp(END)
+
+        once(-1)  # loads the kernels
+        graph = captured(work, gpu.side)
+        self.rooms.append((rooms, graph))
+        self.executor.replays.append(graph.replay)
+        return len(self.executor.replays) - 1
+
+    # ---- results -----------------------------------------------------------------------------
+    def audit(self, claims: Claims) -> Audited:
+        for secret, sums in zip(claims.secrets, claims.sums, strict=True):
+            self.gpu.sums[secret % SLOTS] = torch.from_numpy(np.array(sums))
+        outputs = outputs_of(claims)
+        relative, why, audited = math.nan, "", 0
+        if outputs is not None:
+            last = claims.secrets[-1]
+            expected = self.expected(last, kept_call(last, claims.calls), claims.calls)
+            kept, _ = judged(outputs, expected, self.bound)
+            relative, why = kept.relative, kept.why
+        end = time.monotonic() + AUDIT_SECONDS
+        for replay, call in claims.drawn:
+            if why or outputs is None or (audited and time.monotonic() > end):
+                break
+            expected = self.expected(claims.secrets[replay], call, claims.calls)
+            why = self.wrong_sums(outputs, expected, claims.sums[replay, call])
+            audited += 1
+        return Audited(audited, relative, why and f"the output of a timed call: {why}")
+
+    def expected(self, secret: int, call: int, calls: int) -> Outputs:
+        return expected_of(self.study.reference(**self.inputs.written(secret, call, calls)))
+
+    def wrong_sums(
+        self, outputs: Outputs, expected: Outputs, sums: np.ndarray[Any, np.dtype[np.float64]]
+    ) -> str:
+        """Why the sums of a call are not the expected ones. The signs are independent of the
+        errors, so that errors within the bound hardly ever add up to SIGMAS times it.
+        """
+        key = int(sums[SUMMED])
+        names = list(outputs.tensors)
+        for mine, its in paired(outputs, expected).values():
+            number, like = names.index(mine), outputs.tensors[mine]
+            if number >= SUMMED or like.dtype not in SUMMED_KINDS:
+                continue
+            wanted, norm = signed_sum(expected.tensors[its], like, key)
+            if math.isfinite(wanted) and norm:
+                error = abs(float(sums[number]) - wanted) / norm
+                if not error <= SIGMAS * self.bound.relative + ROUNDING:
+                    what = f"'{mine}': " if mine else ""
+                    return (
+                        f"{what}by its signed sum the error is {error:.3g} of its norm "
+                        f"(allowed {SIGMAS * self.bound.relative:.3g})"
+                    )
+        return ""
+
+
+def outputs_of(claims: Claims) -> Outputs | None:
+    """The kept outputs; None where their bytes are not those of their layouts."""
+    tensors = {}
+    for layout, memory in zip(claims.revealed.layouts, claims.memory, strict=False):
+        dtype = getattr(torch, layout.dtype)
+        flat = torch.frombuffer(bytearray(memory), dtype=dtype).cuda()
+        tensors[layout.name] = flat.as_strided(layout.shape, layout.strides)
+    return Outputs(tensors, frozenset(claims.revealed.counted)) if tensors else None

@@ -1,0 +1,450 @@
+"""The referee: it times graphs of other processes, by its own clock, and lets results be proven.
+
+An executor is a process with one variant; the judge is one with none. Each replays a graph when
+the referee opens its gate. The referee holds the secrets that decide the inputs, the clock and the
+statistics, and imports no code of the user's. An executor must commit to the sums of all outputs of
+a replay while the clock runs, and learns afterwards which of them the judge compares with the
+expected results. So it can lie about its time by what the clocks cannot tell apart, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import secrets
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from statistics import fmean, median
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from workbench.errors import ToolFailed
+from workbench.evidence.records import Witness
+from workbench.problems.given import same_draws
+from workbench.run.protocol import SessionsJob
+from workbench.run.worker.judge import ASK, Audited, Bare, Claims, Judge
+from workbench.run.worker.lines import prepare
+from workbench.run.worker.startup import Parent
+from workbench.run.worker.timing.gated import (
+    ARRIVED,
+    CALLS,
+    COMMANDS,
+    DIGESTS,
+    ENDED,
+    EXPIRED,
+    FAILED,
+    GO,
+    POLLS,
+    POSTED,
+    READY,
+    REVEAL,
+    RING,
+    SECRETS,
+    SERVED,
+    SLOT_BITS,
+    STATE,
+    Executor,
+    GatedGpu,
+    Layout,
+    Page,
+    Revealed,
+    Shared,
+    digest_of,
+    executing,
+    revealed,
+)
+from workbench.run.worker.timing.instances import (
+    Group,
+    Instance,
+    Loader,
+    NotTimed,
+    SessionSetup,
+)
+from workbench.run.worker.timing.neighbours import Neighbours
+from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
+from workbench.study.params import add_shapes
+from workbench.study.workspace import load_module
+from workbench.words import Regime
+
+INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
+BUILD_SECONDS, ANSWER_SECONDS = 240.0, 30.0
+LOOK_SECONDS = 1.0
+# A round has a replay of variant, anchor and the bare graph of each, every one behind another of
+# its own that warms up.
+# Longer than those of sessions: the host's clock tells a replay's time within 1.3 µs (H200).
+GRAPH_MICROSECONDS = 400.0
+TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
+SETTLE_ROUNDS = 2
+MOST_DRAWN = 2000  # calls to audit; the judge takes as many as there is time for
+MOST_BYTES = 1 << 36
+SECRET_BITS = 20
+MAD = 1.4826 * 1.2533  # from the median absolute deviation to the standard error of a median, √n
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Lost(ToolFailed):
+    """An executor that did not answer, or that could not be built."""
+
+
+class Made(NamedTuple):
+    """A replay: its graph, microseconds, secret, and the digest to which its executor committed."""
+
+    graph: int
+    microseconds: float
+    secret: int
+    digest: int
+
+
+@dataclass
+class Remote:
+    """A process that replays graphs, as the referee sees it."""
+
+    page: Page
+    pipe: Connection
+    pid: int
+    parent: Parent
+    posted: int = 0
+    opened: int = 0
+    made: list[Made] = field(default_factory=list)
+
+    def until(self, word: int, least: int, seconds: float) -> int:
+        """Wait until a word of the page is at least so much; return the nanoseconds then. Raises
+        Lost.
+        """
+
+        words, began = self.page.words, time.monotonic()
+        look = began + LOOK_SECONDS
+        while True:
+            for _ in range(POLLS):
+                if words[word] >= least:
+                    return time.perf_counter_ns()
+            if words[STATE] == FAILED:
+                raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
+            now = time.monotonic()
+            if now > look:
+                look = now + LOOK_SECONDS
+                self.parent.require()
+                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                    self.pid = 0
+                    raise Lost("its process ended")
+            if words[EXPIRED] or now > began + seconds:
+                raise Lost(f"nothing came for {now - began:.0f} s")
+
+    def until_ready(self) -> None:
+
+        self.until(STATE, READY, BUILD_SECONDS)
+
+    def received_object(self) -> Any:
+        """What a trusted process has sent: the judge."""
+        return ForkingPickler.loads(self.received())
+
+    def received(self, seconds: float = ANSWER_SECONDS) -> bytes:
+        if not self.pipe.poll(seconds):
+            raise Lost(f"nothing came for {seconds:.0f} s")
+        try:
+            return self.pipe.recv_bytes(MOST_BYTES)
+        except EOFError:
+            raise Lost("its process ended") from None
+
+    def command(self, command: int) -> None:
+
+        self.posted += 1
+        self.page.words[COMMANDS + self.posted % RING] = command
+        self.page.words[POSTED] = self.posted
+
+    def finished(self) -> None:
+        """Wait until the last command is done."""
+
+        self.until(SERVED, self.posted, ANSWER_SECONDS)
+
+    def open(self, graph: int) -> Made:
+        """Let the replay at the gate run, and wait for its end."""
+
+        words, ticket = self.page.words, self.opened + 1
+        self.until(ARRIVED, ticket, ANSWER_SECONDS)
+        self.opened, place = ticket, ticket % RING
+        secret = secrets.randbits(SECRET_BITS) << SLOT_BITS | ticket % (1 << SLOT_BITS)
+        began = time.perf_counter_ns()
+        words[SECRETS + place] = secret
+        words[GO] = ticket
+        ended = self.until(ENDED, ticket, ANSWER_SECONDS)
+        made = Made(graph, (ended - began) / 1e3, secret, words[DIGESTS + place])
+        self.made.append(made)
+        return made
+
+    def replay(self, graph: int) -> Made:
+        """Replay a graph twice, the second queued behind the first, which warms up."""
+        self.command(graph)
+        self.command(graph)
+        self.open(graph)
+        return self.open(graph)
+
+    def stop(self) -> None:
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.pipe.close()
+
+
+class Statement(NamedTuple):
+    """An executor's own statement, after its digests were compared: the sums of all replays, what
+    it keeps of the last one, and its bytes.
+    """
+
+    sums: Array
+    revealed: Revealed
+    memory: list[bytes]
+
+
+def statement_of(executor: Remote) -> Statement:
+    """Raises Lost where the sums are not those to which it committed."""
+
+    executor.command(REVEAL + 1)
+    size = len(executor.made), ROWS_OF_SUMS, SUMMED + 1
+    told = np.frombuffer(executor.received(), np.float64)
+    if told.size != math.prod(size):
+        raise Lost("it does not have the sums of all replays")
+    sums = told.reshape(size)
+    if any(digest_of(row) != made.digest for row, made in zip(sums, executor.made, strict=True)):
+        raise Lost("it has other sums than those that it had when the clock stopped")
+    revealed = msgspec.json.decode(executor.received(), type=Revealed)
+    memory = [executor.received() for _ in revealed.layouts]
+    executor.finished()
+    return Statement(sums, revealed, memory)
+
+
+@dataclass
+class Times:
+    """Microseconds of whole replays, by graph."""
+
+    variant: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    bare: list[float] = field(default_factory=list)
+
+    def call(self, calls: int) -> tuple[float, float]:
+        """Return the microseconds that a call adds, and their standard error."""
+        medians = [median(times) for times in self.variant.values()]
+        errors = [error_of(times) for times in self.variant.values()]
+        error = math.hypot(math.hypot(*errors) / len(errors), error_of(self.bare))
+        # One call more is ahead of the others.
+        return (fmean(medians) - median(self.bare)) / (calls + 1), error / (calls + 1)
+
+
+def error_of(times: Sequence[float]) -> float:
+    middle = median(times)
+    return MAD * median(abs(t - middle) for t in times) / math.sqrt(len(times))
+
+
+@dataclass
+class Side:
+    """A variant in its executor, and the number of its bare graph in the judge."""
+
+    variant: str
+    executor: Remote
+    calls: int
+    bare: int
+
+
+class Referee:
+    """It judges the variants of one job at one shape, each beside the ``anchor``: the primary
+    reference or, where there is none, the first step.
+    """
+
+    def __init__(self, job: SessionsJob, anchor: str, copies: int) -> None:
+        self.job, self.anchor, self.copies = job, anchor, copies
+        self.seed = secrets.randbits(47)
+        self.parent = Parent()
+
+    def witnesses(
+        self, variants: Sequence[str], current: Callable[[str], None]
+    ) -> Iterator[Witness]:
+        """Yield one for each; ``current`` is told who has the GPU."""
+        if not variants:
+            return
+        with ExitStack() as stack:
+            judge = stack.enter_context(self.started(self.judge))
+            try:
+                judge.until_ready()
+                function, arguments = judge.received_object()
+                lent: Shared = partial(function, *arguments)
+                current(self.anchor)
+                anchor = stack.enter_context(self.side(judge, self.anchor, lent))
+                audited = self.audited(judge, anchor, warm=True)
+            except Lost as error:
+                why = f"beside {self.anchor}: {error.message}"
+                yield from (self.unmeasured(name, why) for name in variants)
+                return
+            if audited.why:
+                why = f"{self.anchor}, beside which all are timed, is wrong: {audited.why}"
+                yield from (self.unmeasured(name, why) for name in variants)
+                return
+            for name in variants:
+                current(name)
+                try:
+                    with self.side(judge, name, lent) as side:
+                        yield self.witness(judge, side, anchor)
+                except Lost as error:
+                    yield self.unmeasured(name, error.message)
+
+    def unmeasured(self, variant: str, why: str) -> Witness:
+        return Witness(variant=variant, anchor=self.anchor, unmeasured=why)
+
+    def witness(self, judge: Remote, side: Side, anchor: Side) -> Witness:
+        ours, theirs = self.times(judge, side, anchor)
+        (time_us, error), (anchor_us, anchor_error) = (
+            ours.call(side.calls),
+            theirs.call(anchor.calls),
+        )
+        audited = self.audited(judge, side)
+        is_timed = time_us > 0 and anchor_us > 0
+        return Witness(
+            variant=side.variant,
+            anchor=self.anchor,
+            calls=side.calls,
+            replays=len(side.executor.made),
+            microseconds=round(time_us, 4) if is_timed else None,
+            anchor_microseconds=round(anchor_us, 4) if is_timed else None,
+            deviation=round(math.hypot(error / time_us, anchor_error / anchor_us), 5)
+            if is_timed
+            else None,
+            audits=audited.calls,
+            relative=audited.relative if math.isfinite(audited.relative) else None,
+            why=audited.why,
+        )
+
+    def times(self, judge: Remote, side: Side, anchor: Side) -> tuple[Times, Times]:
+        ours, theirs = Times(), Times()
+        end, number = time.monotonic() + TIMING_SECONDS, -SETTLE_ROUNDS
+        while number < FEWEST_ROUNDS or (number < MOST_ROUNDS and time.monotonic() < end):
+            graph = number % INSTANCES
+            turns: list[tuple[Remote, int, list[float]]] = [
+                (side.executor, graph, ours.variant[graph]),
+                (anchor.executor, graph, theirs.variant[graph]),
+                (judge, side.bare, ours.bare),
+                (judge, anchor.bare, theirs.bare),
+            ]
+            for remote, place, times in random.SystemRandom().sample(turns, len(turns)):
+                made = remote.replay(place)
+                if number >= 0:
+                    times.append(made.microseconds)
+            number += 1
+        return ours, theirs
+
+    def audited(self, judge: Remote, side: Side, warm: bool = False) -> Audited:
+        """What the judge finds, of calls that are drawn now."""
+
+        if warm:
+            for graph in range(INSTANCES):
+                side.executor.replay(graph)
+        statement, draw = statement_of(side.executor), random.SystemRandom()
+        made = side.executor.made
+        drawn = [
+            (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
+        ]
+        told = tuple(each.secret for each in made)
+        answer = self.ask(judge, Claims(side.calls, told, statement.sums, drawn, *statement[1:]))
+        assert isinstance(answer, Audited)
+        return answer
+
+    def ask(self, judge: Remote, question: Bare | Claims) -> object:
+        judge.command(ASK)
+        judge.pipe.send(question)
+        answer = judge.received_object()
+        judge.finished()
+        return answer
+
+    @contextmanager
+    def side(self, judge: Remote, variant: str, lent: Shared) -> Iterator[Side]:
+
+        with self.started(partial(self.execute, variant, lent)) as executor:
+            executor.until_ready()
+            calls = executor.page.words[CALLS]
+            bare = self.ask(judge, Bare(self.layouts(executor), calls))
+            assert isinstance(bare, int)
+            yield Side(variant, executor, calls, bare)
+
+    def layouts(self, executor: Remote) -> tuple[Layout, ...]:
+
+        return msgspec.json.decode(executor.received(), type=Revealed).layouts
+
+    @contextmanager
+    def started(self, work: Callable[[Page, Connection], None]) -> Iterator[Remote]:
+        """Fork a process that works with its page and its end of a pipe; kill it at the end."""
+
+        page = Page()
+        ours, theirs = Pipe()
+        pid = os.fork()
+        if pid == 0:
+            close_others(theirs.fileno())
+            executing(page, theirs, partial(work, page, theirs))
+        theirs.close()
+        page.hide()
+        remote = Remote(page, ours, pid, self.parent)
+        try:
+            yield remote
+        finally:
+            remote.stop()
+
+    # ---- in the processes --------------------------------------------------------------------
+    def judge(self, page: Page, pipe: Connection) -> None:
+        _, study = self.study()
+        shape = study.shapes[self.job.shape]
+        Judge(page, pipe, study, shape, self.seed, self.copies).serve()
+
+    def execute(self, variant: str, lent: Shared, page: Page, pipe: Connection) -> None:
+        """Build a variant, send how its outputs lie in memory, and serve."""
+        job, (folder, study) = self.job, self.study()
+        gpu = GatedGpu(page, lent)
+        inputs = Neighbours(gpu, study, study.shapes[job.shape], self.seed, self.copies)
+        loader = Loader(folder, job.params, loaded, job.sources)
+        setup = SessionSetup(gpu, loader, inputs, GRAPH_MICROSECONDS)
+        call_us, instances = 0.0, []
+        for _ in range(INSTANCES):
+            instances.append(Instance(setup, Group(variant), call_us, (Regime.CHAINED,)))
+            call_us = instances[0].each
+        if instances[0].unchecked:
+            raise NotTimed("no CUDA graph can capture a call")
+        executor = Executor(page, pipe, gpu)
+        latest = instances[:1]
+
+        def replay(instance: Instance) -> None:
+            latest[:] = [instance]
+            instance.graphs[Regime.CHAINED].replay()
+
+        executor.replays = [partial(replay, instance) for instance in instances]
+        executor.outputs = lambda: latest[0].found
+        pipe.send_bytes(revealed(latest[0].found))
+        executor.serve(instances[0].calls[Regime.CHAINED])
+
+    def study(self) -> tuple[Path, ModuleType]:
+        folder = Path.cwd() / "kernels" / self.job.study
+        study = loaded(folder / "study.py", "workbench_study")
+        add_shapes(study.shapes, self.job.derived)
+        return folder, study
+
+
+def close_others(kept: int) -> None:
+    """Close what a fork has inherited, the pipes of other processes among it."""
+    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number != kept:
+            with suppress(OSError):
+                os.close(number)
+
+
+def loaded(path: Path, name: str) -> ModuleType:
+    prepare(path)
+    with same_draws():
+        return load_module(path, name)

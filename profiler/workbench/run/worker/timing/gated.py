@@ -1,0 +1,213 @@
+"""A gated executor: a process that builds a variant and replays its graph when the referee opens a
+gate. It is told nothing but numbers of graphs, and times nothing.
+
+Each graph begins with a kernel that waits for a flag in memory that the referee shares with the
+GPU, and ends with one that commits to the results of its calls and sets another flag. The inputs
+depend on a secret that the referee writes with the first flag.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from workbench import cuda
+from workbench.errors import WorkbenchError
+from workbench.run.worker.output import Outputs
+from workbench.run.worker.timing.timed_gpu import (
+    END,
+    ROWS_OF_SUMS,
+    SLOTS,
+    SUMMED,
+    TimedGpu,
+    switch_contexts,
+)
+from workbench.words import Parameter
+
+RING = 64  # replays whose secrets and digests a page holds
+# Places of words of 4 bytes. Referee, executor and GPU write to different lines of the cache.
+GO, POSTED = 0, 16
+STATE, SERVED, CALLS = 32, 48, 49
+ARRIVED, ENDED, EXPIRED = 64, 80, 96
+SECRETS, COMMANDS, DIGESTS = 128, 192, 256
+WORDS = ROWS_OF_SUMS * (SUMMED + 1) * 2  # of the sums of a replay
+MACROS: dict[str, Parameter] = {
+    "GO": GO, "ARRIVED": ARRIVED, "ENDED": ENDED, "EXPIRED": EXPIRED, "SECRETS": SECRETS,
+    "DIGESTS": DIGESTS, "RING": RING, "WORDS": WORDS, "LONGEST_NS": "20000000000ull",
+}  # fmt: skip
+THREADS = 256  # of the kernel that reports
+PAGE_BYTES = 4096
+BUILDING, FAILED, READY = range(3)  # states of an executor
+QUIT, REVEAL, BARE = 1 << 31, 1 << 30, 1 << 29  # commands that are no number of a graph
+ALWAYS_OPEN = (1 << 32) - 1
+POLLS = 1 << 14  # between two looks at the other process
+SLOT_BITS = 12  # the low bits of a secret are the slot of its sums
+
+
+class Page:
+    """A page holds what referee, executor and GPU share. Make it before you fork the executor, and
+    ``hide`` it from others that are forked later.
+    """
+
+    def __init__(self) -> None:
+        self.memory = mmap.mmap(-1, PAGE_BYTES)
+        self.words = memoryview(self.memory).cast("I")
+        self.words[GO] = ALWAYS_OPEN  # while the executor builds
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def hide(self) -> None:
+        self.memory.madvise(mmap.MADV_DONTFORK)
+
+
+def digest_of(sums: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+    """Hash the sums of a replay as gated.cu does."""
+    words = np.ascontiguousarray(sums).view(np.uint32).ravel()
+    x = words ^ np.arange(len(words), dtype=np.uint32) * np.uint32(0x9E3779B9)
+    x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
+    x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)
+    return int((x ^ x >> np.uint32(16)).sum(dtype=np.uint32))
+
+
+Shared = Callable[[], torch.Tensor]  # opens memory of another process
+
+
+class GatedGpu(TimedGpu):
+    """Graphs wait at the gate before they advance the counter of replays, and report behind the
+    stamp at their end. ``shared`` opens the memory of the stamps around a call: where that lies
+    moves the time between two of them by 0.05 µs (docs/measuring.md, "The referee").
+    """
+
+    def __init__(self, page: Page, shared: Shared | None = None) -> None:
+        self.address = mapped(page)
+        self.ticket = torch.zeros(1, dtype=torch.int32, device="cuda")
+        self.gate = cuda.kernel("gated.cu", "gate", defines=MACROS)
+        self.report = cuda.kernel("gated.cu", "report", defines=MACROS)
+        super().__init__()
+        self.last = shared() if shared else self.last
+
+    def advance(self) -> None:
+        self.gate[1, 1](self.address, self.ticket, self.state)
+        super().advance()
+
+    def stamp(self, row: int) -> None:
+        super().stamp(row)
+        if row == END:
+            self.report[1, THREADS](self.address, self.ticket, self.state, self.sums, SLOTS)
+
+
+def mapped(page: Page) -> int:
+    """Map the page for the GPU, and return its address there."""
+    from cuda.bindings import driver
+
+    torch.zeros(1, device="cuda")  # makes the context
+    flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP
+    (status,) = driver.cuMemHostRegister(page.address, PAGE_BYTES, flags)
+    if int(status) == 0:
+        status, address = driver.cuMemHostGetDevicePointer(page.address, 0)
+    if int(status) != 0:
+        raise RuntimeError(f"shared memory on the GPU: {status!r}")
+    return int(address)
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """An output as it lies in memory: ``dtype`` as torch names it, strides in elements."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """The outputs that an executor keeps of its latest replay, whose bytes follow, one output after
+    the other, and the names of those that only their place names.
+    """
+
+    layouts: tuple[Layout, ...]
+    counted: tuple[str, ...]
+
+
+class Executor:
+    """The executor's side: it serves the referee until that quits, or is gone."""
+
+    def __init__(self, page: Page, pipe: Connection, gpu: GatedGpu) -> None:
+        self.page, self.pipe, self.gpu = page, pipe, gpu
+        self.replays: list[Callable[[], Any]] = []
+        self.others: Mapping[int, Callable[[int], None]] = {REVEAL: self.reveal}
+        self.outputs: Callable[[], Outputs]
+
+    def serve(self, calls: int) -> None:
+        words, served, parent = self.page.words, 0, os.getppid()
+        switch_contexts()
+        self.gpu.ticket.zero_()
+        torch.cuda.synchronize()
+        for word in (GO, ARRIVED, ENDED):
+            words[word] = 0
+        words[CALLS], words[STATE] = calls, READY
+        while os.getppid() == parent:
+            for _ in range(POLLS):
+                if words[POSTED] > served:
+                    break
+            else:
+                continue
+            served += 1
+            command = words[COMMANDS + served % RING]
+            if command == QUIT:
+                return
+            for kind, act in self.others.items():
+                if command & kind:
+                    act(command - kind)
+                    break
+            else:
+                self.replays[command]()
+            words[SERVED] = served
+
+    def reveal(self, first: int) -> None:
+        """Send the sums of the replays from this one on, then what is kept of the last one."""
+        torch.cuda.synchronize()
+        last = self.page.words[ENDED]
+        slots = [ticket % SLOTS for ticket in range(first, last + 1)]
+        self.pipe.send_bytes(self.gpu.sums[slots].cpu().numpy().tobytes())
+        outputs = self.outputs()
+        self.pipe.send_bytes(revealed(outputs))
+        for out in outputs.tensors.values():
+            self.pipe.send_bytes(memory_of(out).cpu().numpy().data)
+
+
+def revealed(outputs: Outputs) -> bytes:
+    """Say how outputs lie in memory."""
+    layouts = [
+        Layout(name, str(out.dtype).removeprefix("torch."), tuple(out.shape), out.stride())
+        for name, out in outputs.tensors.items()
+    ]
+    return msgspec.json.encode(Revealed(tuple(layouts), tuple(outputs.counted)))
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a dense tensor, in the order in which they lie in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def executing(page: Page, pipe: Connection, work: Callable[[], None]) -> None:
+    """Run all that an executor's process does; the referee learns why it failed."""
+    try:
+        work()
+    except BaseException as error:  # users' code may also exit
+        why = error.message if isinstance(error, WorkbenchError) else repr(error)
+        page.words[STATE] = FAILED
+        pipe.send_bytes(why.encode("utf-8", "replace"))
+        time.sleep(0.1)
+    finally:
+        os._exit(0)

@@ -1,0 +1,199 @@
+"""The referee against executors that lie, each in one way. Without a GPU: a process plays it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from answers import Patch
+from made_records import sessions_job
+from workbench.evidence.records import Witness
+from workbench.run.worker import referee as module
+from workbench.run.worker.judge import Audited, Bare, Claims
+from workbench.run.worker.output import Outputs
+from workbench.run.worker.referee import Referee, Remote, Times
+from workbench.run.worker.timing.gated import (
+    ARRIVED,
+    CALLS,
+    COMMANDS,
+    DIGESTS,
+    ENDED,
+    GO,
+    POSTED,
+    READY,
+    REVEAL,
+    RING,
+    SECRETS,
+    SERVED,
+    STATE,
+    Page,
+    digest_of,
+    revealed,
+)
+from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
+
+CALL_SECONDS = 50e-6
+PLAYED_CALLS = 8
+
+
+def sum_of(secret: int, call: int) -> float:
+    """What an honest call of a replay adds up to."""
+    return ((secret * 2654435761 + call * 40503) % (1 << 32)) / (1 << 32) + 0.5
+
+
+@dataclass(frozen=True)
+class Lies:
+    """An executor's: ``skipped`` calls of each replay are not done, and are given any sum;
+    ``mended`` afterwards. It says at once that a replay has ``ended``, or ``stops`` behind some.
+    """
+
+    skipped: int = 0
+    mended: bool = False
+    ended: bool = False
+    fewer: bool = False
+    stops: int = 1 << 30
+    fails: str = ""
+
+
+HONEST = Lies()
+
+
+def play(lies: Lies, page: Page, pipe: Connection) -> None:
+    """Do what executor and GPU do."""
+    words, served, ticket = page.words, 0, 0
+    replays: list[tuple[int, np.ndarray[Any, Any]]] = []
+    words[GO], words[CALLS], words[STATE] = 0, PLAYED_CALLS, READY
+    while True:
+        while words[POSTED] <= served:
+            pass
+        served += 1
+        command = words[COMMANDS + served % RING]
+        if command & REVEAL:
+            told = [honest_sums(s) if lies.mended else sums for s, sums in replays]
+            pipe.send_bytes(np.array(told[lies.fewer :]).tobytes())
+            pipe.send_bytes(revealed(Outputs({}, frozenset())))
+        else:
+            ticket += 1
+            words[ARRIVED] = ticket
+            while words[GO] < ticket:
+                pass
+            secret = words[SECRETS + ticket % RING]
+            end = time.perf_counter() + CALL_SECONDS * (PLAYED_CALLS + 1 - lies.skipped)
+            if ticket > lies.stops:
+                time.sleep(60)
+            sums = honest_sums(secret)
+            sums[: lies.skipped, 0] = 0.25
+            if lies.ended:
+                words[ENDED] = ticket
+            while time.perf_counter() < end:
+                pass
+            replays.append((secret, sums))
+            words[DIGESTS + ticket % RING] = digest_of(sums)
+            words[ENDED] = ticket
+        words[SERVED] = served
+
+
+def honest_sums(secret: int) -> np.ndarray[Any, Any]:
+    sums = np.zeros((ROWS_OF_SUMS, SUMMED + 1))
+    sums[: PLAYED_CALLS + 1, 0] = [sum_of(secret, call) for call in range(PLAYED_CALLS + 1)]
+    return sums
+
+
+class Played(Referee):
+    """Its judge knows the sums, and its bare graphs take no time."""
+
+    lies: Lies
+
+    def judge(self, page: Page, pipe: Connection) -> None:
+        pipe.send((float, ()))
+        play(Lies(skipped=PLAYED_CALLS + 1), page, pipe)
+
+    def execute(self, variant: str, lent: Any, page: Page, pipe: Connection) -> None:
+        lies = self.lies if variant == "liar" else HONEST
+        if lies.fails:
+            raise RuntimeError(lies.fails)
+        pipe.send_bytes(revealed(Outputs({}, frozenset())))
+        play(lies, page, pipe)
+
+    def ask(self, judge: Remote, question: Bare | Claims) -> object:
+        if isinstance(question, Bare):
+            return 0
+        for number, (replay, call) in enumerate(question.drawn[:200]):
+            if question.sums[replay, call, 0] != sum_of(question.secrets[replay], call):
+                return Audited(number, 0.0, "the output of a timed call: wrong")
+        return Audited(200, 0.0, "")
+
+
+@pytest.fixture
+def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
+    def judged(lies: Lies) -> Witness:
+        monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+        monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
+        made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+        made.lies = lies
+        names: list[str] = []
+        (answer,) = made.witnesses(["liar"], names.append)
+        assert names == ["baseline", "liar"]
+        return answer
+
+    return judged
+
+
+def test_an_honest_executor_has_the_time_of_its_calls(
+    witness: Callable[[Lies], Witness],
+) -> None:
+    answer = witness(HONEST)
+    assert (answer.why, answer.unmeasured, answer.audits) == ("", "", 200)
+    assert answer.replays >= 12
+
+
+def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
+    times = Times(bare=[100.0, 101.0, 102.0, 101.0])
+    times.variant = {0: [190.0, 191.0, 192.0], 1: [200.0, 201.0, 202.0]}
+    call_us, error = times.call(calls=9)  # and the one ahead of them
+    assert call_us == pytest.approx(9.5)
+    assert 0.03 < error < 0.15
+
+
+@pytest.mark.parametrize(
+    ("lies", "why", "unmeasured"),
+    [
+        (Lies(skipped=1), "wrong", ""),
+        (Lies(skipped=1, mended=True), "", "other sums than those that it had"),
+        (Lies(ended=True), "", "other sums than those that it had"),
+        (Lies(fewer=True), "", "does not have the sums of all replays"),
+        (Lies(stops=5), "", "nothing came for 2 s"),
+        (Lies(fails="no such thing"), "", "no such thing"),
+    ],
+)
+def test_one_that_lies_has_no_time_that_counts(
+    witness: Callable[[Lies], Witness], lies: Lies, why: str, unmeasured: str
+) -> None:
+    answer = witness(lies)
+    assert why in answer.why
+    assert bool(why) == bool(answer.why)
+    assert unmeasured in answer.unmeasured
+    assert bool(unmeasured) == bool(answer.unmeasured)
+
+
+def test_an_executor_has_no_pipe_or_page_of_another() -> None:
+    made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+
+    def looks(page: Page, pipe: Connection) -> None:
+        is_hidden = f"{address:x}-" not in Path("/proc/self/maps").read_text()
+        numbers = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        left = numbers - {pipe.fileno(), *range(3)}
+        pipe.send_bytes(f"{len(left)} {is_hidden}".encode())
+
+    with made.started(lambda page, pipe: time.sleep(60)) as first:
+        address = first.page.address
+        with made.started(looks) as second:
+            told = second.received().decode()
+    assert told == "1 True"  # the folder that lists them is open
