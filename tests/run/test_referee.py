@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ from answers import Patch
 from made_records import sessions_job
 from workbench.evidence.records import Witness
 from workbench.run.worker import referee as module
-from workbench.run.worker.judge import Audited, Bare, Claims
+from workbench.run.worker.auditor import Audited, Bare, Claims
 from workbench.run.worker.output import Outputs
-from workbench.run.worker.referee import Referee, Remote, Times
+from workbench.run.worker.referee import GatedProcess, Referee, ReplayTimes
 from workbench.run.worker.timing.gated import (
     ARRIVED,
     CALLS,
@@ -51,12 +52,11 @@ def sum_of(secret: int, call: int) -> float:
 @dataclass(frozen=True)
 class Lies:
     """An executor's: ``skipped`` calls of each replay are not done, and are given any sum;
-    ``mended`` afterwards. It says at once that a replay has ``ended``, or ``stops`` behind some.
+    ``mended`` afterwards. It has ``fewer`` replays than it made, ``stops`` behind some, or fails.
     """
 
     skipped: int = 0
     mended: bool = False
-    ended: bool = False
     fewer: bool = False
     stops: int = 1 << 30
     fails: str = ""
@@ -90,8 +90,6 @@ def play(lies: Lies, page: Page, pipe: Connection) -> None:
                 time.sleep(60)
             sums = honest_sums(secret)
             sums[: lies.skipped, 0] = 0.25
-            if lies.ended:
-                words[ENDED] = ticket
             while time.perf_counter() < end:
                 pass
             replays.append((secret, sums))
@@ -107,11 +105,11 @@ def honest_sums(secret: int) -> np.ndarray[Any, Any]:
 
 
 class Played(Referee):
-    """Its judge knows the sums, and its bare graphs take no time."""
+    """Its auditor knows the sums, and its bare graphs take no time."""
 
     lies: Lies
 
-    def judge(self, page: Page, pipe: Connection) -> None:
+    def audit_process(self, page: Page, pipe: Connection) -> None:
         pipe.send((float, ()))
         play(Lies(skipped=PLAYED_CALLS + 1), page, pipe)
 
@@ -122,7 +120,7 @@ class Played(Referee):
         pipe.send_bytes(revealed(Outputs({}, frozenset())))
         play(lies, page, pipe)
 
-    def ask(self, judge: Remote, question: Bare | Claims) -> object:
+    def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
         if isinstance(question, Bare):
             return 0
         for number, (replay, call) in enumerate(question.drawn[:200]):
@@ -155,7 +153,7 @@ def test_an_honest_executor_has_the_time_of_its_calls(
 
 
 def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
-    times = Times(bare=[100.0, 101.0, 102.0, 101.0])
+    times = ReplayTimes(bare=[100.0, 101.0, 102.0, 101.0])
     times.variant = {0: [190.0, 191.0, 192.0], 1: [200.0, 201.0, 202.0]}
     call_us, error = times.call(calls=9)  # and the one ahead of them
     assert call_us == pytest.approx(9.5)
@@ -167,7 +165,6 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
     [
         (Lies(skipped=1), "wrong", ""),
         (Lies(skipped=1, mended=True), "", "other sums than those that it had"),
-        (Lies(ended=True), "", "other sums than those that it had"),
         (Lies(fewer=True), "", "does not have the sums of all replays"),
         (Lies(stops=5), "", "nothing came for 2 s"),
         (Lies(fails="no such thing"), "", "no such thing"),
@@ -181,6 +178,26 @@ def test_one_that_lies_has_no_time_that_counts(
     assert bool(why) == bool(answer.why)
     assert unmeasured in answer.unmeasured
     assert bool(unmeasured) == bool(answer.unmeasured)
+
+
+def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> None:
+    """Who commits later has the time of later, and who commits earlier does not have the sums."""
+    events: list[str] = []
+
+    class Words(dict[int, int]):
+        def __getitem__(self, place: int) -> int:
+            events.append("digest" if place == DIGESTS + 1 else "word")
+            return 1
+
+    def clock() -> int:
+        events.append("clock")
+        return len(events)
+
+    monkeypatch.setattr(time, "perf_counter_ns", clock)
+    page: Any = SimpleNamespace(words=Words())
+    made = GatedProcess(page, cast(Any, None), 0, cast(Any, None))
+    made.open(0)
+    assert [event for event in events if event != "word"] == ["clock", "digest", "clock"]
 
 
 def test_an_executor_has_no_pipe_or_page_of_another() -> None:

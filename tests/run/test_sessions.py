@@ -73,6 +73,9 @@ class Scripted(Server):
     fate: Callable[[int, Sequence[str]], set[str] | Answer]
     changed = False  # times are, after they were read
 
+    def witnessed(self, variants: Sequence[str], copies: int) -> None:
+        """The referee has tests of its own."""
+
     def measured(self, variants: Sequence[str], alone: bool, sent: Any) -> Answer:
         out = self.fate(self.done, variants)
         if isinstance(out, Answer):

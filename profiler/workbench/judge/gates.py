@@ -19,7 +19,15 @@ from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
 from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
 from workbench.evidence.journal import Journal
-from workbench.evidence.records import Build, CapturedKernel, Check, GraphNode, Series, Timing
+from workbench.evidence.records import (
+    Build,
+    CapturedKernel,
+    Check,
+    GraphNode,
+    Series,
+    Timing,
+    Witness,
+)
 from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding, joined, number_of, suffix
@@ -50,7 +58,9 @@ from workbench.words import (
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"
 KERNELS, DURATION_GATE, WORK = "kernels", "duration", "work"
-OF_A_GAIN = (KERNELS, DURATION_GATE, WORK, UNSEEN)  # gates that are not measured without one
+REFEREE = "referee"
+# Gates that are not measured without one.
+OF_A_GAIN = (KERNELS, DURATION_GATE, WORK, UNSEEN, REFEREE)
 UNCHECKED = "kernels.unchecked"
 PARENT_UNTIMED = "faster.parent_untimed"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
@@ -919,6 +929,76 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
 
 
+# A session's time of an honest kernel and the referee's differ by 5 % at most, by 8 % at the power
+# limit, where the clock depends on who else runs, and by 0.85 µs with a memset (docs/measuring.md).
+APART, APART_US = 0.1, 1.0
+
+
+def referee_gate(
+    timing: Timing, step: Step, over_parent: Ratio | None, stamps: float | None, limits: Gates
+) -> tuple[Gate, ...]:
+    """The referee, in whose process no variant runs, saw the work of timed calls done, in the time
+    that the session's ``stamps`` say, and half of the gain that a faster step must have; none for
+    what was timed without a referee, and for the one beside which it times all others.
+    """
+    witnesses = {witness.variant: witness for witness in timing.witnesses}
+    if not witnesses or any(each.anchor == step.variant for each in witnesses.values()):
+        return ()
+    witness = witnesses.get(step.variant)
+    if witness is None or witness.unmeasured or stamps is None:
+        why = NOT_COLLECTED
+        if witness and witness.unmeasured:
+            message = f"not collected: {witness.unmeasured}"
+            why = finding("referee.unmeasured", message, text=witness.unmeasured)
+        return (Gate(REFEREE, GateState.OPEN, why),)
+    if witness.why:
+        message = f"wrong while the referee timed it: {witness.why}"
+        why = finding("referee.wrong", message, text=witness.why)
+        return (Gate(REFEREE, GateState.FAILED, why),)
+    if witness.microseconds is None:
+        why = finding("referee.idle", "a call of it adds no time to its neighbours")
+        return (Gate(REFEREE, GateState.OPEN, why),)
+    figures = {
+        "microseconds": stamps,
+        "by_referee": witness.microseconds,
+        "audits": witness.audits,
+        "ratio": _ratio_by_referee(witnesses, step.parent, step.variant),
+    }
+    seen = f"{witness.microseconds:.3g} µs by the referee's clock, {stamps:.3g} µs in sessions"
+    state, code = GateState.PASSED, "referee.agrees"
+    if abs(stamps - witness.microseconds) > max(APART * stamps, APART_US):
+        state, code, seen = GateState.OPEN, "referee.differs", f"the times differ: {seen}"
+    elif over_parent and speed_verdict(over_parent, limits) == Verdict.KEPT:
+        ratio, least = figures["ratio"], least_by_referee(limits.min_speedup)
+        if ratio is None:
+            state, code, seen = GateState.OPEN, "referee.parent", f"not collected of {step.parent}"
+        elif ratio < least:
+            state, code = GateState.OPEN, "referee.no_gain"
+            seen = f"the referee sees {ratio:.3f}x of its parent, not {least:.4g}x; {seen}"
+    message = f"{seen}; {number_of(witness.audits, 'call')} of it were right"
+    return (Gate(REFEREE, state, finding(code, message, **figures)),)
+
+
+def least_by_referee(min_speedup: float) -> float:
+    """Half of the gain that is asked; a step that need not gain may lose 1 % more."""
+    return min_speedup - max(0.01, (min_speedup - 1) / 2)
+
+
+def _ratio_by_referee(
+    witnesses: Mapping[str, Witness], parent: str | None, variant: str
+) -> float | None:
+    """How many times faster than its parent a variant is, each in the time of the same anchor."""
+    in_anchors = {
+        name: witness.microseconds / witness.anchor_microseconds
+        for name, witness in witnesses.items()
+        if witness.microseconds and witness.anchor_microseconds
+    }
+    in_anchors |= {witness.anchor: 1.0 for witness in witnesses.values()}
+    if parent not in in_anchors or variant not in in_anchors:
+        return None
+    return in_anchors[parent] / in_anchors[variant]
+
+
 Views = Mapping[str, "View"]  # by shape
 
 
@@ -1078,6 +1158,9 @@ def judged_at_shape(
             over, limits, absent, alone=alone, idle=idle, corrects=corrects, fails_at=fails_at
         )
     )
+    if timed := case_of(view, step.variant, step.parent).timing:
+        time = view.times.beside(step.parent, step.variant)
+        gates += referee_gate(timed, step, over, time.value if time else None, limits)
     return tuple(gates), verdict(gates, over, limits), over
 
 

@@ -1,9 +1,9 @@
 """The referee: it times graphs of other processes, by its own clock, and lets results be proven.
 
-An executor is a process with one variant; the judge is one with none. Each replays a graph when
+An executor is a process with one variant; the auditor is one with none. Each replays a graph when
 the referee opens its gate. The referee holds the secrets that decide the inputs, the clock and the
 statistics, and imports no code of the user's. An executor must commit to the sums of all outputs of
-a replay while the clock runs, and learns afterwards which of them the judge compares with the
+a replay while the clock runs, and learns afterwards which of them the auditor compares with the
 expected results. So it can lie about its time by what the clocks cannot tell apart, and no more.
 """
 
@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from workbench.children import end_with
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
 from workbench.problems.given import same_draws
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.judge import ASK, Audited, Bare, Claims, Judge
+from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
 from workbench.run.worker.lines import prepare
 from workbench.run.worker.startup import Parent
 from workbench.run.worker.timing.gated import (
@@ -56,7 +57,7 @@ from workbench.run.worker.timing.gated import (
     SERVED,
     SLOT_BITS,
     STATE,
-    Executor,
+    GatedExecutor,
     GatedGpu,
     Layout,
     Page,
@@ -88,7 +89,7 @@ LOOK_SECONDS = 1.0
 GRAPH_MICROSECONDS = 400.0
 TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
 SETTLE_ROUNDS = 2
-MOST_DRAWN = 2000  # calls to audit; the judge takes as many as there is time for
+MOST_DRAWN = 2000  # calls to audit; the auditor takes as many as there is time for
 MOST_BYTES = 1 << 36
 SECRET_BITS = 20
 MAD = 1.4826 * 1.2533  # from the median absolute deviation to the standard error of a median, √n
@@ -99,7 +100,7 @@ class Lost(ToolFailed):
     """An executor that did not answer, or that could not be built."""
 
 
-class Made(NamedTuple):
+class GatedReplay(NamedTuple):
     """A replay: its graph, microseconds, secret, and the digest to which its executor committed."""
 
     graph: int
@@ -109,7 +110,7 @@ class Made(NamedTuple):
 
 
 @dataclass
-class Remote:
+class GatedProcess:
     """A process that replays graphs, as the referee sees it."""
 
     page: Page
@@ -118,19 +119,17 @@ class Remote:
     parent: Parent
     posted: int = 0
     opened: int = 0
-    made: list[Made] = field(default_factory=list)
+    made: list[GatedReplay] = field(default_factory=list)
 
-    def until(self, word: int, least: int, seconds: float) -> int:
-        """Wait until a word of the page is at least so much; return the nanoseconds then. Raises
-        Lost.
-        """
+    def until(self, word: int, least: int, seconds: float) -> None:
+        """Wait until a word of the page is at least so much. Raises Lost."""
 
         words, began = self.page.words, time.monotonic()
         look = began + LOOK_SECONDS
         while True:
             for _ in range(POLLS):
                 if words[word] >= least:
-                    return time.perf_counter_ns()
+                    return
             if words[STATE] == FAILED:
                 raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
             now = time.monotonic()
@@ -148,7 +147,7 @@ class Remote:
         self.until(STATE, READY, BUILD_SECONDS)
 
     def received_object(self) -> Any:
-        """What a trusted process has sent: the judge."""
+        """What a trusted process has sent: the auditor."""
         return ForkingPickler.loads(self.received())
 
     def received(self, seconds: float = ANSWER_SECONDS) -> bytes:
@@ -170,7 +169,7 @@ class Remote:
 
         self.until(SERVED, self.posted, ANSWER_SECONDS)
 
-    def open(self, graph: int) -> Made:
+    def open(self, graph: int) -> GatedReplay:
         """Let the replay at the gate run, and wait for its end."""
 
         words, ticket = self.page.words, self.opened + 1
@@ -180,12 +179,14 @@ class Remote:
         began = time.perf_counter_ns()
         words[SECRETS + place] = secret
         words[GO] = ticket
-        ended = self.until(ENDED, ticket, ANSWER_SECONDS)
-        made = Made(graph, (ended - began) / 1e3, secret, words[DIGESTS + place])
+        self.until(ENDED, ticket, ANSWER_SECONDS)
+        digest = words[DIGESTS + place]  # before the clock stops: the flag may be a lie
+        ended = time.perf_counter_ns()
+        made = GatedReplay(graph, (ended - began) / 1e3, secret, digest)
         self.made.append(made)
         return made
 
-    def replay(self, graph: int) -> Made:
+    def replay(self, graph: int) -> GatedReplay:
         """Replay a graph twice, the second queued behind the first, which warms up."""
         self.command(graph)
         self.command(graph)
@@ -210,7 +211,7 @@ class Statement(NamedTuple):
     memory: list[bytes]
 
 
-def statement_of(executor: Remote) -> Statement:
+def statement_of(executor: GatedProcess) -> Statement:
     """Raises Lost where the sums are not those to which it committed."""
 
     executor.command(REVEAL + 1)
@@ -228,7 +229,7 @@ def statement_of(executor: Remote) -> Statement:
 
 
 @dataclass
-class Times:
+class ReplayTimes:
     """Microseconds of whole replays, by graph."""
 
     variant: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -249,11 +250,11 @@ def error_of(times: Sequence[float]) -> float:
 
 
 @dataclass
-class Side:
-    """A variant in its executor, and the number of its bare graph in the judge."""
+class RefereedVariant:
+    """A variant in its executor, and the number of its bare graph in the auditor."""
 
     variant: str
-    executor: Remote
+    executor: GatedProcess
     calls: int
     bare: int
 
@@ -275,14 +276,14 @@ class Referee:
         if not variants:
             return
         with ExitStack() as stack:
-            judge = stack.enter_context(self.started(self.judge))
+            auditor = stack.enter_context(self.started(self.audit_process))
             try:
-                judge.until_ready()
-                function, arguments = judge.received_object()
+                auditor.until_ready()
+                function, arguments = auditor.received_object()
                 lent: Shared = partial(function, *arguments)
                 current(self.anchor)
-                anchor = stack.enter_context(self.side(judge, self.anchor, lent))
-                audited = self.audited(judge, anchor, warm=True)
+                anchor = stack.enter_context(self.side(auditor, self.anchor, lent))
+                audited = self.audited(auditor, anchor, warm=True)
             except Lost as error:
                 why = f"beside {self.anchor}: {error.message}"
                 yield from (self.unmeasured(name, why) for name in variants)
@@ -294,21 +295,23 @@ class Referee:
             for name in variants:
                 current(name)
                 try:
-                    with self.side(judge, name, lent) as side:
-                        yield self.witness(judge, side, anchor)
+                    with self.side(auditor, name, lent) as side:
+                        yield self.witness(auditor, side, anchor)
                 except Lost as error:
                     yield self.unmeasured(name, error.message)
 
     def unmeasured(self, variant: str, why: str) -> Witness:
         return Witness(variant=variant, anchor=self.anchor, unmeasured=why)
 
-    def witness(self, judge: Remote, side: Side, anchor: Side) -> Witness:
-        ours, theirs = self.times(judge, side, anchor)
+    def witness(
+        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
+    ) -> Witness:
+        ours, theirs = self.times(auditor, side, anchor)
         (time_us, error), (anchor_us, anchor_error) = (
             ours.call(side.calls),
             theirs.call(anchor.calls),
         )
-        audited = self.audited(judge, side)
+        audited = self.audited(auditor, side)
         is_timed = time_us > 0 and anchor_us > 0
         return Witness(
             variant=side.variant,
@@ -325,16 +328,18 @@ class Referee:
             why=audited.why,
         )
 
-    def times(self, judge: Remote, side: Side, anchor: Side) -> tuple[Times, Times]:
-        ours, theirs = Times(), Times()
+    def times(
+        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
+    ) -> tuple[ReplayTimes, ReplayTimes]:
+        ours, theirs = ReplayTimes(), ReplayTimes()
         end, number = time.monotonic() + TIMING_SECONDS, -SETTLE_ROUNDS
         while number < FEWEST_ROUNDS or (number < MOST_ROUNDS and time.monotonic() < end):
             graph = number % INSTANCES
-            turns: list[tuple[Remote, int, list[float]]] = [
+            turns: list[tuple[GatedProcess, int, list[float]]] = [
                 (side.executor, graph, ours.variant[graph]),
                 (anchor.executor, graph, theirs.variant[graph]),
-                (judge, side.bare, ours.bare),
-                (judge, anchor.bare, theirs.bare),
+                (auditor, side.bare, ours.bare),
+                (auditor, anchor.bare, theirs.bare),
             ]
             for remote, place, times in random.SystemRandom().sample(turns, len(turns)):
                 made = remote.replay(place)
@@ -343,8 +348,8 @@ class Referee:
             number += 1
         return ours, theirs
 
-    def audited(self, judge: Remote, side: Side, warm: bool = False) -> Audited:
-        """What the judge finds, of calls that are drawn now."""
+    def audited(self, auditor: GatedProcess, side: RefereedVariant, warm: bool = False) -> Audited:
+        """What the auditor finds, of calls that are drawn now."""
 
         if warm:
             for graph in range(INSTANCES):
@@ -355,54 +360,55 @@ class Referee:
             (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
         ]
         told = tuple(each.secret for each in made)
-        answer = self.ask(judge, Claims(side.calls, told, statement.sums, drawn, *statement[1:]))
+        answer = self.ask(auditor, Claims(side.calls, told, statement.sums, drawn, *statement[1:]))
         assert isinstance(answer, Audited)
         return answer
 
-    def ask(self, judge: Remote, question: Bare | Claims) -> object:
-        judge.command(ASK)
-        judge.pipe.send(question)
-        answer = judge.received_object()
-        judge.finished()
+    def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
+        auditor.command(ASK)
+        auditor.pipe.send(question)
+        answer = auditor.received_object()
+        auditor.finished()
         return answer
 
     @contextmanager
-    def side(self, judge: Remote, variant: str, lent: Shared) -> Iterator[Side]:
+    def side(self, auditor: GatedProcess, variant: str, lent: Shared) -> Iterator[RefereedVariant]:
 
         with self.started(partial(self.execute, variant, lent)) as executor:
             executor.until_ready()
             calls = executor.page.words[CALLS]
-            bare = self.ask(judge, Bare(self.layouts(executor), calls))
+            bare = self.ask(auditor, Bare(self.layouts(executor), calls))
             assert isinstance(bare, int)
-            yield Side(variant, executor, calls, bare)
+            yield RefereedVariant(variant, executor, calls, bare)
 
-    def layouts(self, executor: Remote) -> tuple[Layout, ...]:
+    def layouts(self, executor: GatedProcess) -> tuple[Layout, ...]:
 
         return msgspec.json.decode(executor.received(), type=Revealed).layouts
 
     @contextmanager
-    def started(self, work: Callable[[Page, Connection], None]) -> Iterator[Remote]:
+    def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
         """Fork a process that works with its page and its end of a pipe; kill it at the end."""
 
-        page = Page()
+        page, here = Page(), os.getpid()
         ours, theirs = Pipe()
         pid = os.fork()
         if pid == 0:
+            end_with(here, signal.SIGKILL)
             close_others(theirs.fileno())
             executing(page, theirs, partial(work, page, theirs))
         theirs.close()
         page.hide()
-        remote = Remote(page, ours, pid, self.parent)
+        remote = GatedProcess(page, ours, pid, self.parent)
         try:
             yield remote
         finally:
             remote.stop()
 
     # ---- in the processes --------------------------------------------------------------------
-    def judge(self, page: Page, pipe: Connection) -> None:
+    def audit_process(self, page: Page, pipe: Connection) -> None:
         _, study = self.study()
         shape = study.shapes[self.job.shape]
-        Judge(page, pipe, study, shape, self.seed, self.copies).serve()
+        Auditor(page, pipe, study, shape, self.seed, self.copies).serve()
 
     def execute(self, variant: str, lent: Shared, page: Page, pipe: Connection) -> None:
         """Build a variant, send how its outputs lie in memory, and serve."""
@@ -417,7 +423,7 @@ class Referee:
             call_us = instances[0].each
         if instances[0].unchecked:
             raise NotTimed("no CUDA graph can capture a call")
-        executor = Executor(page, pipe, gpu)
+        executor = GatedExecutor(page, pipe, gpu)
         latest = instances[:1]
 
         def replay(instance: Instance) -> None:

@@ -105,7 +105,7 @@ class Server:
         from workbench.run.worker.referee import Referee
 
         anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
-        others = [name for name in variants if name != anchor]
+        others = [n for n in variants if n != anchor and n not in self.job.references]
         if anchor:
             for witness in Referee(self.job, anchor, copies).witnesses(others, self.current):
                 self.journal.write(Witnessed(witness=witness))

@@ -139,7 +139,7 @@ class Revealed(msgspec.Struct, frozen=True):
     counted: tuple[str, ...]
 
 
-class Executor:
+class GatedExecutor:
     """The executor's side: it serves the referee until that quits, or is gone."""
 
     def __init__(self, page: Page, pipe: Connection, gpu: GatedGpu) -> None:

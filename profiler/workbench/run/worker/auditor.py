@@ -1,5 +1,5 @@
-"""The judge: a process with the study and no variant. It has the expected results, and the time of
-a graph without any call.
+"""The auditor: a process with the study and no variant. It has the expected results, and the time
+of a graph without any call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of, paired
-from workbench.run.worker.timing.gated import Executor, GatedGpu, Layout, Page, Revealed
+from workbench.run.worker.timing.gated import GatedExecutor, GatedGpu, Layout, Page, Revealed
 from workbench.run.worker.timing.graphs import captured
 from workbench.run.worker.timing.neighbours import (
     SUMMED_KINDS,
@@ -74,7 +74,7 @@ class Audited:
     why: str
 
 
-class Judge:
+class Auditor:
     """``seed`` and ``copies`` decide the inputs, as they do in every executor."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Judge:
         self.table = self.inputs.input_tables(self.own)
         self.gpu.warm()
         self.rooms: list[Any] = []
-        self.executor = Executor(page, pipe, self.gpu)
+        self.executor = GatedExecutor(page, pipe, self.gpu)
         self.executor.others = {ASK: self.answer}
 
     def serve(self) -> None:

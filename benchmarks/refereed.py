@@ -1,0 +1,119 @@
+"""How far the referee's time of a kernel is from a session's: the table of docs/measuring.md.
+
+One session of each study's kernels at a shape, then the referee. It needs a GPU, and two minutes.
+
+    python -m benchmarks.refereed
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from statistics import fmean, median
+
+from tools.pages import ROOT
+
+from workbench.cuda.compiler import CUBIN_FOLDER
+from workbench.run.protocol import SessionsJob
+from workbench.run.worker.guard import Guard
+from workbench.run.worker.referee import Referee
+from workbench.run.worker.session_forks import register_ahead
+from workbench.run.worker.startup import ENVIRONMENT, import_libraries
+from workbench.run.worker.timing.instances import Loader
+from workbench.run.worker.timing.session import Listeners, TimingProcess
+from workbench.study.config import TimingSettings
+from workbench.words import HEADLINE
+
+CASES = {  # the first variant is the anchor
+    ("attention", "b1h8s128d64"): ("sdpa", "fix11", "fix30", "sdpa_cudnn"),
+    ("attention", "b2h8s512d64"): ("sdpa", "fix7", "fix11", "fix30", "sdpa_cudnn", "sdpa_flash"),
+    ("attention", "b4h16s2048d128"): ("sdpa", "fix7", "fix30", "sdpa_cudnn"),
+    ("moe", "qwen3-t16"): ("compiled", "fix26", "grouped"),
+    ("softmax", "8192x1024"): ("eager", "online", "split", "compiled", "fused"),
+    ("softmax", "256x131072-fp32"): ("eager", "split", "cluster"),
+    ("transpose", "2048x2048"): ("eager", "tiled", "padded", "vectorised", "copy"),
+}
+COPIES = 1  # of the weights of moe, of which a session has as many as memory allows
+
+Times = Mapping[str, float]
+
+
+def job_of(study: str, shape: str, variants: Sequence[str]) -> SessionsJob:
+    names = tuple(sorted(path.name for path in (ROOT / "kernels" / study).iterdir()))
+    settings = TimingSettings()
+    return SessionsJob(
+        study=study, shape=shape, params={}, sources=dict.fromkeys(variants, names), references=(),
+        controls=(), sessions=1, instances=settings.instances, rounds=settings.rounds,
+        graph_microseconds=settings.graph_microseconds,
+    )  # fmt: skip
+
+
+def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> None:
+    """Send the chained microseconds of each variant."""
+    import torch
+
+    torch.zeros(1, device="cuda")
+    folder = ROOT / "kernels" / job.study
+    guard = Guard(folder, job.sources)
+    study = guard.load(folder / "study.py", "workbench_study")
+    loader = Loader(folder, job.params, guard.load, guard.sources)
+
+    def fail(variant: str, error: BaseException) -> None:
+        raise error
+
+    timed = TimingProcess(job, study, loader, guard, Listeners(fail)).session(0, variants, False)
+    times: dict[str, list[float]] = defaultdict(list)
+    for series in timed.series:
+        if series.regime == HEADLINE and not series.control:
+            times[series.variant].append(median(series.microseconds))
+    answer.send({name: fmean(each) for name, each in times.items()})
+
+
+def in_session(job: SessionsJob, variants: Sequence[str]) -> Times:
+    ours, theirs = Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            session(job, variants, theirs)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    theirs.close()
+    try:
+        times: Times = ours.recv()
+    finally:
+        os.waitpid(pid, 0)
+    return times
+
+
+def main() -> None:
+    os.environ.update(ENVIRONMENT)
+    import_libraries()
+    register_ahead()
+    os.chdir(ROOT)
+    with tempfile.TemporaryDirectory() as cubins:
+        os.environ[CUBIN_FOLDER] = cubins
+        print("| study | shape | session, µs | referee − session, least | most |")
+        print("| --- | --- | --: | --: | --: |")
+        for (study, shape), variants in CASES.items():
+            job = job_of(study, shape, variants)
+            times, anchor = in_session(job, variants), variants[0]
+            by_referee: dict[str, float] = {}
+            for seen in Referee(job, anchor, COPIES).witnesses(variants[1:], lambda name: None):
+                if not seen.microseconds or not seen.anchor_microseconds:
+                    raise RuntimeError(f"{seen.variant}: {seen.unmeasured or seen.why}")
+                by_referee |= {anchor: seen.anchor_microseconds, seen.variant: seen.microseconds}
+            more = {name: time / times[name] - 1 for name, time in by_referee.items()}
+            ends = min(more, key=more.__getitem__), max(more, key=more.__getitem__)
+            span = f"{min(times.values()):.3g} to {max(times.values()):.3g}"
+            cells = " | ".join(f"{more[name]:+.1%} {name}" for name in ends)
+            print(f"| {study} | {shape} | {span} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""What a verdict makes of the times of a process in which no variant runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from workbench.derive.speedup import Ratio
+from workbench.evidence.records import Provenance, Timing, Witness
+from workbench.judge.gates import Gate, least_by_referee, referee_gate
+from workbench.study.config import Gates
+from workbench.study.model import Step
+from workbench.words import GateState
+
+PARENT = Witness(
+    variant="parent", anchor="torch", microseconds=9.0, anchor_microseconds=10.0, audits=200
+)
+SEEN = Witness(
+    variant="fix1", anchor="torch", microseconds=6.0, anchor_microseconds=10.0, audits=300
+)
+
+
+def gates(*witnesses: Witness, faster: float = 1.5, stamps: float = 6.1) -> tuple[Gate, ...]:
+    timing = Timing(
+        study="scale", shape="large", fingerprints={}, nodes={}, stride=1, sessions=(),
+        provenance=Provenance(workbench="1", date="2026-01-01T00:00:00Z", command=""),
+        witnesses=witnesses,
+    )  # fmt: skip
+    step = Step(variant="fix1", parent="parent", key_change="")
+    ratio = Ratio(faster, faster - 0.01, faster + 0.01, 5)
+    return referee_gate(timing, step, ratio, stamps, Gates())
+
+
+def changed(**values: Any) -> Witness:
+    return structs.replace(SEEN, **values)
+
+
+@pytest.mark.parametrize(
+    ("witness", "state", "said"),
+    [
+        (SEEN, GateState.PASSED, "6 µs by the referee's clock, 6.1 µs in sessions; 300 calls"),
+        (changed(why="max error 1"), GateState.FAILED, "wrong while the referee timed it: max"),
+        (changed(unmeasured="no memory"), GateState.OPEN, "not collected: no memory"),
+        (changed(microseconds=9.0), GateState.OPEN, "the times differ: 9 µs by the referee"),
+        (changed(microseconds=None), GateState.OPEN, "adds no time to its neighbours"),
+        (changed(anchor_microseconds=6.7), GateState.OPEN, "sees 1.005x of its parent, not 1.015x"),
+    ],
+)
+def test_a_gain_must_be_seen_by_the_referee(witness: Witness, state: GateState, said: str) -> None:
+    (gate,) = gates(PARENT, witness)
+    assert gate.state == state
+    assert said in gate.why.message
+
+
+def test_a_parent_that_is_slowed_in_its_childs_process_gives_no_gain() -> None:
+    """By stamps the step is 4 times as fast as its parent; in processes of their own they tie."""
+    (gate,) = gates(changed(variant="parent", microseconds=6.0), SEEN, faster=4.0)
+    assert gate.state == GateState.OPEN
+    assert "the referee sees 1.000x of its parent" in gate.why.message
+
+
+def test_a_step_that_claims_no_gain_need_not_have_one() -> None:
+    (gate,) = gates(changed(variant="parent", microseconds=6.0), SEEN, faster=1.0)
+    assert gate.state == GateState.PASSED
+
+
+def test_what_was_timed_without_a_referee_has_no_such_gate() -> None:
+    assert gates() == ()
+    assert gates(changed(anchor="fix1", variant="other")) == ()
+    (gate,) = gates(PARENT)
+    assert gate.state == GateState.OPEN
+
+
+def test_half_of_the_gain_is_asked_of_the_referee() -> None:
+    assert least_by_referee(1.03) == pytest.approx(1.015)
+    assert least_by_referee(0.97) == pytest.approx(0.96)
