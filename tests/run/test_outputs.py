@@ -176,7 +176,7 @@ def test_one_number_need_not_be_nearer_than_its_type_allows(units: int, accurate
     assert (not_none(found.times_reference) <= Gates().max_error) == accurate
 
 
-@pytest.mark.parametrize(("worse", "most"), [(1.2, 2.0), (5.0, 9.0)])
+@pytest.mark.parametrize(("worse", "most"), [(1.2, 2.6), (5.0, 11.0)])
 @pytest.mark.parametrize("kind", ["all inputs", "large inputs"])
 def test_an_error_in_few_large_elements_is_compared_over_many_draws(
     kind: str, worse: float, most: float
@@ -204,7 +204,7 @@ def test_an_error_in_few_large_elements_is_compared_over_many_draws(
         return rounded(x, worse if kind == "all inputs" or x.max() > 1e3 else 1.0)
 
     found = outcome(study, run, peer=lambda x: rounded(x, 1.0))
-    assert worse / 1.7 < (found.times_reference or 0.0) < most
+    assert worse / 2.2 < (found.times_reference or 0.0) < most  # four deviations of 24 draws
 
 
 def test_how_many_elements_make_up_a_norm() -> None:
