@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from statistics import median
 
 import pytest
@@ -17,10 +18,13 @@ from workbench.derive.factors import duration_parts
 from workbench.derive.figures import Figure, figures, stall_samples
 from workbench.evidence.store import captures_at, evidence_folders
 from workbench.judge.advice_rules import Advice, AdvisedKernel, advise, subject
-from workbench.judge.bottlenecks import bottlenecks_of
+from workbench.judge.bottlenecks import NO_STALL, ROOF, Bottleneck, bottlenecks_of
 from workbench.judge.findings import sentence
 from workbench.load import load
 from workbench.ncu.capture import Capture, load_capture
+from workbench.render import markdown
+from workbench.render.document import advice as advised
+from workbench.render.document import limits
 from workbench.study.workspace import find_workspace
 from workspaces import RAW, ROOT
 
@@ -47,6 +51,26 @@ class Launch:
         rows = self.capture.rules.rows("rule", "title", "message")
         messages = (text for name, head, text in rows if name == rule and head.startswith(title))
         return filter(None, (re.search(pattern, text) for text in messages))
+
+    @cached_property
+    def bottlenecks(self) -> tuple[Bottleneck, ...]:
+        return bottlenecks_of(self.capture, self.figures)
+
+    @property
+    def shown(self) -> str:
+        """What ``show`` and ``advise`` print of it in sentences."""
+        look = advised.first_look(self.advice, self.kernel.hottest)
+        blocks = [*look, *advised.listed(self.advice), limits.bullets(self.bottlenecks)]
+        return markdown.blocks(blocks).replace("under 1 %", "0 %")
+
+    def lines(self, *counters: str) -> Counter[str]:
+        """File and line to its sum of some counters, or of all stalls; "" for what has no line."""
+        sums: Counter[str] = Counter()
+        rows = self.capture.lines.rows("file", "line", "counter", "value")
+        for file, line, counter, value in rows:
+            if counter in counters or (not counters and counter not in NO_STALL):
+                sums[f"{str(file).rsplit('/', 1)[-1]}:{line}" if line else ""] += value
+        return sums
 
     def value(self, figure: str) -> float:
         """Raises KeyError for what was not collected."""
@@ -170,6 +194,16 @@ def test_the_tail_of_the_grid_is_no_more_than_ncu_allows_for() -> None:
             found += [(one.saved, float(match[1]) / 100) for one in launch.advised("last_wave")]
     assert found
     assert all(ours <= most for ours, most in found)
+
+
+def test_more_blocks_gain_no_more_than_ncu_estimates() -> None:
+    found = []
+    for launch in launches():
+        for rule, estimate in launch.capture.rules.rows("title", "estimated_speedup_pct"):
+            if rule == "Small Grid":
+                found += [(100 * one.saved, estimate) for one in launch.advised("few_blocks")]
+    assert len(found) > 100
+    assert [one for one in found if one[0] > one[1] + 0.01] == []
 
 
 def test_figures_are_those_of_the_messages_of_ncu() -> None:
@@ -321,9 +355,48 @@ def test_values_of_bottlenecks_are_those_of_the_figures() -> None:
     seen = 0
     for launch in launches():
         by_metric = {one.metric: one.value for one in launch.figures.values()}
-        for one in bottlenecks_of(launch.capture, launch.figures):
+        for one in launch.bottlenecks:
             if one.metric in by_metric and math.isfinite(one.value):
                 value = by_metric[one.metric]
                 assert one.value in (pytest.approx(value), pytest.approx(value * MEGA)), launch.name
                 seen += 1
     assert seen > 300
+
+
+ROUNDING = 0.51  # of whole percent
+PRINTED = re.compile(r"(?:`(\S+:\d+)`, )?([\d.]+) %(?= (\w+(?: \w+)*)| ?[;.,)])")
+STATED = re.compile("of (the (time|cycles|sectors|duration|busiest)|samples|peak)|$")
+
+
+def test_every_share_that_show_prints_is_audited() -> None:
+    """Each is recomputed of what ncu has of the launch, or is ncu's own. Those that are ``STATED``
+    are values of advice, and tested above.
+    """
+    seen: Counter[str] = Counter()
+    wrong: list[tuple[str, str]] = []
+    for launch in launches():
+        estimates = launch.capture.rules["estimated_speedup_pct"]
+        known = {f"{estimate:.0f}" for estimate in estimates if math.isfinite(estimate)}
+        for m in PRINTED.finditer(launch.shown):
+            place, share, what = m[1], float(m[2]), m[3] or ""
+            stated = None if place else STATED.match(what)
+            kind = "of a line" if place else stated[0] if stated else what
+            seen[kind] += 1
+            if place:
+                reason = what.removeprefix("of its ").removesuffix(" samples")
+                every = what in ("of the stall time", "of its stall samples")
+                sums = launch.lines() if every else launch.lines(reason.replace(" ", "_"))
+                is_true = abs(share - 100 * sums[place] / sums.total()) < ROUNDING
+            elif kind in ("of the runtime", "of the part that the rule covers"):
+                is_true = m[2] in known
+            elif kind == "of its peak":
+                near = [one.value for one in launch.bottlenecks if one.scope == ROOF]
+                is_true = any(abs(share - value) < ROUNDING for value in near)
+            elif kind == "of the theoretical bandwidth":
+                near = [100 * level.share for level in launch.kernel.used.values()]
+                is_true = any(abs(share - value) < ROUNDING for value in near)
+            else:
+                is_true = stated is not None
+            wrong += [] if is_true else [(launch.name, m[0])]
+    assert wrong == []
+    assert min(seen.values()) > 5, seen

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,18 @@ def test_figures_are_what_ncu_prints_of_the_recorded_report() -> None:
     assert report_of(found) == RAW
     assert len(found) == len(actions(RAW, None)) == 28
     assert ncu_csv.disagreements(found, RAW) == []
+
+
+@pytest.mark.skipif(not RECORDED.is_file(), reason="no output of ncu itself is recorded")
+def test_shares_of_launches_are_of_the_durations_that_ncu_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = [launch.values["gpu__time_duration.sum"].value for launch in ncu_csv.read(RECORDED)]
+    rows = re.findall(r"^\| ([\d, ]+) \| .* ([\d.]+) % \|$", text_of(capsys, "show", RAW), re.M)
+    assert len(rows) == 12
+    for launches, share in rows:
+        part = sum(times[int(number)] for number in launches.split(", "))
+        assert float(share) == pytest.approx(100 * part / sum(times), abs=0.51)
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def hottest(
         yield HEAD
         yield from (instruction(one, width) for one in every)
         return
-    yield [(f"the {len(ranked)} hottest lines, by share of all stall samples:", "bold")]
+    yield [(f"the {len(ranked)} hottest lines: stall samples as a share of all samples", "bold")]
     yield [("", "")]
     yield from [HEAD] * bool(sass)
     names = [f"{base(f) if f.startswith('/') else f}:{line.line}" for f, line in ranked]
