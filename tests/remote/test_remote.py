@@ -46,9 +46,10 @@ HOST = "gpu1"
 
 
 @pytest.fixture
-def one(tmp_path: Path, monkeypatch: Patch) -> Cards:
+def one(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch) -> Cards:
     """A GPU, on which ``--on gpu1`` measures: an ssh that stays on this machine."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cache = tmp_path_factory.getbasetemp() / "cache"  # where it compiles the workbench once
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     return install(tmp_path, monkeypatch, [card(0)])
 
 
