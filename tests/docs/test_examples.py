@@ -145,7 +145,9 @@ def spans(page: str) -> Iterator[str]:
 
 def hints(path: Path) -> Iterator[str]:
     """In the strings of a module, but for docstrings: hints, and what is next."""
-    tree = ast.parse(path.read_text("utf-8"))
+    if "`workbench " not in (code := path.read_text("utf-8")):
+        return
+    tree = ast.parse(code)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {
         id(node.body[0].value)
@@ -153,8 +155,9 @@ def hints(path: Path) -> Iterator[str]:
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     inner = {id(x) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for x in n.values}
+    skipped = docs | inner
     for node in ast.walk(tree):
-        if id(node) in docs | inner:
+        if id(node) in skipped:
             continue
         text = node.value if isinstance(node, ast.Constant) else ""
         if isinstance(node, ast.JoinedStr):
