@@ -16,10 +16,12 @@ import pytest
 from answers import Patch
 from made_records import sessions_job
 from workbench.evidence.records import Witness
+from workbench.run.protocol import Event, Witnessed
 from workbench.run.worker import referee as module
 from workbench.run.worker.auditor import Audited, Bare, Claims
 from workbench.run.worker.output import Outputs
 from workbench.run.worker.referee import GatedProcess, Referee, ReplayTimes
+from workbench.run.worker.session_forks import Server
 from workbench.run.worker.timing.gated import (
     ARRIVED,
     CALLS,
@@ -198,6 +200,21 @@ def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> No
     made = GatedProcess(page, cast(Any, None), 0, cast(Any, None))
     made.open(0)
     assert [event for event in events if event != "word"] == ["clock", "digest", "clock"]
+
+
+def test_a_referee_that_fails_fails_no_variant(monkeypatch: Patch) -> None:
+    told: list[Event | str] = []
+
+    def witnesses(made: Referee, variants: list[str], current: Callable[[str], None]) -> Any:
+        assert (made.anchor, variants) == ("torch", ["baseline", "fix1"])
+        yield Witness(variant="baseline", anchor="torch", audits=9)
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(Referee, "witnesses", witnesses)
+    journal: Any = SimpleNamespace(write=told.append, current=told.append)
+    server = Server(sessions_job(references=("torch",), controls=("baseline", "torch")), journal)
+    server.witnessed(["baseline", "fix1", "torch"], 1)
+    assert told == [Witnessed(witness=Witness(variant="baseline", anchor="torch", audits=9)), ""]
 
 
 def test_an_executor_has_no_pipe_or_page_of_another() -> None:

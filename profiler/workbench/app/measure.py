@@ -77,7 +77,7 @@ def is_checked_elsewhere(study: Study, shape: str, evidence: VariantEvidence) ->
 
 
 def first_look(target: Target) -> Target:
-    """In few sessions, without references alone."""
+    """In few sessions, without references alone or a referee."""
     config = target.workspace.config
     timing = structs.replace(
         config.timing,
@@ -85,6 +85,7 @@ def first_look(target: Target) -> Target:
         max_sessions=FIRST_SESSIONS,
         instances=min(FIRST_INSTANCES, config.timing.instances),
         references_alone=False,
+        referee=False,
     )
     workspace = replace(target.workspace, config=structs.replace(config, timing=timing))
     return replace(target, workspace=workspace)

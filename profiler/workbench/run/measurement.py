@@ -152,6 +152,7 @@ def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> Sessions
         sources=sources_of(study, plan.timed),
         references=tuple(reference.name for reference in ladder.references),
         references_alone=settings.references_alone,
+        referee=settings.referee,
         controls=(ladder.steps[0].variant, *primary),
         sessions=settings.sessions,
         instances=settings.instances,

@@ -44,6 +44,7 @@ class TimingSettings(TomlTable, frozen=True):
     seconds: Time limit per shape in seconds. An open verdict then stays inconclusive.
     graph_microseconds: Approximate length of a CUDA graph of repeated calls, in microseconds.
     references_alone: Time the references alone first, for the interference check.
+    referee: Time each step once more from a process in which no variant runs.
     """
 
     sessions: Sessions = 5
@@ -53,6 +54,7 @@ class TimingSettings(TomlTable, frozen=True):
     seconds: Seconds = 120.0
     graph_microseconds: Annotated[float, Meta(gt=0, le=1e6)] = 150.0
     references_alone: bool = True
+    referee: bool = True
 
 
 class Limits(TomlTable, frozen=True):

@@ -97,7 +97,7 @@ class Server:
             self.journal.write(SessionsDone(sessions=self.done))
             more = [v for v in wait_for_turn() if v in left]
             left = self.sessions(more, self.job.sessions)
-        if self.copies is not None:
+        if self.copies is not None and self.job.referee:
             self.witnessed([name for name in variants if name not in self.failed], self.copies)
 
     def witnessed(self, variants: Sequence[str], copies: int) -> None:
@@ -106,9 +106,13 @@ class Server:
 
         anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
         others = [n for n in variants if n != anchor and n not in self.job.references]
-        if anchor:
+        if not anchor:
+            return
+        try:
             for witness in Referee(self.job, anchor, copies).witnesses(others, self.current):
                 self.journal.write(Witnessed(witness=witness))
+        except Exception:  # what was timed is timed; the log says why there is no witness
+            traceback.print_exc()
         self.journal.current("")
 
     def sessions(self, variants: Sequence[str], number: int) -> list[str]:
